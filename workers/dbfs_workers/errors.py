@@ -1,0 +1,69 @@
+"""Every error dbfs raises, each also a subclass of the built-in it resembles.
+
+They live on the worker side because workers raise them too; ``dbfs.errors`` shows them to users. All of them survive
+pickling (they travel from workers to clients), which is why none takes more than its message.
+"""
+
+
+class DbfsError(Exception):
+    """Base of all errors that dbfs raises on purpose."""
+
+
+class InvalidVertexError(DbfsError, ValueError):
+    """A vertex id is negative, past the last vertex, or not in the graph."""
+
+
+class InvalidVertexTypeError(DbfsError, TypeError):
+    """A vertex id is not an integer (a float, a bool, a string)."""
+
+
+class InvalidOptionError(DbfsError, ValueError):
+    """An option has a value that is not one of its choices; the message lists them."""
+
+
+class EdgeInputError(DbfsError, ValueError):
+    """Edges given as arrays or a matrix are malformed: shapes, dtypes or ids."""
+
+
+class FormatError(DbfsError, ValueError):
+    """A file is not what its format promises; the message names the file and, where there is one, the line."""
+
+
+class TruncatedFileError(FormatError):
+    """A file ends before its content does: empty, cut, or with fewer edges than its header says."""
+
+
+class MissingFileError(DbfsError, FileNotFoundError):
+    """A file to read does not exist."""
+
+
+class GraphTooLargeError(DbfsError, MemoryError):
+    """The graph won't fit: the message has the bytes (or ids) needed and the bytes (or ids) there."""
+
+
+class NoWorkersError(DbfsError, TimeoutError):
+    """The cluster did not have the workers asked for within the configured time."""
+
+
+class WorkerLostError(DbfsError, ConnectionError):
+    """A worker that held a rank of the graph is gone; the message names the rank."""
+
+
+class DeadlineExceededError(DbfsError, TimeoutError):
+    """A run or build took longer than its deadline; the message names rank, level and phase."""
+
+
+class StaleRunError(DbfsError, RuntimeError):
+    """A phase was repeated or came out of order: wrong run id, level or phase. The run ends, no label is wrong."""
+
+
+class ClientError(DbfsError, TypeError):
+    """The object given as client cannot be used: not a distributed.Client, or an asynchronous one."""
+
+
+class ValidationError(DbfsError, AssertionError):
+    """A result breaks a rule of breadth-first search; the message names the rule and a vertex."""
+
+
+class ResultReleasedError(DbfsError, RuntimeError):
+    """Labels were asked for after the result or its graph was released."""
