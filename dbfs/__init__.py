@@ -1,0 +1,1 @@
+"""Distributed breadth-first search on Dask workers."""
