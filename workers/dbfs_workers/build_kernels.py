@@ -1,0 +1,70 @@
+"""CPU kernels of the build: counting and binning edges by owner, and making a CSR of them."""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.jit import INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(INT64, READ_INT64, READ_INT64, int64, types.boolean)
+def count_owners(src, dst, p, symmetrise):  # type: ignore[no-untyped-def]
+    """Offsets int64[p + 1] of the owners' bins: a count by owner and its prefix sum."""
+    offsets = np.zeros(p + 1, np.int64)
+    for i in range(src.size):
+        offsets[src[i] % p + 1] += 1
+        if symmetrise and src[i] != dst[i]:
+            offsets[dst[i] % p + 1] += 1
+    for owner in range(p):
+        offsets[owner + 1] += offsets[owner]
+    return offsets
+
+
+@kernel(void, READ_INT64, READ_INT64, int64, int64, types.boolean, INT64, UINT32, UINT32)
+def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):  # type: ignore[no-untyped-def]
+    """Write each edge at its owner's cursor (int64[p]): the source's local id and the target's internal id."""
+    for i in range(src.size):
+        u, v = src[i], dst[i]
+        u_row, v_row = u // p, v // p
+        u_owner, v_owner = u - u_row * p, v - v_row * p
+        at = cursor[u_owner]
+        rows[at] = u_row
+        columns[at] = v_owner * n_local + v_row
+        cursor[u_owner] = at + 1
+        if symmetrise and u != v:
+            at = cursor[v_owner]
+            rows[at] = v_row
+            columns[at] = u_owner * n_local + u_row
+            cursor[v_owner] = at + 1
+
+
+@kernel(void, READ_UINT32, INT64)
+def count_degrees(rows, degrees):  # type: ignore[no-untyped-def]
+    """Add each row's edges to its degree."""
+    for row in rows:
+        degrees[row] += 1
+
+
+@kernel(void, READ_UINT32, READ_UINT32, INT64, UINT32)
+def place_columns(rows, columns, cursor, placed):  # type: ignore[no-untyped-def]
+    """Write each column at its row's cursor (int64[n_local])."""
+    for i in range(rows.size):
+        row = rows[i]
+        placed[cursor[row]] = columns[i]
+        cursor[row] += 1
+
+
+@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64)
+def sort_rows(row_offsets, columns, first_id):  # type: ignore[no-untyped-def]
+    """Sort each row's columns in place; returns (self-loops, duplicates). ``first_id`` is the internal id of row 0."""
+    self_loops = 0
+    duplicates = 0
+    for row in range(row_offsets.size - 1):
+        neighbours = columns[row_offsets[row] : row_offsets[row + 1]]
+        if neighbours.size > 1:
+            neighbours.sort()
+        for k in range(neighbours.size):
+            if neighbours[k] == first_id + row:
+                self_loops += 1
+            if k > 0 and neighbours[k] == neighbours[k - 1]:
+                duplicates += 1
+    return self_loops, duplicates
