@@ -7,7 +7,7 @@ from dbfs_workers.jit import INT64, READ_INT64, READ_UINT32, UINT32, int64, kern
 
 
 @kernel(INT64, READ_INT64, READ_INT64, int64, types.boolean)
-def count_owners(src, dst, p, symmetrise):  # type: ignore[no-untyped-def]
+def count_owners(src, dst, p, symmetrise):
     """Offsets int64[p + 1] of the owners' bins: a count by owner and its prefix sum."""
     offsets = np.zeros(p + 1, np.int64)
     for i in range(src.size):
@@ -20,7 +20,7 @@ def count_owners(src, dst, p, symmetrise):  # type: ignore[no-untyped-def]
 
 
 @kernel(void, READ_INT64, READ_INT64, int64, int64, types.boolean, INT64, UINT32, UINT32)
-def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):  # type: ignore[no-untyped-def]
+def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):
     """Write each edge at its owner's cursor (int64[p]): the source's local id and the target's internal id."""
     for i in range(src.size):
         u, v = src[i], dst[i]
@@ -38,14 +38,14 @@ def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):  # ty
 
 
 @kernel(void, READ_UINT32, INT64)
-def count_degrees(rows, degrees):  # type: ignore[no-untyped-def]
+def count_degrees(rows, degrees):
     """Add each row's edges to its degree."""
     for row in rows:
         degrees[row] += 1
 
 
 @kernel(void, READ_UINT32, READ_UINT32, INT64, UINT32)
-def place_columns(rows, columns, cursor, placed):  # type: ignore[no-untyped-def]
+def place_columns(rows, columns, cursor, placed):
     """Write each column at its row's cursor (int64[n_local])."""
     for i in range(rows.size):
         row = rows[i]
@@ -54,7 +54,7 @@ def place_columns(rows, columns, cursor, placed):  # type: ignore[no-untyped-def
 
 
 @kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64)
-def sort_rows(row_offsets, columns, first_id):  # type: ignore[no-untyped-def]
+def sort_rows(row_offsets, columns, first_id):
     """Sort each row's columns in place; returns (self-loops, duplicates). ``first_id`` is the internal id of row 0."""
     self_loops = 0
     duplicates = 0

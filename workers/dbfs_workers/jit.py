@@ -6,12 +6,12 @@ read-only, and Numba would otherwise refuse it.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numba
 from numba import types
 
-F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
 
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
@@ -23,6 +23,6 @@ int64 = types.int64
 void = types.void
 
 
-def kernel(result: Any, *arguments: Any) -> Callable[[F], F]:
+def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
     """Compile a function for one signature: its result's and its arguments' Numba types."""
-    return cast("Callable[[F], F]", numba.njit(result(*arguments), cache=True, nogil=True))
+    return cast("Callable[[Function], Function]", numba.njit(result(*arguments), cache=True, nogil=True))

@@ -1,7 +1,7 @@
 """A rank's slice of the graph: a CSR of its rows with internal ids as columns, and how it is made from edges.
 
 Building takes two steps, each a Dask task: ``bin_edges`` cuts a piece of the edge list into one bin per owner of the
-edges' sources (on whichever worker read the piece), and ``build_partition`` makes a CSR from the bins its rank was sent.
+edges' sources (on whichever worker read the piece), and ``build_partition`` makes a CSR from the bins a rank was sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -115,7 +115,7 @@ def bin_edges(src: NDArray[np.int64], dst: NDArray[np.int64], stripe: Stripe, *,
     rows = np.empty(offsets[-1], np.uint32)
     columns = np.empty(offsets[-1], np.uint32)
     kernels.bin_by_owner(src, dst, stripe.p, stripe.n_local, symmetrise, offsets[:-1].copy(), rows, columns)
-    # Each bin gets memory of its own: a view would keep the whole piece alive until the last owner has fetched its part.
+    # Each bin gets memory of its own: a view would keep the whole piece alive until the last owner has its part.
     cuts = [slice(offsets[owner], offsets[owner + 1]) for owner in range(stripe.p)]
     return Binned(src.size, tuple(EdgeBin(rows[cut].copy(), columns[cut].copy()) for cut in cuts))
 

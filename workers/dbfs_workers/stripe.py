@@ -1,11 +1,11 @@
 """The stripe: which rank owns a vertex, and where (Merrill 2012, section 6).
 
-Vertex ``v`` belongs to rank ``v % p`` and is row ``v // p`` there. Its internal id is ``owner * n_local + row``, so that
-the owner is one division and each rank's part of an n-bit bitmap is one contiguous slice of whole words.
+Vertex ``v`` belongs to rank ``v % p`` and is row ``v // p`` there. Its internal id is ``owner * n_local + row``, so
+that the owner is one division and each rank's part of an n-bit bitmap is one contiguous slice of whole words.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ WORD_BITS = 32
 MAX_INTERNAL_IDS = 2**32 - 1
 NO_VERTEX = np.uint32(0xFFFFFFFF)
 
-Ids = TypeVar("Ids", int, NDArray[Any])
+Ids = TypeVar("Ids", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True)

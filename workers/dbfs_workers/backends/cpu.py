@@ -1,0 +1,87 @@
+"""The CPU backend: the phases as Numba kernels over NumPy arrays."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends import cpu_kernels as kernels
+from dbfs_workers.backends.protocol import EdgeFrontier, OwnerBins
+from dbfs_workers.stripe import Stripe
+
+_NONE = np.empty(0, np.uint32)
+
+
+class CpuBackend:
+    """See ``Backend``. A kernel's empty array stands for an absent one: Numba has one signature a kernel."""
+
+    name = "cpu"
+    xp: Any = np
+
+    def expand(
+        self,
+        row_offsets: NDArray[np.int64],
+        columns: NDArray[np.uint32],
+        frontier: NDArray[np.uint32],
+        first_id: int,
+        with_parents: bool,
+    ) -> EdgeFrontier:
+        """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""
+        total = kernels.edge_count(row_offsets, frontier)
+        neighbours = np.empty(total, np.uint32)
+        parents = np.empty(total, np.uint32) if with_parents else None
+        kernels.expand(row_offsets, columns, frontier, first_id, neighbours, _NONE if parents is None else parents)
+        return EdgeFrontier(neighbours, parents)
+
+    def filter_partition(self, edges: EdgeFrontier, visited: NDArray[np.uint32], stripe: Stripe) -> OwnerBins:
+        """Reads 4 bytes and probes one bit an edge; what survives is written twice, 4 bytes each (8 with parents)."""
+        # A rank visits each vertex once, so no level keeps more than there are ids.
+        room = min(edges.neighbours.size, stripe.p * stripe.n_local)
+        kept = np.empty(room, np.uint32)
+        kept_parents = None if edges.parents is None else np.empty(room, np.uint32)
+        offsets = kernels.filter_visited(
+            edges.neighbours,
+            _NONE if edges.parents is None else edges.parents,
+            visited,
+            stripe.p,
+            stripe.n_local,
+            kept,
+            _NONE if kept_parents is None else kept_parents,
+        )
+        rows = np.empty(offsets[-1], np.uint32)
+        parents = None if kept_parents is None else np.empty(offsets[-1], np.uint32)
+        kernels.scatter_to_owners(
+            kept[: offsets[-1]],
+            _NONE if kept_parents is None else kept_parents[: offsets[-1]],
+            stripe.n_local,
+            offsets[:-1].copy(),
+            rows,
+            _NONE if parents is None else parents,
+        )
+        return OwnerBins(offsets, rows, parents)
+
+    def contract(
+        self,
+        rows: NDArray[np.uint32],
+        parents: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32] | None,
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32] | None,
+    ) -> NDArray[np.uint32]:
+        """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
+        frontier = np.empty(rows.size, np.uint32)
+        kept = kernels.contract(
+            rows,
+            _NONE if parents is None else parents,
+            _NONE if own_visited is None else own_visited,
+            distance,
+            distances,
+            _NONE if predecessors is None else predecessors,
+            frontier,
+        )
+        return frontier[:kept]
+
+    def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
+        """Reads 16 bytes of offsets a vertex."""
+        return int(kernels.edge_count(row_offsets, frontier))

@@ -1,0 +1,88 @@
+"""CPU kernels of the phases (Merrill 2012, sections 4 to 6): one thread a rank, arrays in, arrays out.
+
+Bitmaps are uint32 words, vertex ``i`` being bit ``i % 32`` of word ``i // 32``. An empty ``parents`` or
+``predecessors`` array means that none are wanted.
+"""
+
+import numpy as np
+
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(int64, READ_INT64, READ_UINT32)
+def edge_count(row_offsets, frontier):
+    """Sum of the frontier's degrees."""
+    total = 0
+    for row in frontier:
+        total += row_offsets[row + 1] - row_offsets[row]
+    return total
+
+
+@kernel(void, READ_INT64, READ_UINT32, READ_UINT32, int64, UINT32, UINT32)
+def expand(row_offsets, columns, frontier, first_id, neighbours, parents):
+    """Copy the adjacency lists of the frontier's rows one after another."""
+    at = 0
+    for row in frontier:
+        for k in range(row_offsets[row], row_offsets[row + 1]):
+            neighbours[at] = columns[k]
+            if parents.size:
+                parents[at] = first_id + row
+            at += 1
+
+
+@kernel(INT64, READ_UINT32, READ_UINT32, UINT32, int64, int64, UINT32, UINT32)
+def filter_visited(neighbours, parents, visited, p, n_local, kept, kept_parents):
+    """Keep each neighbour whose bit was clear, setting it; returns int64[p + 1], the offsets of the owners' bins.
+
+    Test and set in one pass is also the exact removal of duplicates: the second copy finds the bit set.
+    """
+    offsets = np.zeros(p + 1, np.int64)
+    width = np.uint32(n_local)
+    at = 0
+    for i in range(neighbours.size):
+        u = neighbours[i]
+        bit = np.uint32(1) << (u & np.uint32(31))
+        word = visited[u >> np.uint32(5)]
+        if not word & bit:
+            visited[u >> np.uint32(5)] = word | bit
+            kept[at] = u
+            if parents.size:
+                kept_parents[at] = parents[i]
+            at += 1
+            offsets[u // width + np.uint32(1)] += 1
+    for owner in range(p):
+        offsets[owner + 1] += offsets[owner]
+    return offsets
+
+
+@kernel(void, READ_UINT32, READ_UINT32, int64, INT64, UINT32, UINT32)
+def scatter_to_owners(ids, parents, n_local, cursor, rows, row_parents):
+    """Write each internal id as a local id at its owner's cursor (int64[p])."""
+    width = np.uint32(n_local)
+    for i in range(ids.size):
+        owner = ids[i] // width
+        at = cursor[owner]
+        rows[at] = ids[i] - owner * width
+        if parents.size:
+            row_parents[at] = parents[i]
+        cursor[owner] = at + 1
+
+
+@kernel(int64, READ_UINT32, READ_UINT32, UINT32, int64, INT32, UINT32, UINT32)
+def contract(rows, parents, own_visited, distance, distances, predecessors, frontier):
+    """Label the bin's new vertices and queue them; returns how many. Empty ``own_visited``: all are new."""
+    at = 0
+    for i in range(rows.size):
+        row = rows[i]
+        if own_visited.size:
+            bit = np.uint32(1) << (row & np.uint32(31))
+            word = own_visited[row >> np.uint32(5)]
+            if word & bit:
+                continue
+            own_visited[row >> np.uint32(5)] = word | bit
+        distances[row] = distance
+        if predecessors.size:
+            predecessors[row] = parents[i]
+        frontier[at] = row
+        at += 1
+    return at

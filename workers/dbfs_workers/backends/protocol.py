@@ -1,0 +1,86 @@
+"""What a backend provides: the phases of one level over plain arrays. Two files beside this one implement it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.stripe import Stripe
+
+
+@dataclass(frozen=True)
+class EdgeFrontier:
+    """The neighbours of a vertex frontier (Merrill 2012, section 4), duplicates and visited vertices included.
+
+    Attributes:
+        neighbours: uint32 internal ids.
+        parents: uint32 internal ids of the frontier vertices they were reached from, as long as ``neighbours``; None
+            where no predecessors are wanted.
+    """
+
+    neighbours: NDArray[np.uint32]
+    parents: NDArray[np.uint32] | None
+
+    def __dask_sizeof__(self) -> int:
+        return self.neighbours.nbytes + (0 if self.parents is None else self.parents.nbytes)
+
+
+@dataclass(frozen=True)
+class OwnerBins:
+    """Newly visited vertices by owner: owner ``o`` has ``rows[offsets[o]:offsets[o + 1]]``.
+
+    Attributes:
+        offsets: int64[p + 1].
+        rows: uint32 local ids on the owner.
+        parents: uint32 internal ids, as long as ``rows``; None where no predecessors are wanted.
+    """
+
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    parents: NDArray[np.uint32] | None
+
+
+class Backend(Protocol):
+    """The phases on one kind of device. Arrays are of the device's module (``xp``: NumPy, CuPy)."""
+
+    name: str
+    xp: Any
+
+    def expand(
+        self,
+        row_offsets: NDArray[np.int64],
+        columns: NDArray[np.uint32],
+        frontier: NDArray[np.uint32],
+        first_id: int,
+        with_parents: bool,
+    ) -> EdgeFrontier:
+        """Gather the neighbours of a frontier of local ids; ``first_id`` is the internal id of row 0."""
+        ...
+
+    def filter_partition(self, edges: EdgeFrontier, visited: NDArray[np.uint32], stripe: Stripe) -> OwnerBins:
+        """Drop visited vertices and duplicates, mark the rest visited, and sort them into owner bins.
+
+        ``visited`` is the rank's bitmap over all internal ids, uint32[stripe.words]; it is updated.
+        """
+        ...
+
+    def contract(
+        self,
+        rows: NDArray[np.uint32],
+        parents: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32] | None,
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32] | None,
+    ) -> NDArray[np.uint32]:
+        """Label a bin's vertices and return those that were new, in order.
+
+        ``own_visited`` is the rank's own slice of its bitmap, which drops what another rank (or this one) found first
+        and is updated; None for the rank's own bin, whose vertices it has already tested and marked.
+        """
+        ...
+
+    def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
+        """Sum of the degrees of local ids."""
+        ...

@@ -1,0 +1,189 @@
+"""The state of one traversal on one rank, and the messages its phases exchange.
+
+The state is changed in place, level by level. Dask may run a task twice, or run it where the state was rebuilt from
+nothing; so each phase says which run, level and phase it believes it is in (``Traversal.entering``), and a wrong belief
+ends the run with ``StaleRunError`` before anything is written.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers import backends
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import NO_VERTEX, WORD_BITS
+
+UNREACHED: Final = -1
+PHASES: Final = ("expand", "filter-partition", "contract")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is to be traversed.
+
+    Attributes:
+        run_id: names this attempt; every message carries it.
+        sources: vertex ids of distance 0.
+        predecessors: whether parents are recorded beside distances.
+        backend: name of the backend.
+    """
+
+    run_id: str
+    sources: tuple[int, ...]
+    predecessors: bool
+    backend: str
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The vertices that rank ``source`` discovered for rank ``target`` in one level of one run.
+
+    Attributes:
+        rows: uint32 local ids on the target.
+        parents: uint32 internal ids of their parents, or None.
+    """
+
+    run_id: str
+    level: int
+    source: int
+    target: int
+    rows: NDArray[np.uint32]
+    parents: NDArray[np.uint32] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that cross when the bin is sent."""
+        return self.rows.nbytes + (0 if self.parents is None else self.parents.nbytes)
+
+    def __dask_sizeof__(self) -> int:
+        return self.nbytes
+
+
+@dataclass
+class LevelCounts:
+    """What one rank did in one level.
+
+    ``edges == filtered + own + sent`` and the vertices discovered are those of the own and the received bins less
+    ``culled``.
+
+    Attributes:
+        frontier: vertices expanded.
+        edges: edges inspected.
+        filtered: neighbours dropped by this rank's visited bitmap: visited before, or duplicates within the level.
+        own: vertices kept for the rank itself.
+        sent: vertices sent to other ranks.
+        culled: received vertices that had been visited already, by this rank or by another's bin.
+        discovered: vertices labelled.
+        bytes_sent: bytes of the bins for other ranks.
+        seconds: time by phase.
+    """
+
+    frontier: int = 0
+    edges: int = 0
+    filtered: int = 0
+    own: int = 0
+    sent: int = 0
+    culled: int = 0
+    discovered: int = 0
+    bytes_sent: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+
+@dataclass
+class Traversal:
+    """One run on one rank. Arrays are the backend's.
+
+    Attributes:
+        visited: uint32[stripe.words], a bit for each internal id this rank knows to be visited.
+        distances: int32[n_local], -1 unreached.
+        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; None where not wanted.
+        frontier: uint32 local ids of the vertices at distance ``level``.
+        outbox: the bins of the last two levels, by level parity; a peer may still fetch one when the next is made.
+    """
+
+    spec: RunSpec
+    partition: Partition
+    backend: Backend
+    visited: NDArray[np.uint32]
+    distances: NDArray[np.int32]
+    predecessors: NDArray[np.uint32] | None
+    frontier: NDArray[np.uint32]
+    outbox: list[tuple[Bin, ...]] = field(default_factory=lambda: [(), ()])
+    levels: list[LevelCounts] = field(default_factory=list)
+    _expected: tuple[int, str] | None = (0, PHASES[0])
+
+    @property
+    def rank(self) -> int:
+        """The rank whose rows these are."""
+        return self.partition.rank
+
+    @property
+    def first_id(self) -> int:
+        """Internal id of row 0."""
+        return self.rank * self.partition.stripe.n_local
+
+    @property
+    def own_visited(self) -> NDArray[np.uint32]:
+        """The rank's own slice of its bitmap."""
+        words = self.partition.stripe.words_local
+        return self.visited[self.rank * words : (self.rank + 1) * words]
+
+    @contextmanager
+    def entering(self, phase: str, run_id: str, level: int) -> Iterator[LevelCounts]:
+        """Guard one phase of one level, and time it.
+
+        Raises:
+            StaleRunError: the phase belongs to another run, was done already, or is not the next one. A phase that
+                failed half-way leaves the run unusable: everything after it raises.
+        """
+        if (run_id, level, phase) != (self.spec.run_id, *(self._expected or (-1, "none"))):
+            expected = "no more" if self._expected is None else f"{self._expected[1]} of level {self._expected[0]}"
+            raise StaleRunError(
+                f"rank {self.rank}: {phase} of level {level} of run {run_id} came "
+                f"where run {self.spec.run_id} expected {expected}"
+            )
+        self._expected = None
+        if phase == PHASES[0]:
+            self.levels.append(LevelCounts())
+        counts = self.levels[level]
+        start = time.perf_counter()
+        yield counts
+        counts.seconds[phase] = time.perf_counter() - start
+        following = PHASES.index(phase) + 1
+        self._expected = (level, PHASES[following]) if following < len(PHASES) else (level + 1, PHASES[0])
+
+    def __reduce__(self) -> Any:
+        raise StaleRunError(f"run {self.spec.run_id}: the state of rank {self.rank} can't move to another worker")
+
+
+def start(partition: Partition, spec: RunSpec) -> Traversal:
+    """The state of a run before its first level: the sources are labelled and are the frontier."""
+    backend = backends.get(spec.backend)
+    stripe = partition.stripe
+    xp = backend.xp
+    state = Traversal(
+        spec=spec,
+        partition=partition,
+        backend=backend,
+        visited=xp.zeros(stripe.words, np.uint32),
+        distances=xp.full(stripe.n_local, UNREACHED, np.int32),
+        predecessors=xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None,
+        frontier=xp.empty(0, np.uint32),
+    )
+    # Ascending and unique, so that a source given twice is expanded once.
+    sources = np.unique(np.asarray(spec.sources, np.int64))
+    rows = stripe.row(sources[stripe.owner(sources) == partition.rank])
+    ids = rows + state.first_id
+    np.bitwise_or.at(state.visited, ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    state.distances[rows] = 0
+    if state.predecessors is not None:
+        state.predecessors[rows] = ids.astype(np.uint32)
+    state.frontier = xp.asarray(rows.astype(np.uint32))
+    return state
