@@ -1,0 +1,24 @@
+"""Generated edges: functions that return an EdgeList, and specs (``kronecker:scale=18``) that name them.
+
+Every generator makes any range of its edges on its own, so pieces are generated where they are needed, in parallel, and
+the edges do not depend on how they were cut.
+"""
+
+from dbfs.generate.kronecker import kronecker
+from dbfs.generate.lattice import grid2d, grid3d
+from dbfs.generate.path import path
+from dbfs.generate.specs import GENERATORS, Generator, describe, is_spec, parse
+from dbfs.generate.uniform import uniform
+
+__all__ = [
+    "GENERATORS",
+    "Generator",
+    "describe",
+    "grid2d",
+    "grid3d",
+    "is_spec",
+    "kronecker",
+    "parse",
+    "path",
+    "uniform",
+]
