@@ -68,9 +68,7 @@ def _fold(x: np.uint64) -> np.uint64:
 def _step(recent: np.uint64, oldest: np.uint64) -> np.uint64:
     """The next value from z1 and z5. Their weighted sum is below 2^58, so one fold leaves less than twice the prime."""
     folded = _fold(_RECENT * recent + _OLDEST * oldest)
-    if folded >= _PRIME:
-        folded -= _PRIME
-    return folded
+    return np.uint64(folded - _PRIME) if folded >= _PRIME else folded
 
 
 @kernel(_uint64, _uint64, _uint64, _uint64)
