@@ -106,6 +106,8 @@ class Traversal:
         predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; None where not wanted.
         frontier: uint32 local ids of the vertices at distance ``level``.
         outbox: the bins of the last two levels, by level parity; a peer may still fetch one when the next is made.
+        levels: the counts of each level so far.
+        started: when the state was ready, in seconds on this worker's performance counter.
     """
 
     spec: RunSpec
@@ -117,6 +119,7 @@ class Traversal:
     frontier: NDArray[np.uint32]
     outbox: list[tuple[Bin, ...]] = field(default_factory=lambda: [(), ()])
     levels: list[LevelCounts] = field(default_factory=list)
+    started: float = 0.0
     _expected: tuple[int, str] | None = (0, PHASES[0])
 
     @property
@@ -186,4 +189,5 @@ def start(partition: Partition, spec: RunSpec) -> Traversal:
     if state.predecessors is not None:
         state.predecessors[rows] = ids.astype(np.uint32)
     state.frontier = xp.asarray(rows.astype(np.uint32))
+    state.started = time.perf_counter()
     return state

@@ -1,0 +1,119 @@
+"""Clusters and clients: starting a local cluster, and choosing the workers that will be a graph's ranks."""
+
+import importlib
+import logging
+import time
+from typing import Any
+
+import distributed
+
+from dbfs import config
+from dbfs.errors import ClientError, InvalidOptionError, NoWorkersError
+
+logger = logging.getLogger(__name__)
+
+# Importing one compiles it, or loads it from the cache.
+_KERNELS = (
+    "dbfs_workers.building_kernels",
+    "dbfs_workers.backends.cpu_kernels",
+    "dbfs_workers.validation_kernels",
+    "dbfs.generate._kronecker_kernel",
+)
+
+
+def connect(
+    address: str | None = None, *, n_workers: int | None = None, timeout: float | str | None = None, **cluster: Any
+) -> distributed.Client:
+    """A client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
+
+    Closing the client closes the local cluster. Any other ``distributed.Client`` serves as well.
+
+    Args:
+        address: scheduler address, such as ``tcp://host:8786``.
+        n_workers: workers to start; one per CPU core if None. With an address: workers to wait for, at least 1.
+        timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
+        cluster: further arguments of ``distributed.LocalCluster``.
+
+    Raises:
+        NoWorkersError: the scheduler can't be reached, or too few workers came in time.
+        InvalidOptionError: ``n_workers`` is not above zero, or cluster arguments came with an address.
+    """
+    if n_workers is not None and n_workers < 1:
+        raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
+    seconds = config.seconds("workers-timeout", timeout)
+    if address is not None:
+        if cluster:
+            raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
+        try:
+            client = distributed.Client(address, timeout=seconds)
+        except (OSError, ValueError) as error:
+            raise NoWorkersError(f"no scheduler answered at {address} within {seconds:g} s: {error}") from error
+    else:
+        warm_up()
+        client = distributed.Client(n_workers=n_workers, **{"threads_per_worker": 1, **cluster})
+    try:
+        roster(client, n_workers, timeout=timeout)
+    except NoWorkersError:
+        client.close()
+        raise
+    return client
+
+
+def warm_up() -> None:
+    """Compile the CPU kernels into Numba's cache on disk, where the workers to come will find them."""
+    start = time.perf_counter()
+    for module in _KERNELS:
+        importlib.import_module(module)
+    logger.info("CPU kernels ready in %.1f s", time.perf_counter() - start)
+
+
+def current_client(client: distributed.Client | None) -> distributed.Client:
+    """The client given, else the one Dask has as current.
+
+    Raises:
+        ClientError: there is none, it is closed or asynchronous, or the object is no client.
+    """
+    if client is None:
+        try:
+            client = distributed.Client.current()
+        except ValueError:
+            raise ClientError(
+                "no Dask client: pass client=, or make one with dbfs.connect() or distributed.Client()"
+            ) from None
+    if not isinstance(client, distributed.Client):
+        raise ClientError(f"client must be a distributed.Client, not {type(client).__name__}")
+    if client.asynchronous:
+        raise ClientError("client is asynchronous; dbfs needs one made without asynchronous=True")
+    if client.status != "running":
+        raise ClientError(f"client is {client.status}; dbfs needs a running one")
+    return client
+
+
+def roster(client: distributed.Client, ranks: int | None, *, timeout: float | str | None = None) -> tuple[str, ...]:
+    """Addresses of the workers that become ranks 0..p-1: the first ``ranks`` in order, or all there are.
+
+    Raises:
+        NoWorkersError: fewer than ``ranks`` workers (or none) came within the timeout.
+        InvalidOptionError: ``ranks`` is below 1.
+    """
+    if ranks is not None and ranks < 1:
+        raise InvalidOptionError(f"ranks must be at least 1, not {ranks}")
+    wanted = ranks or 1
+    seconds = config.seconds("workers-timeout", timeout)
+    workers = _addresses(client)
+    if len(workers) < wanted:
+        try:
+            client.wait_for_workers(wanted, timeout=seconds)
+        except TimeoutError:
+            there = len(_addresses(client))
+            raise NoWorkersError(
+                f"{wanted} worker{'s' * (wanted > 1)} wanted, {there} there after {seconds:g} s "
+                f"(scheduler {client.scheduler.address})"
+            ) from None
+        workers = _addresses(client)
+    return tuple(workers[:ranks])
+
+
+def _addresses(client: distributed.Client) -> list[str]:
+    # n_workers=-1: Dask lists only five workers otherwise.
+    return sorted(client.scheduler_info(n_workers=-1)["workers"], key=lambda address: (len(address), address))

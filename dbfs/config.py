@@ -1,0 +1,49 @@
+"""Configuration through ``dask.config``: the defaults of ``dbfs.yaml`` under the key ``dbfs``."""
+
+from pathlib import Path
+from typing import Any
+
+import dask
+import yaml
+from dask.utils import parse_timedelta
+
+from dbfs.errors import InvalidOptionError
+
+dask.config.update_defaults(yaml.safe_load(Path(__file__).with_name("dbfs.yaml").read_text(encoding="utf-8")))
+
+
+def get(key: str) -> Any:
+    """The value of ``dbfs.<key>``."""
+    return dask.config.get(f"dbfs.{key}")
+
+
+def seconds(key: str, override: float | str | None = None) -> float:
+    """A duration in seconds: ``override`` if given, else the value of ``dbfs.<key>``.
+
+    Raises:
+        InvalidOptionError: it is not a duration above zero.
+    """
+    value = get(key) if override is None else override
+    try:
+        duration = float(parse_timedelta(value, default="s"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a duration such as 30s or '5 min'") from error
+    if not duration > 0:
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not above zero")
+    return duration
+
+
+def count(key: str, *, least: int = 1) -> int:
+    """A whole number, the value of ``dbfs.<key>``.
+
+    Raises:
+        InvalidOptionError: it is not a whole number of at least ``least``.
+    """
+    value = get(key)
+    try:
+        number = int(value)
+    except (ValueError, TypeError):
+        number = least - 1
+    if number < least or number != value:
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a whole number of at least {least}")
+    return number

@@ -1,0 +1,106 @@
+"""What an engine takes and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import distributed
+
+from dbfs.gang import Deadline, Gang
+from dbfs_workers.traversal import LevelCounts, RunSpec
+
+
+@dataclass(frozen=True)
+class LevelReport:
+    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.traversal.LevelCounts``.
+
+    Attributes:
+        seconds: wall time from the end of the level before to the end of this one, as rank 0 saw it.
+        phase_seconds: by rank, the time of each phase.
+    """
+
+    level: int
+    direction: str
+    frontier: int
+    edges: int
+    filtered: int
+    sent: int
+    culled: int
+    discovered: int
+    bytes_sent: int
+    seconds: float
+    phase_seconds: tuple[dict[str, float], ...]
+
+    @classmethod
+    def total(cls, level: int, direction: str, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
+        """Sum the ranks' counts of one level."""
+        return cls(
+            level=level,
+            direction=direction,
+            frontier=sum(rank.frontier for rank in ranks),
+            edges=sum(rank.edges for rank in ranks),
+            filtered=sum(rank.filtered for rank in ranks),
+            sent=sum(rank.sent for rank in ranks),
+            culled=sum(rank.culled for rank in ranks),
+            discovered=sum(rank.discovered for rank in ranks),
+            bytes_sent=sum(rank.bytes_sent for rank in ranks),
+            seconds=seconds,
+            phase_seconds=tuple(rank.seconds for rank in ranks),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished traversal; its labels stay on the workers while the futures live.
+
+    Attributes:
+        distances: by rank, futures of int32 arrays: the rank's vertices in order, -1 unreached.
+        predecessors: by rank, futures of int64 arrays of vertex ids, -1 unreached; None where not asked for.
+        levels: one report a level.
+        reached: vertices reached, the sources included.
+        edges: directed edges of the traversed component: the degrees of the reached vertices.
+        seconds: from the start of the first level to the end of the last.
+    """
+
+    distances: tuple[distributed.Future, ...]
+    predecessors: tuple[distributed.Future, ...] | None
+    levels: tuple[LevelReport, ...]
+    reached: int
+    edges: int
+    seconds: float
+
+
+Progress = Callable[[int, int], None]
+"""Called with each finished level and the vertices it discovered."""
+
+
+class Engine(Protocol):
+    """Runs traversals on a gang."""
+
+    name: str
+
+    def run(
+        self,
+        gang: Gang,
+        partitions: tuple[distributed.Future, ...],
+        spec: RunSpec,
+        max_depth: int | None,
+        deadline: Deadline,
+        progress: Progress | None,
+    ) -> Outcome:
+        """Traverse.
+
+        Args:
+            gang: the graph's workers.
+            partitions: futures of the ranks' partitions.
+            spec: sources and options.
+            max_depth: label no vertex farther than this; None for no bound.
+            deadline: when to give up.
+            progress: told of each level.
+
+        Raises:
+            WorkerLostError, DeadlineExceededError, StaleRunError: the run ended early; nothing stays on the workers.
+        """
+        ...

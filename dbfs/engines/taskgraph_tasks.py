@@ -1,0 +1,125 @@
+"""The tasks of the taskgraph engine, and what they hand on. They run on workers.
+
+Arguments named ``_after`` only order tasks: what they stand for was done to the state in place.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers import level as phases
+from dbfs_workers import traversal
+from dbfs_workers.backends.protocol import EdgeFrontier
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import NO_VERTEX
+from dbfs_workers.traversal import Bin, LevelCounts, RunSpec, Traversal
+
+
+@dataclass(frozen=True)
+class Discoveries:
+    """What one rank found in one level.
+
+    Attributes:
+        count: vertices in its bins, its own bin included.
+        bins: the bins by owner where they travel with the counts; empty where they are fetched one by one.
+    """
+
+    count: int
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """What all ranks found in one level, once all have finished it.
+
+    Attributes:
+        count: vertices in all bins; 0 ends the traversal.
+        bins: all bins of a level whose bins travel with the counts.
+        at: when the barrier was reached, in seconds on rank 0's clock.
+    """
+
+    count: int
+    bins: tuple[Bin, ...]
+    at: float
+
+    def __dask_sizeof__(self) -> int:
+        return 64 + sum(sent.nbytes for sent in self.bins)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One rank's part of a finished run."""
+
+    reached: int
+    edges: int
+    levels: list[LevelCounts]
+    started: float
+
+
+def start(partition: Partition, spec: RunSpec) -> Traversal:
+    """A rank's state before level 0."""
+    return traversal.start(partition, spec)
+
+
+def expand(state: Traversal, run_id: str, level: int, _after: object) -> EdgeFrontier:
+    """The level's edge frontier."""
+    return phases.expand(state, run_id, level)
+
+
+def filter_partition(state: Traversal, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
+    """Make the level's bins; they stay in the state's outbox."""
+    bins = phases.filter_partition(state, run_id, level, edges)
+    return Discoveries(sum(made.rows.size for made in bins), ())
+
+
+def take_bin(state: Traversal, run_id: str, level: int, target: int, _after: object) -> Bin:
+    """One bin out of the outbox."""
+    return phases.take_bin(state, run_id, level, target)
+
+
+def contract(state: Traversal, run_id: str, level: int, bins: list[Bin], _after: object) -> int:
+    """Label what the bins hold; returns how many were new."""
+    return phases.contract(state, run_id, level, bins)
+
+
+def contract_from_barrier(state: Traversal, run_id: str, level: int, barrier: Barrier, _after: object) -> int:
+    """Label what the barrier's bins hold for this rank; returns how many were new."""
+    mine = [sent for sent in barrier.bins if sent.target == state.rank]
+    return phases.contract(state, run_id, level, mine)
+
+
+def contract_expand_filter_partition(
+    state: Traversal, run_id: str, level: int, before: Barrier | None, after: object
+) -> Discoveries:
+    """A small level at once: contract the level before (where its bins are in ``before``), then this level's phases."""
+    if before is not None:
+        contract_from_barrier(state, run_id, level - 1, before, after)
+    bins = phases.filter_partition(state, run_id, level, phases.expand(state, run_id, level))
+    return Discoveries(sum(made.rows.size for made in bins), bins)
+
+
+def barrier(found: list[Discoveries]) -> Barrier:
+    """Add up what the ranks found; runs on rank 0 when all have finished the level."""
+    bins = tuple(sent for discoveries in found for sent in discoveries.bins)
+    return Barrier(sum(discoveries.count for discoveries in found), bins, time.perf_counter())
+
+
+def summarise(state: Traversal, _after: object) -> Summary:
+    """A rank's counts when the run is over."""
+    reached, edges = phases.edges_traversed(state)
+    return Summary(reached, edges, state.levels, state.started)
+
+
+def distances(state: Traversal, _after: object) -> NDArray[np.int32]:
+    """The distances of a rank's vertices, without padding."""
+    return state.distances[: state.partition.stripe.owned(state.rank)]
+
+
+def predecessors(state: Traversal, _after: object) -> NDArray[np.int64]:
+    """The predecessors of a rank's vertices as vertex ids, -1 unreached, without padding."""
+    assert state.predecessors is not None
+    stripe = state.partition.stripe
+    ids = state.predecessors[: stripe.owned(state.rank)]
+    return np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
