@@ -1,1 +1,39 @@
-"""Distributed breadth-first search on Dask workers."""
+"""dbfs: distributed breadth-first search on Dask workers.
+
+import dbfs
+
+client = dbfs.connect(n_workers=4)
+graph = dbfs.load(dbfs.kronecker(scale=16), client=client)
+result = graph.bfs(0, predecessors=True)
+result.distances()
+"""
+
+from importlib.metadata import version
+
+from dbfs import config, errors
+from dbfs.arrays import from_arrays, from_scipy
+from dbfs.cluster import connect
+from dbfs.edges import EdgeList
+from dbfs.generate import grid2d, grid3d, kronecker, path, uniform
+from dbfs.graph import Graph, load
+from dbfs.result import BFSResult
+
+__version__ = version("dbfs")
+
+__all__ = [
+    "BFSResult",
+    "EdgeList",
+    "Graph",
+    "__version__",
+    "config",
+    "connect",
+    "errors",
+    "from_arrays",
+    "from_scipy",
+    "grid2d",
+    "grid3d",
+    "kronecker",
+    "load",
+    "path",
+    "uniform",
+]

@@ -27,7 +27,7 @@ def seconds(key: str, override: float | str | None = None) -> float:
     try:
         duration = float(parse_timedelta(value, default="s"))
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a duration such as 30s or '5 min'") from error
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a duration such as 30s or '5 minutes'") from error
     if not duration > 0:
         raise InvalidOptionError(f"dbfs.{key}: {value!r} is not above zero")
     return duration

@@ -62,6 +62,7 @@ def check_edges(
     distances: Sequence[NDArray[np.int32]],
     predecessors: Sequence[NDArray[np.int64]] | None,
     directed: bool,
+    max_depth: int | None,
 ) -> EdgeCheck:
     """Check a rank's edges.
 
@@ -70,6 +71,7 @@ def check_edges(
         distances: by rank, int32 of its rows without padding.
         predecessors: by rank, int64 vertex ids of its rows, or None.
         directed: whether edges hold in one direction only.
+        max_depth: the run's bound on distances, or None.
     """
     stripe = partition.stripe
     supported = np.zeros(stripe.words, np.uint32)
@@ -83,6 +85,7 @@ def check_edges(
         _padded(distances, stripe),
         parents,
         directed,
+        stripe.n if max_depth is None else max_depth,
         supported,
     )
     violation = Violation(rule, (stripe.vertex(u), stripe.vertex(v)), partition.rank) if rule else None
@@ -95,9 +98,10 @@ def check_labels(
     distances: Sequence[NDArray[np.int32]],
     predecessors: Sequence[NDArray[np.int64]] | None,
     sources: Sequence[int],
+    max_depth: int | None,
 ) -> Violation | None:
     """Join the ranks' findings: the first violation, or None where the result is a breadth-first search's."""
-    bad = _bad_label(stripe, distances, predecessors, sources)
+    bad = _bad_label(stripe, distances, predecessors, sources, max_depth)
     if bad is not None:
         return bad
     for check in checks:
@@ -118,10 +122,12 @@ def _bad_label(
     distances: Sequence[NDArray[np.int32]],
     predecessors: Sequence[NDArray[np.int64]] | None,
     sources: Sequence[int],
+    max_depth: int | None,
 ) -> Violation | None:
+    farthest = stripe.n - 1 if max_depth is None else max_depth
     for rank, mine in enumerate(distances):
         ids = np.arange(mine.size, dtype=np.int64) * stripe.p + rank
-        wrong = (mine < -1) | (mine >= max(stripe.n, 1))
+        wrong = (mine < -1) | (mine > farthest)
         if predecessors is not None:
             parents = predecessors[rank]
             wrong |= (parents < -1) | (parents >= stripe.n) | ((parents < 0) != (mine < 0))

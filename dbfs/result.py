@@ -1,0 +1,197 @@
+"""BFSResult: what a traversal found. Its labels stay striped on the workers until they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.engines import LevelReport, Outcome
+from dbfs.errors import InvalidOptionError, ResultReleasedError
+from dbfs.gang import Deadline
+from dbfs.validate import validate_labels
+from dbfs_workers.traversal import RunSpec
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import pandas as pd
+
+    from dbfs.graph import Graph
+
+
+class BFSResult:
+    """The outcome of ``Graph.bfs``.
+
+    Attributes:
+        graph: the graph that was traversed.
+        sources: vertex ids at distance 0.
+        run_id: names the run.
+        engine: the engine that ran.
+        max_depth: the bound on distances, or None.
+        seconds: from the start of the first level to the end of the last.
+    """
+
+    def __init__(self, graph: Graph, spec: RunSpec, engine: str, max_depth: int | None, outcome: Outcome) -> None:
+        self.graph = graph
+        self.sources = spec.sources
+        self.run_id = spec.run_id
+        self.engine = engine
+        self.max_depth = max_depth
+        self.seconds = outcome.seconds
+        self._outcome: Outcome | None = outcome
+        self._reports = outcome.levels
+        # Kept from the first path on: paths are asked for by the dozen, and each would fetch n labels.
+        self._path_parents: NDArray[np.int64] | None = None
+        self._counts = (outcome.reached, outcome.edges)
+
+    @property
+    def reached(self) -> int:
+        """Vertices reached, the sources included."""
+        return self._counts[0]
+
+    @property
+    def edges(self) -> int:
+        """Directed edges of the traversed component (Merrill's count): the degrees of the reached vertices."""
+        return self._counts[1]
+
+    @property
+    def depth(self) -> int:
+        """The largest distance."""
+        return sum(report.discovered > 0 for report in self._reports)
+
+    @property
+    def mteps(self) -> float:
+        """Directed edges of the traversed component a second, in millions."""
+        return self.edges / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def reports(self) -> tuple[LevelReport, ...]:
+        """One report a level."""
+        return self._reports
+
+    @property
+    def levels(self) -> pd.DataFrame:
+        """One row a level: the columns of ``LevelReport``, times in seconds, sizes in bytes."""
+        import pandas as pd
+
+        columns = [name for name in LevelReport.__dataclass_fields__ if name != "phase_seconds"]
+        rows = [[getattr(report, name) for name in columns] for report in self._reports]
+        return pd.DataFrame(rows, columns=pd.Index(columns)).set_index("level")
+
+    def distances(self) -> NDArray[np.int32]:
+        """int32[n] in vertex order: edges on a shortest path from the nearest source, -1 where there is none.
+
+        Raises:
+            ResultReleasedError: the result was released.
+            WorkerLostError: a worker that held labels is gone.
+        """
+        return self._in_vertex_order(self._held().distances, np.dtype(np.int32))
+
+    def predecessors(self) -> NDArray[np.int64]:
+        """int64[n] in vertex order: the vertex before on a shortest path, -1 unreached; a source is its own.
+
+        Raises:
+            InvalidOptionError: the run did not record them.
+            ResultReleasedError, WorkerLostError: see ``distances``.
+        """
+        return self._in_vertex_order(self._parents(), np.dtype(np.int64))
+
+    def to_dask_array(self, label: str = "distances") -> da.Array:
+        """The labels as they lie on the workers: one chunk a rank, nothing moved.
+
+        Still striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
+        ``v // p`` of chunk ``v % p``.
+
+        Args:
+            label: ``distances`` (int32) or ``predecessors`` (int64).
+        """
+        import dask
+        import dask.array as da
+
+        if label not in ("distances", "predecessors"):
+            raise InvalidOptionError(f"unknown label {label!r}; choose distances or predecessors")
+        futures, dtype = (self._held().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
+        chunks = [
+            da.from_delayed(dask.delayed(future), (self.graph.stripe.owned(rank),), dtype=dtype)
+            for rank, future in enumerate(futures)
+        ]
+        return da.concatenate(chunks)
+
+    def path_to(self, vertex: int) -> list[int]:
+        """Vertex ids of a shortest path from a source to ``vertex``, both included; empty where it was not reached.
+
+        Raises:
+            InvalidOptionError: the run did not record predecessors.
+            InvalidVertexError, InvalidVertexTypeError: not a vertex id.
+        """
+        at = self.graph.check_vertex(vertex)
+        if self._path_parents is None:
+            self._path_parents = self.predecessors()
+        parents = self._path_parents
+        if parents[at] < 0:
+            return []
+        path = [at]
+        while parents[at] != at:
+            at = int(parents[at])
+            path.append(at)
+        return path[::-1]
+
+    def validate(self) -> None:
+        """Check the labels on the workers against the graph's edges (Graph500's rules).
+
+        Raises:
+            ValidationError: with the rule and the vertices that break it.
+        """
+        outcome = self._held()
+        validate_labels(self.graph, outcome.distances, outcome.predecessors, self.sources, self.max_depth)
+
+    def release(self) -> None:
+        """Free the labels on the workers; counts and level reports stay."""
+        self._outcome = None
+        self._path_parents = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts and the levels, ready for JSON."""
+        return {
+            "graph": self.graph.name,
+            "n": self.graph.n,
+            "m": self.graph.m,
+            "ranks": self.graph.ranks,
+            "engine": self.engine,
+            "sources": list(self.sources),
+            "reached": self.reached,
+            "depth": self.depth,
+            "edges": self.edges,
+            "seconds": self.seconds,
+            "mteps": self.mteps,
+            "levels": self.levels.reset_index().to_dict(orient="records"),
+        }
+
+    def __repr__(self) -> str:
+        sources = ", ".join(map(str, self.sources[:3])) + (", ..." if len(self.sources) > 3 else "")
+        return (
+            f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached} of {self.graph.n} reached, "
+            f"depth {self.depth}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
+        )
+
+    def _held(self) -> Outcome:
+        if self._outcome is None:
+            raise ResultReleasedError("the labels of this result were released")
+        return self._outcome
+
+    def _parents(self) -> tuple[distributed.Future, ...]:
+        parents = self._held().predecessors
+        if parents is None:
+            raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
+        return parents
+
+    def _in_vertex_order(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        gang = self.graph.gang
+        parts = gang.gather(futures, Deadline(config.seconds("deadline")), f"fetching labels of run {self.run_id}")
+        whole = np.empty(self.graph.n, dtype)
+        for rank, part in enumerate(parts):
+            whole[rank :: gang.p] = part
+        return whole
