@@ -32,7 +32,7 @@ class Line:
 
 def bad_line(path: str, number: int, text: bytes, reason: str) -> FormatError:
     """The error for one line: file, line number, the text (shortened) and what is wrong or expected."""
-    shown = text[:60].decode("utf-8", "backslashreplace")
+    shown = text[:60].decode("utf-8", "replace")
     return FormatError(f"{path}, line {number}: {shown!r}{'...' if len(text) > 60 else ''}: {reason}")
 
 
@@ -165,6 +165,6 @@ def header_number(source: Source, line: Line, token: bytes, what: str) -> int:
         FormatError: it is no such number; ``what`` names it in the message.
     """
     if not re.fullmatch(rb"[0-9]{1,19}", token) or int(token) > INT64_MAX:
-        shown = token[:40].decode("utf-8", "backslashreplace")
+        shown = token[:40].decode("utf-8", "replace")
         raise bad_line(source.path, line.number, line.text, f"{what} is {shown!r}; expected an integer, 0 to 2^63-1")
     return int(token)

@@ -59,7 +59,7 @@ def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
 
 def _banner(source: Source, line: Line) -> tuple[int, bool]:
     """Values an entry has, and whether the matrix is symmetric in any way."""
-    words = line.text.decode("utf-8", "backslashreplace").lower().split()
+    words = line.text.decode("utf-8", "replace").lower().split()
 
     def wrong(reason: str) -> FormatError:
         return bad_line(source.path, line.number, line.text, reason)

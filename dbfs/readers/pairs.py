@@ -135,7 +135,7 @@ def _why(text: bytes, grammar: PairGrammar) -> str:
 
 def why_not_id(token: bytes) -> str:
     """What is wrong with a token that isn't 1 to 19 decimal digits."""
-    shown = repr(token[:40].decode("utf-8", "backslashreplace"))
+    shown = repr(token[:40].decode("utf-8", "replace"))
     if not token:
         return "an id is missing"
     if re.fullmatch(rb"[0-9]+", token):

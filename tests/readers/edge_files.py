@@ -1,0 +1,35 @@
+"""What the readers' tests share: writing files, reading all pieces."""
+
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dbfs.edges import EdgeList
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lambda text: lzma.compress(text, preset=0),
+    ".bz2": bz2.compress,
+}
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    """A file, compressed as its suffix says."""
+    path = folder / name
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(PACKERS.get(path.suffix, bytes)(data))
+    return path
+
+
+def read_all(edges: EdgeList, piece_edges: int = 1 << 40) -> list[tuple[int, int]]:
+    """All pieces' edges, in order."""
+    parts = [piece.read() for piece in edges.cut(piece_edges)]
+    for source, target in parts:
+        assert source.dtype == target.dtype == np.int64
+        assert source.shape == target.shape
+    return [pair for source, target in parts for pair in zip(source.tolist(), target.tolist(), strict=True)]

@@ -1,0 +1,208 @@
+"""Each format's small file, plain and compressed: edges, counts, direction, and how its format is told."""
+
+import gzip
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from edge_files import PACKERS, read_all, write
+
+from dbfs.errors import InvalidOptionError
+from dbfs.readers import FORMATS, open_edges
+
+MTX = "%%MatrixMarket matrix coordinate {} {}\n% a comment\n\n3 3 3\n{}"
+# name, text, edges, n, m, directed, mirrored
+FILES = {
+    "mtx-pattern-symmetric": (
+        "g.mtx",
+        MTX.format("pattern", "symmetric", "2 1\n3 1\n3 3\n"),
+        [(1, 0), (2, 0), (2, 2)],
+        3,
+        3,
+        False,
+        False,
+    ),
+    "mtx-real-general": (
+        "g.mtx",
+        MTX.format("real", "general", "1 2 0.5\n1 3 -1e-3\n\n3 2 0\n"),
+        [(0, 1), (0, 2), (2, 1)],
+        3,
+        3,
+        True,
+        False,
+    ),
+    "mtx-integer-skew": (
+        "g.mtx",
+        MTX.format("integer", "skew-symmetric", "2 1 5\n3 1 -5\n3 2 7"),
+        [(1, 0), (2, 0), (2, 1)],
+        3,
+        3,
+        False,
+        False,
+    ),
+    "mtx-complex-hermitian": (
+        "g.mtx",
+        MTX.format("complex", "Hermitian", "2 1 5 0\n3 1 -5 1\n3 2 7 .5\n"),
+        [(1, 0), (2, 0), (2, 1)],
+        3,
+        3,
+        False,
+        False,
+    ),
+    "mtx-no-entries": ("g.mtx", "%%MatrixMarket matrix coordinate pattern general\n4 4 0\n", [], 4, 0, True, False),
+    "metis": ("g.graph", "% c\n4 2\n2\n1 3\n2\n\n", [(0, 1), (1, 0), (1, 2), (2, 1)], 4, 4, False, True),
+    "metis-blank-first": ("g.metis", "3 1 0\n\n% c\n3\n2\n\n\n", [(1, 2), (2, 1)], 3, 2, False, True),
+    "metis-edge-weights": (
+        "g.graph",
+        "3 2 1\n2 9 3 8\n1 9\n1 8\n",
+        [(0, 1), (0, 2), (1, 0), (2, 0)],
+        3,
+        4,
+        False,
+        True,
+    ),
+    "metis-vertex-weights": ("g.graph", "3 1 10 2\n7 7\n7 7 3\n7 7 2", [(1, 2), (2, 1)], 3, 2, False, True),
+    "metis-all-weights": ("g.graph", "2 1 111 1\n5 6 2 9\n5 6 1 9\n", [(0, 1), (1, 0)], 2, 2, False, True),
+    "snap-directed": (
+        "g.txt",
+        "# Directed graph (once): x\n# Nodes: 3 Edges: 2\n# From\tTo\n30\t7\r\n7\t900\n",
+        [(30, 7), (7, 900)],
+        None,
+        2,
+        True,
+        False,
+    ),
+    "snap-undirected": (
+        "g.txt",
+        "# Undirected graph: directed\n1 2\n# later\n2 3",
+        [(1, 2), (2, 3)],
+        None,
+        None,
+        False,
+        False,
+    ),
+    "csv-names": ("g.csv", 'source,target,weight\n5,6,0.5\n6, 7 ,"a"\n', [(5, 6), (6, 7)], None, None, False, False),
+    "csv-quoted-names": ("g.csv", '\ufeff"source";"target"\n5;6\n', [(5, 6)], None, None, False, False),
+    "csv-bom": ("g.csv", "\ufeff5,6\n7,8\n", [(5, 6), (7, 8)], None, None, False, False),
+    "tsv-times": ("g.tsv", "// c\n5\t6\t17\n5\t7\t18 x\n", [(5, 6), (5, 7)], None, None, False, False),
+    "spaces-then-comma": ("g.txt", "5 6 a,b\n7 8\n", [(5, 6), (7, 8)], None, None, False, False),
+    "largest-id": (
+        "g.el",
+        f"{2**63 - 1} 0\n1 {2**63 - 2}\n",
+        [(2**63 - 1, 0), (1, 2**63 - 2)],
+        None,
+        None,
+        False,
+        False,
+    ),
+    "pace": ("g.gr", "c hi\np tw 3 2\n1 2\nc more\n 2  3 \n", [(0, 1), (1, 2)], 3, 2, False, False),
+    "dimacs": ("g.gr", "c\np sp 3 2\na 1 2 803\na 3 1 -5\n", [(0, 1), (2, 0)], 3, 2, True, False),
+}
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("case", FILES)
+def test_reads(tmp_path, case, suffix):
+    name, text, expected, n, m, directed, mirrored = FILES[case]
+    path = write(tmp_path, name + suffix, text)
+    edges = open_edges(path)
+    assert read_all(edges) == expected
+    assert (edges.n, edges.m, edges.directed, edges.mirrored, edges.name) == (n, m, directed, mirrored, str(path))
+    if suffix:
+        assert len(edges.cut(1)) == 1
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("case", FILES)
+def test_direction_is_overridden(tmp_path, case, directed):
+    name, text, expected, _, _, _, mirrored = FILES[case]
+    edges = open_edges(write(tmp_path, name, text), directed=directed)
+    assert edges.directed is directed
+    assert edges.mirrored == (mirrored and not directed)
+    assert read_all(edges) == expected
+
+
+@pytest.mark.parametrize(("name", "packed"), [("g.gr", ".xz"), ("g.gr.gz", ".bz2"), ("g.gr.xz", "")])
+def test_suffix_may_be_wrong(tmp_path, name, packed):
+    path = tmp_path / name
+    path.write_bytes(PACKERS[packed](b"p tw 2 1\n1 2\n"))
+    assert read_all(open_edges(path)) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "edges"),
+    [
+        ("a.dat", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", [(0, 1)]),
+        ("a.txt", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", [(0, 1)]),
+        ("noname", "c x\np sp 2 1\na 1 2 3\n", [(0, 1)]),
+        ("out.ucidata", "% asym\n7 8 1 9\n", [(7, 8)]),
+        ("A.MTX", "%%matrixmarket matrix coordinate pattern general\n2 2 1\n1 2\n", None),
+    ],
+)
+def test_format_is_guessed(tmp_path, name, text, edges):
+    path = write(tmp_path, name, text)
+    if edges is None:
+        with pytest.raises(ValueError, match="not a Matrix Market file"):
+            open_edges(path)
+    else:
+        assert read_all(open_edges(path)) == edges
+
+
+def test_format_can_be_said(tmp_path):
+    path = write(tmp_path, "data", "2 1\n2\n1\n")
+    assert read_all(open_edges(path, format="metis")) == [(0, 1), (1, 0)]
+    assert read_all(open_edges(str(write(tmp_path, "g.mtx", "2 1\n")), format="edge-list")) == [(2, 1)]
+
+
+def test_unknown_format_lists_the_choices(tmp_path):
+    with pytest.raises(InvalidOptionError, match="'metiss' is unknown; expected one of " + ", ".join(FORMATS)):
+        open_edges(tmp_path / "absent", format="metiss")
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("field", ["pattern", "integer", "real", "complex"])
+def test_matrix_market_as_scipy_reads_it(tmp_path, field, symmetry):
+    if (field, symmetry) == ("pattern", "skew-symmetric"):
+        pytest.skip("not a Matrix Market combination")
+    random = np.random.default_rng(7)
+    dense = random.integers(1, 9, (40, 40)) * (random.random((40, 40)) < 0.1)
+    if symmetry == "symmetric":
+        dense = dense + dense.T
+    elif symmetry == "skew-symmetric":
+        dense = dense - dense.T
+    matrix = scipy.sparse.coo_array(dense * (1 + 1j) if field == "complex" else dense)
+    path = tmp_path / "m.mtx"
+    scipy.io.mmwrite(path, matrix, field=field, symmetry=symmetry)
+
+    edges = open_edges(path)
+    pairs = read_all(edges)
+    if edges.symmetrise:
+        pairs += [(v, u) for u, v in pairs]
+    oracle = scipy.io.mmread(path).tocoo()
+    assert edges.n == oracle.shape[0]
+    assert set(pairs) == set(zip(oracle.row.tolist(), oracle.col.tolist(), strict=True))
+    assert edges.m == len(read_all(edges)) == scipy.io.mminfo(path)[2]
+
+
+def test_pieces_travel(tmp_path):
+    for name, text in (("a.txt", "1 2\n3 4\n"), ("a.graph", "2 1\n2\n1\n"), ("a.gr.xz", "p tw 2 1\n1 2\n")):
+        for piece in open_edges(write(tmp_path, name, text)).cut(1):
+            sources, targets = pickle.loads(pickle.dumps(piece)).read()
+            assert sources.tolist() == piece.read()[0].tolist()
+            assert targets.tolist() == piece.read()[1].tolist()
+
+
+def test_opening_reads_the_header_only(tmp_path):
+    text = b"p tw 9 2000000\n" + b"1 2\n" * 2_000_000
+    path = tmp_path / "cut.gr.gz"
+    path.write_bytes(gzip.compress(text, 1)[:-100])
+    assert open_edges(path).m == 2_000_000
+
+
+def test_import_is_light():
+    script = "import dbfs.readers, sys; sys.exit(any(m in sys.modules for m in ('pandas', 'scipy', 'numba', 'cupy')))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

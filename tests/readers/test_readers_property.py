@@ -1,0 +1,88 @@
+"""Random edges written in each format, with random blanks, comments and line ends, come back as they were."""
+
+import re
+from pathlib import Path
+
+import pytest
+from edge_files import PACKERS, read_all
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dbfs.readers import open_edges
+
+BLANKS = st.sampled_from([" ", "  ", "\t", " \t", "\t \t"])
+GAPS = {"\t": st.sampled_from([" ", "   ", "\t", " \t "]), ",": st.sampled_from([",", " ,", ", "]), ";": st.just(";")}
+NOISE = {"%": ["% c 1 2", "", "  ", "%"], "#": ["# 1 2", "// x", "%1,2", "", " "], "c": ["c 1 2", "c", "", "\t"]}
+
+
+def finish(draw: st.DrawFn, header: list[str], rows: list[str], noise: list[str]) -> bytes:
+    """Lines with noise between them, each with one of the line ends, the last one perhaps without."""
+    lines = list(header)
+    for row in rows:
+        lines += draw(st.lists(st.sampled_from(noise), max_size=1)) if noise else []
+        lines.append(draw(st.sampled_from(["", " "])) + row + draw(st.sampled_from(["", "  ", "\t"])))
+    text = "".join(line + draw(st.sampled_from(["\n", "\r\n"])) for line in lines)
+    return (re.sub(r"\r?\n$", "", text) if rows and draw(st.booleans()) else text).encode()
+
+
+@st.composite
+def one_based(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
+    n = draw(st.integers(1, 9) | st.just(2**40))
+    pairs = draw(st.lists(st.tuples(st.integers(1, n), st.integers(1, n)), max_size=20))
+    kind = draw(st.sampled_from(["tw", "sp", "pattern", "real", "integer"]))
+    weights = {"tw": [""], "sp": [" 7", "\t-3"], "pattern": [""], "real": [" 1.5", " -2e-9"], "integer": [" 3", " 40"]}[
+        kind
+    ]
+    lead = "a" + draw(BLANKS) if kind == "sp" else ""
+    rows = [f"{lead}{u}{draw(BLANKS)}{v}{draw(st.sampled_from(weights))}" for u, v in pairs]
+    if kind in ("tw", "sp"):
+        return "g.gr", finish(draw, ["c", f"p {kind} {n} {len(pairs)}"], rows, NOISE["c"]), pairs
+    banner = f"%%MatrixMarket matrix coordinate {kind} general"
+    return "g.mtx", finish(draw, [banner, "% c", f"{n} {n} {len(pairs)}"], rows, NOISE["%"]), pairs
+
+
+@st.composite
+def edge_list(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
+    ids = st.integers(0, 9) | st.integers(0, 2**63 - 1)
+    pairs = draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=20))
+    mark = draw(st.sampled_from(list(GAPS)))
+    more = st.sampled_from(["", "", f"{mark}0.5", f'{mark}12{mark}"x"', f"{mark}3"])
+    rows = [f"{u}{draw(GAPS[mark])}{v}{draw(more)}" for u, v in pairs]
+    header = draw(st.sampled_from([[], ["# c"], [f"source{mark}target"], ["", "% c", f"a{mark}b{mark}c"]]))
+    return "g.txt", finish(draw, header, rows, NOISE["#"]), [(u + 1, v + 1) for u, v in pairs]
+
+
+@st.composite
+def metis(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
+    n = draw(st.integers(1, 8))
+    near: list[list[int]] = [[] for _ in range(n)]
+    for u, v in draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=20)):
+        if u != v:
+            near[u].append(v)
+            near[v].append(u)
+    sizes, weights, edge_weights = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
+    ncon = draw(st.integers(1, 3)) if weights else 0
+    header = f"{n} {sum(map(len, near)) // 2} {int(sizes)}{int(weights)}{int(edge_weights)}" + f" {ncon}" * weights
+    rows = []
+    for row in near:
+        words = [str(draw(st.integers(0, 99))) for _ in range(sizes + ncon)]
+        for v in row:
+            words += [str(v + 1)] + ["7"] * edge_weights
+        rows.append("".join(word + draw(BLANKS) for word in words))
+    text = finish(draw, ["% c", header], rows, [])
+    # A vertex line without anything in it exists only by its line end.
+    text += b"" if text.endswith(b"\n") else b"\n"
+    text = text.replace(b"\n", b"\n% 1 2\n", draw(st.integers(0, 3)))
+    return "g.graph", text, [(u + 1, v + 1) for u, row in enumerate(near) for v in row]
+
+
+@pytest.mark.parametrize("kind", [one_based, edge_list, metis], ids=lambda kind: kind.__name__)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), suffix=st.sampled_from(list(PACKERS)), piece_edges=st.integers(1, 9))
+def test_comes_back(tmp_path: Path, kind, data, suffix, piece_edges):
+    name, text, pairs = data.draw(kind())
+    path = tmp_path / (name + suffix)
+    path.write_bytes(PACKERS[suffix](text))
+    edges = open_edges(path)
+    assert read_all(edges, piece_edges) == [(u - 1, v - 1) for u, v in pairs]
+    assert edges.m in (None, len(pairs))

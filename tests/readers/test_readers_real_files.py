@@ -1,0 +1,29 @@
+"""The public graphs beside the checkout: vertices and distinct directed edges as SciPy counted them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dbfs.readers import open_edges
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+EXPECTED = json.loads((DATA / "expected.json").read_text()) if (DATA / "expected.json").exists() else {}
+
+pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"{DATA} is absent")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_counts(name):
+    edges = open_edges(DATA / name)
+    parts = [piece.read() for piece in edges.cut(3000)]
+    u, v = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+    assert edges.m in (None, u.size)
+    n = edges.n
+    if n is None:
+        ids, ranks = np.unique(np.concatenate((u, v)), return_inverse=True)
+        n, (u, v) = ids.size, np.split(ranks, 2)
+    codes = np.concatenate((u * n + v, v * n + u)) if edges.symmetrise else u * n + v
+    assert n == EXPECTED[name]["n"]
+    assert np.unique(codes).size == EXPECTED[name]["distinct_directed_edges"]

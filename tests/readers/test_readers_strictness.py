@@ -1,0 +1,104 @@
+"""The fast parsers take nothing that the line-by-line ones refuse, and read the same; axis: any bytes at all."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dbfs.errors import FormatError
+from dbfs.readers import metis_piece, pairs
+from dbfs.readers.lines import INT64_MAX
+from dbfs.readers.source import Source
+
+NOWHERE = Source("/nowhere", None, None)
+GRAMMARS = [
+    pairs.PairGrammar(b" ", low=1, high=12, extra=0, comments=(b"%",)),
+    pairs.PairGrammar(b" ", low=1, high=12, extra=1, comments=(b"%",)),
+    pairs.PairGrammar(b" ", low=1, high=12, extra=2, comments=(b"%",)),
+    pairs.PairGrammar(b" ", low=1, high=12, prefix=b"a", extra=1, comments=(b"c",)),
+    *(pairs.PairGrammar(mark, low=0, high=INT64_MAX, comments=(b"#", b"%", b"//")) for mark in (b"\t", b",", b";")),
+]
+LAYOUTS = [metis_piece.MetisLayout(4, 9, lead, step) for lead in (0, 1, 2) for step in (1, 2)]
+GOOD = ["1 2", "1\t2", "1,2", "1;2", "a 1 2 3", "1 2 3", "1 2 0.5 1e-3", "2 1 -7", "3 , 4 , x", "a 2 1 nan", ""]
+ODD = [
+    "# 1 2",
+    "%",
+    "c",
+    "c 1 2",
+    "//x",
+    "1.0 2",
+    "1e1 2",
+    "+1 2",
+    "-1 2",
+    '"1" 2',
+    "NA 1",
+    "1",
+    "1 2\r3 4",
+    "1\0 2",
+    "1\x0b2",
+    "1 2\x0b",
+    "9223372036854775807 1",
+    "9223372036854775808 1",
+    "18446744073709551617 1",
+    "1\t\t2",
+    "1,,2",
+    ",1,2",
+    "a 1 2 3a4",
+    "12abc 1",
+    "0x1 2",
+    "1_0 2",
+    "١ 2",
+    "0 1",
+    "13 1",
+    "\ufeff1 2",
+    "a a 1 2",
+]
+
+line = st.sampled_from(GOOD) | st.sampled_from(ODD) | st.text(alphabet='0123 \t,;#%ac.-+e"/\r\0', max_size=8)
+texts = st.lists(st.tuples(line, st.sampled_from(["\n", "\r\n", " \n"])), min_size=1, max_size=5).map(
+    lambda lines: "".join(text.replace("\n", "") + end for text, end in lines).encode()
+)
+alike = st.tuples(st.sampled_from(GOOD + ODD), st.integers(1, 4)).map(lambda some: (some[0] + "\n").encode() * some[1])
+
+
+@pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: f"{grammar.separator!r}{grammar.extra}")
+@settings(max_examples=150, deadline=None)
+@given(block=texts | alike)
+@example(block=b"a 1 2 3a4\n" * 3)
+@example(block=b"1 2\r3 4\n")
+@example(block=b" \n\n")
+def test_pairs(grammar, block):
+    fast = pairs.parse_block(block, grammar)
+    try:
+        slow = [pairs.parse_line(text, grammar) for text in block.split(b"\n")[:-1]]
+    except pairs.LineError:
+        assert fast is None
+        return
+    listed = [pair for pair in slow if pair is not None]
+    if fast is None:
+        assert any(INT64_MAX in pair for pair in listed)
+    else:
+        assert list(zip(fast[0].tolist(), fast[1].tolist(), strict=True)) == listed
+
+
+@pytest.mark.usefixtures("uncounted_lines")
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout.lead}-{layout.step}")
+@settings(max_examples=150, deadline=None)
+@given(block=texts | alike, vertex=st.integers(0, 6))
+@example(block=b"\n \n", vertex=0)
+def test_metis(layout, block, vertex):
+    fast = metis_piece.parse_block(block, vertex, layout)
+    try:
+        slow = metis_piece.parse_lines(NOWHERE, 0, block, vertex, layout)
+    except FormatError:
+        assert fast is None
+        return
+    assert fast is not None
+    assert [part.tolist() for part in fast] == [part.tolist() for part in slow]
+
+
+@pytest.fixture(scope="module")
+def uncounted_lines():
+    """No file lies at the tests' source: counting its lines is left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metis_piece, "count_lines", lambda *_: 0)
+        yield
