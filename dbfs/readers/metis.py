@@ -4,6 +4,7 @@ Source: Karypis, "METIS: A Software Package for Partitioning Unstructured Graphs
 is ``n m [fmt [ncon]]``; the digits of ``fmt`` say whether a line starts with a vertex size and with ``ncon`` vertex
 weights, and whether each neighbour is followed by an edge weight. Self-loops have no place in the format (METIS refuses
 them, and writers disagree on how often one is listed and counted), so one is an error here too.
+A vertex without neighbours is a blank line, so the last line's end may be missing only where there is something in it.
 """
 
 import re
