@@ -28,6 +28,7 @@ from dbfs.errors import (
 )
 from dbfs.gang import Deadline, Gang
 from dbfs.result import BFSResult
+from dbfs.sampling import sample_sources
 from dbfs_workers import backends
 from dbfs_workers.stripe import Stripe
 from dbfs_workers.traversal import RunSpec
@@ -241,6 +242,14 @@ class Graph:
         if validate:
             result.validate()
         return result
+
+    def sample_sources(self, count: int, seed: int = 1) -> list[int]:
+        """Distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
+
+        Raises:
+            InvalidOptionError: there are fewer than ``count``.
+        """
+        return sample_sources(self, count, seed)
 
     def unload(self) -> None:
         """Free the graph's memory on the workers. Results already made keep their labels."""

@@ -1,0 +1,38 @@
+# Everything starts from nothing: the first target that needs it makes .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types pytest clean
+
+demo: .venv/installed
+	$(BIN)/python examples/demo.py
+
+# Lint, types and tests, in that order: the quickest answer first.
+test: lint types pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed-dev
+	$(BIN)/mypy
+
+pytest: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+.venv/python:
+	$(PYTHON) -c 'import sys; sys.exit("dbfs needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/installed: .venv/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/installed-dev: .venv/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

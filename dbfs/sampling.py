@@ -1,0 +1,60 @@
+"""Random search keys: vertices that a traversal can leave (Graph500's rule for its 64 keys)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.errors import InvalidOptionError
+from dbfs.gang import Deadline, Key, Ref, TaskGraph
+from dbfs_workers.partition import Partition
+
+if TYPE_CHECKING:
+    from dbfs.graph import Graph
+
+
+def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
+    """Distinct vertices of degree at least 1, self-loops not counted, chosen at random; the same for any rank count.
+
+    Raises:
+        InvalidOptionError: there are fewer than ``count``.
+    """
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(graph.n)
+    deadline = Deadline(config.seconds("deadline"))
+    found: list[int] = []
+    batch, at = max(64, 4 * count), 0
+    while len(found) < count and at < graph.n:
+        candidates = order[at : at + batch]
+        found.extend(candidates[_have_neighbours(graph, candidates, deadline)].tolist())
+        at, batch = at + batch, 4 * batch
+    if len(found) < count:
+        raise InvalidOptionError(f"{count} sources wanted, but {graph.name} has {len(found)} vertices with a neighbour")
+    return found[:count]
+
+
+def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
+    tasks, token = TaskGraph(), uuid.uuid4().hex
+    keys: list[Key] = [(f"have-neighbours-{token}", rank) for rank in range(graph.ranks)]
+    for rank, partition in enumerate(graph.partitions):
+        mine = vertices[vertices % graph.ranks == rank] // graph.ranks
+        tasks.add(rank, keys[rank], _rows_with_neighbours, Ref(partition.key), mine)
+    futures = graph.gang.submit(tasks, keys)
+    answers = graph.gang.gather([futures[key] for key in keys], deadline, f"sampling sources of {graph.name}")
+    flags = np.zeros(vertices.size, bool)
+    for rank, answer in enumerate(answers):
+        flags[vertices % graph.ranks == rank] = answer
+    return flags
+
+
+def _rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+    first_id = partition.rank * partition.stripe.n_local
+    answer = np.zeros(rows.size, bool)
+    for index, row in enumerate(rows.tolist()):
+        neighbours = partition.columns[partition.row_offsets[row] : partition.row_offsets[row + 1]]
+        answer[index] = bool((neighbours != first_id + row).any())
+    return answer

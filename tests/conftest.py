@@ -1,0 +1,36 @@
+"""One local cluster of four workers for all tests that need one; those that kill workers start their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import distributed
+import pytest
+
+import dbfs
+
+SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[distributed.Client]:
+    with dbfs.connect(n_workers=4, dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture
+def leaves_nothing(client: distributed.Client) -> Iterator[None]:
+    """Fails the test if keys of dbfs are left on the cluster."""
+    yield
+    for _ in range(100):
+        left = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        if not left:
+            return
+    assert not left
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real graphs; tests that use it skip where it is absent."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no real graphs at {SHARED_DATA}")
+    return SHARED_DATA

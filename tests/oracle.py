@@ -1,0 +1,39 @@
+"""Independent answers: SciPy's shortest paths, and a plain look at every predecessor."""
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+from numpy.typing import NDArray
+
+
+def adjacency(n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, directed: bool) -> scipy.sparse.csr_array:
+    """Ones wherever an edge is."""
+    if not directed:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    matrix = scipy.sparse.coo_array((np.ones(src.size, np.int64), (src, dst)), shape=(n, n)).tocsr()
+    matrix.data[:] = 1
+    return matrix
+
+
+def distances(matrix: scipy.sparse.csr_array, sources: list[int], max_depth: int | None = None) -> NDArray[np.int32]:
+    """Unweighted distances to the nearest source, -1 unreached."""
+    each = scipy.sparse.csgraph.dijkstra(matrix, unweighted=True, indices=sources)
+    nearest = each.min(axis=0)
+    if max_depth is not None:
+        nearest[nearest > max_depth] = np.inf
+    return np.where(np.isinf(nearest), -1, nearest).astype(np.int32)
+
+
+def assert_valid_parents(
+    matrix: scipy.sparse.csr_array, distances: NDArray[np.int32], parents: NDArray[np.int64], sources: list[int]
+) -> None:
+    """Any parent one level up over an edge is valid."""
+    edges = set(zip(*(ids.tolist() for ids in matrix.nonzero()), strict=True))
+    for vertex, (distance, parent) in enumerate(zip(distances.tolist(), parents.tolist(), strict=True)):
+        if distance < 0:
+            assert parent == -1, f"{vertex} is unreached, but has the parent {parent}"
+        elif vertex in sources:
+            assert (distance, parent) == (0, vertex)
+        else:
+            assert (parent, vertex) in edges, f"{parent} -> {vertex} is no edge"
+            assert distances[parent] == distance - 1
