@@ -57,9 +57,10 @@ class PairGrammar:
 
 @dataclass(frozen=True)
 class _Patterns:
+    data: re.Pattern[bytes]
     block: re.Pattern[bytes]
     line: re.Pattern[bytes]
-    comment: re.Pattern[bytes]
+    skipped: re.Pattern[bytes]
     gap: re.Pattern[bytes]
 
 
@@ -87,9 +88,10 @@ def _patterns(grammar: PairGrammar) -> _Patterns:
     data = lead + rb"[0-9]{1,19}+" + gap + rb"[0-9]{1,19}+" + tail
     ids = lead + rb"([0-9]{1,19}+)" + gap + rb"([0-9]{1,19}+)" + tail
     return _Patterns(
+        data=re.compile(rb"(?:" + data + rb")*+"),
         block=re.compile(rb"(?:" + data + rb"|" + skipped + rb")*+"),
         line=re.compile(ids + rb"|" + skipped),
-        comment=re.compile(rb"^" + comment, re.MULTILINE),
+        skipped=re.compile(rb"^(?:" + skipped + rb")", re.MULTILINE),
         gap=re.compile(split),
     )
 
@@ -148,11 +150,11 @@ def why_not_id(token: bytes) -> str:
 def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
     """A block of whole lines as sources and targets; None where a line is, or may be, not what the grammar says."""
     patterns = _patterns(grammar)
-    if not patterns.block.fullmatch(block):
-        return None
-    if any(mark in block for mark in grammar.comments):
-        block = patterns.comment.sub(b"", block)
-    if not block.strip():
+    if not patterns.data.fullmatch(block):
+        if not patterns.block.fullmatch(block):
+            return None
+        block = patterns.skipped.sub(b"", block)
+    if not block:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     ids = _integer_table(block, grammar)
     if ids is None:
@@ -166,7 +168,10 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
 
 
 def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None:
-    """The ids, shape (lines, 2), of a block whose lines all have equally many columns, all of digits; else None."""
+    """The ids, shape (lines, 2), of a block whose lines all have equally many columns, all of digits; else None.
+
+    The block has neither blank lines nor comments: counting values proves nothing otherwise.
+    """
     columns = 2 + (grammar.extra or 0)
     if grammar.extra is None and len(_patterns(grammar).gap.split(block.split(b"\n", 1)[0].strip())) != 2:
         return None

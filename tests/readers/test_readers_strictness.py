@@ -57,13 +57,22 @@ line = st.sampled_from(GOOD) | st.sampled_from(ODD) | st.text(alphabet='0123 \t,
 texts = st.lists(st.tuples(line, st.sampled_from(["\n", "\r\n", " \n"])), min_size=1, max_size=5).map(
     lambda lines: "".join(text.replace("\n", "") + end for text, end in lines).encode()
 )
-alike = st.tuples(st.sampled_from(GOOD + ODD), st.integers(1, 4)).map(lambda some: (some[0] + "\n").encode() * some[1])
+# Few kinds of lines, often repeated: counts of values and lines then meet by chance.
+alike = st.lists(st.sampled_from(GOOD + ODD), min_size=1, max_size=2).flatmap(
+    lambda kinds: st.lists(st.sampled_from([*kinds, "", "1;2;3;4", "1 2 3 4"]), min_size=1, max_size=8).map(
+        lambda rows: "".join(row + "\n" for row in rows).encode()
+    )
+)
 
 
 @pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: f"{grammar.separator!r}{grammar.extra}")
 @settings(max_examples=150, deadline=None)
 @given(block=texts | alike)
 @example(block=b"a 1 2 3a4\n" * 3)
+@example(block=b"a 1 2 3a4\n" * 3 + b"\n")
+@example(block=b"1 2\n1 2 3 4\n\n")
+@example(block=b"1,2\n1,2,3,4\n \n")
+@example(block=b"1;2\n1;2;3;4\n\r\n")
 @example(block=b"1 2\r3 4\n")
 @example(block=b" \n\n")
 def test_pairs(grammar, block):
