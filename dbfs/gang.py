@@ -35,10 +35,10 @@ class Deadline:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
-    @property
-    def passed(self) -> bool:
-        """Whether the moment is over."""
-        return time.monotonic() > self._end
+    def enforce(self, doing: Callable[[], str] | str) -> None:
+        """Raise ``DeadlineExceededError`` if the moment is over."""
+        if time.monotonic() > self._end:
+            raise DeadlineExceededError(f"{_words(doing)}: not done after {self.seconds:g} s")
 
 
 class TaskGraph:
@@ -103,34 +103,50 @@ class Gang:
             WorkerLostError: a worker of the gang is gone.
             DeadlineExceededError: the deadline passed first.
         """
-        result: list[Any] = self.client.sync(self._gather, futures, deadline, doing)
-        return result
-
-    def check(self) -> None:
-        """Raise ``WorkerLostError`` if a worker of the gang is gone."""
-        self.client.sync(self._check, "")
-
-    async def _gather(
-        self, futures: Sequence[distributed.Future], deadline: Deadline, doing: Callable[[], str] | str
-    ) -> list[Any]:
         interval = config.seconds("liveness-interval")
-        collecting = asyncio.ensure_future(self.client.gather(list(futures), asynchronous=True))
+        # Waiting and fetching apart: Client.gather, cancelled while it waits, leaves tasks that log their exceptions.
+        with self.client.as_current():
+            while True:
+                try:
+                    distributed.wait(futures, timeout=interval)
+                    break
+                except TimeoutError:
+                    self.check(_words(doing))
+                    deadline.enforce(doing)
+                except Exception as error:
+                    # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) has no rank.
+                    self.check(_words(doing), error)
+                    raise
         try:
-            while not (await asyncio.wait({collecting}, timeout=interval))[0]:
-                await self._check(_words(doing))
-                if deadline.passed:
-                    raise DeadlineExceededError(f"{_words(doing)}: not done after {deadline.seconds:g} s")
-            return collecting.result()  # type: ignore[no-any-return]
-        except (DbfsError, asyncio.CancelledError):
+            result: list[Any] = self.client.sync(self._fetch, futures, interval, deadline, doing)
+        except DbfsError:
             raise
         except Exception as error:
-            # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) names no rank.
-            await self._check(_words(doing), error)
+            self.check(_words(doing), error)
             raise
-        finally:
-            collecting.cancel()
+        return result
 
-    async def _check(self, doing: str, cause: Exception | None = None) -> None:
+    def check(self, doing: str = "", cause: BaseException | None = None) -> None:
+        """Raise ``WorkerLostError`` if a worker of the gang is gone."""
+        self.client.sync(self._check, doing, cause)
+
+    async def _fetch(
+        self,
+        futures: Sequence[distributed.Future],
+        interval: float,
+        deadline: Deadline,
+        doing: Callable[[], str] | str,
+    ) -> list[Any]:
+        fetching = asyncio.ensure_future(self.client.gather(list(futures), asynchronous=True))
+        try:
+            while not (await asyncio.wait({fetching}, timeout=interval))[0]:
+                await self._check(_words(doing), None)
+                deadline.enforce(doing)
+            return fetching.result()  # type: ignore[no-any-return]
+        finally:
+            fetching.cancel()
+
+    async def _check(self, doing: str, cause: BaseException | None) -> None:
         where = f"{doing}: " if doing else ""
         try:
             # n_workers=-1: Dask lists only five workers otherwise.
@@ -141,6 +157,15 @@ class Gang:
         if lost:
             ranks = ", ".join(f"rank {rank} ({self.addresses[rank]})" for rank in lost)
             raise WorkerLostError(f"{where}lost {ranks}; load the graph again") from cause
+
+
+def release(futures: Iterable[distributed.Future]) -> None:
+    """Let go of results now, also where an exception's frames still hold the futures.
+
+    Not by ``Client.cancel``: of a task in flight that fails an assertion in Dask's scheduler.
+    """
+    for future in futures:
+        future.release()
 
 
 def _words(doing: Callable[[], str] | str) -> str:

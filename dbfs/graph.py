@@ -26,7 +26,7 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     ResultReleasedError,
 )
-from dbfs.gang import Deadline, Gang
+from dbfs.gang import Deadline, Gang, release
 from dbfs.result import BFSResult
 from dbfs.sampling import sample_sources
 from dbfs_workers import backends
@@ -253,6 +253,10 @@ class Graph:
 
     def unload(self) -> None:
         """Free the graph's memory on the workers. Results already made keep their labels."""
+        if self._built is not None:
+            release(self._built.partitions)
+            if self._built.external_ids is not None:
+                release([self._built.external_ids])
         self._built = None
 
     def __enter__(self) -> Graph:

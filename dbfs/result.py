@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dbfs import config
 from dbfs.engines import LevelReport, Outcome
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.gang import Deadline
+from dbfs.gang import Deadline, release
 from dbfs.validate import validate_labels
 from dbfs_workers.traversal import RunSpec
 
@@ -150,6 +150,8 @@ class BFSResult:
 
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay."""
+        if self._outcome is not None:
+            release([*self._outcome.distances, *(self._outcome.predecessors or ())])
         self._outcome = None
         self._path_parents = None
 

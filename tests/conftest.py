@@ -1,5 +1,6 @@
 """One local cluster of four workers for all tests that need one; those that kill workers start their own."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +20,19 @@ def client() -> Iterator[distributed.Client]:
 
 @pytest.fixture
 def leaves_nothing(client: distributed.Client) -> Iterator[None]:
-    """Fails the test if keys of dbfs are left on the cluster."""
+    """Fails the test if it leaves keys on the cluster."""
+
+    def keys() -> set[str]:
+        return set(client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks]))
+
+    before = keys()
     yield
-    for _ in range(100):
-        left = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+    # Released futures reach the scheduler a little later.
+    for _ in range(50):
+        left = keys() - before
         if not left:
             return
+        time.sleep(0.1)
     assert not left
 
 

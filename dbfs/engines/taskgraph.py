@@ -21,7 +21,7 @@ import distributed
 from dbfs import config
 from dbfs.engines import taskgraph_tasks as tasks
 from dbfs.engines.interface import LevelReport, Outcome, Progress
-from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph
+from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs_workers.traversal import RunSpec
 
 
@@ -40,7 +40,12 @@ class TaskGraphEngine:
         progress: Progress | None,
     ) -> Outcome:
         """Run one small Dask graph after another until a barrier finds every bin empty."""
-        return _Run(gang, partitions, spec, deadline).traverse(max_depth, progress)
+        run = _Run(gang, partitions, spec, deadline)
+        try:
+            return run.traverse(max_depth, progress)
+        except BaseException:
+            release(run.held.values())
+            raise
 
 
 class _Run:
@@ -79,11 +84,11 @@ class _Run:
                 window = min(window, max_depth - self.level)
             passed = self._levels(window, fused)
             for barrier in passed:
+                barriers.append(barrier)
                 if not barrier.count:
                     break
                 if progress is not None:
                     progress(len(barriers), barrier.count)
-                barriers.append(barrier)
             # Several levels a graph only where the frontier hardly grows: in the middle of a window a level can't
             # change its shape, and one that explodes would send all its bins through the barrier.
             grows = max(barrier.count for barrier in passed) > 2 * found
@@ -179,9 +184,13 @@ class _Run:
         reports = []
         before = summaries[0].started
         for level, barrier in enumerate(barriers):
-            counts = [summary.levels[level] for summary in summaries]
-            reports.append(LevelReport.total(level, "top-down", barrier.at - before, counts))
+            report = LevelReport.total(
+                level, "top-down", barrier.at - before, [summary.levels[level] for summary in summaries]
+            )
             before = barrier.at
+            # A level whose bins held only what others had found first is followed by one with nothing to expand.
+            if report.frontier:
+                reports.append(report)
         return Outcome(
             distances=labels["distances"],
             predecessors=labels.get("predecessors"),

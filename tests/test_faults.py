@@ -1,0 +1,130 @@
+"""Real processes, killed: a run or a build ends with a typed error, soon, and never hangs."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.edges import EdgeList, Edges
+from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
+from dbfs.gang import Deadline, Gang, Ref, TaskGraph
+
+
+@pytest.fixture
+def mortal() -> Iterator[distributed.Client]:
+    """A cluster of the test's own, to be harmed."""
+    with dbfs.connect(n_workers=3, dashboard_address=None) as client:
+        yield client
+
+
+def kill(client: distributed.Client, address: str) -> None:
+    pid = client.run(os.getpid, workers=[address])[address]
+    os.kill(pid, signal.SIGKILL)
+
+
+def wait_until_gone(client: distributed.Client, prefix: str) -> None:
+    for _ in range(50):
+        if not client.run_on_scheduler(lambda dask_scheduler: [k for k in dask_scheduler.tasks if prefix in str(k)]):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"tasks named {prefix} are left on the cluster")
+
+
+def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
+    graph = dbfs.load(dbfs.path(100_000), client=mortal)
+    victim = graph.gang.addresses[1]
+    killed_at: list[float] = []
+
+    def kill_soon(level: int, count: int) -> None:
+        if level == 3:
+            killed_at.append(time.monotonic())
+            kill(mortal, victim)
+
+    with pytest.raises(WorkerLostError, match=rf"level \d+: lost rank 1 \({victim}\)"):
+        graph.bfs(0, progress=kill_soon)
+    # Not a timing test: without the liveness check the wait would last for ever (the deadline is minutes away).
+    assert time.monotonic() - killed_at[0] < 30
+    with pytest.raises(WorkerLostError, match="rank 1.*load the graph again"):
+        graph.bfs(0)
+    mortal.wait_for_workers(3, timeout=30)
+    with dbfs.load(dbfs.path(50), client=mortal) as again:
+        assert again.bfs(0, validate=True).depth == 49
+
+
+def test_labels_of_a_lost_worker(mortal: distributed.Client) -> None:
+    graph = dbfs.load(dbfs.path(50), client=mortal)
+    result = graph.bfs(0)
+    kill(mortal, graph.gang.addresses[2])
+    with pytest.raises(WorkerLostError, match="fetching labels.*rank 2"):
+        while True:
+            result.distances()
+
+
+class Slow:
+    """A piece that takes its time."""
+
+    def read(self) -> Edges:
+        time.sleep(30)
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+
+class SlowEdges(EdgeList):
+    """One slow piece a rank."""
+
+    def cut(self, piece_edges: int) -> list[Slow]:
+        return [Slow() for _ in range(3)]
+
+
+def test_a_worker_killed_mid_build(mortal: distributed.Client) -> None:
+    addresses = sorted(mortal.scheduler_info(n_workers=-1)["workers"])
+    threading.Timer(1.0, kill, (mortal, addresses[0])).start()
+    with pytest.raises(WorkerLostError, match="building slow edges: lost rank"):
+        dbfs.load(SlowEdges("slow edges", 5, 3, directed=False, mirrored=False), client=mortal)
+
+
+def test_deadlines(client: distributed.Client, leaves_nothing: None) -> None:
+    with dbfs.load(dbfs.path(100_000), client=client) as graph:
+        with (
+            dask.config.set({"dbfs.liveness-interval": "20 ms"}),
+            pytest.raises(DeadlineExceededError, match=r"run \w+, level \d+: not done after 0.3 s") as kept,
+        ):
+            graph.bfs(0, deadline=0.3)
+        # The exception is kept, and with it every frame of the run: its futures must be let go all the same.
+        assert kept.value.__traceback__ is not None
+        wait_until_gone(client, "state")
+        assert graph.bfs(0, max_depth=3, validate=True).reached == 4
+
+
+def test_a_failing_task_keeps_its_own_error(client: distributed.Client) -> None:
+    gang = Gang(client, tuple(sorted(client.scheduler_info(n_workers=-1)["workers"])))
+    graph = TaskGraph()
+
+    def fail() -> None:
+        raise StaleRunError("by the test")
+
+    graph.add(0, "fails", fail)
+    graph.add(1, "follows", lambda _: 1, Ref("fails"))
+    futures = gang.submit(graph, ["follows"])
+    with pytest.raises(StaleRunError, match="by the test"):
+        gang.gather(list(futures.values()), Deadline(20), "failing")
+
+
+def test_typed_errors_survive_the_way_from_a_worker() -> None:
+    import pickle
+
+    import dbfs.errors
+
+    for name in dbfs.errors.__all__:
+        error = getattr(dbfs.errors, name)("rank 3, level 2")
+        assert isinstance(error, DbfsError)
+        copied = pickle.loads(pickle.dumps(error))
+        assert type(copied) is type(error)
+        assert str(copied) == "rank 3, level 2"
+        assert len(type(error).__mro__) > len(DbfsError.__mro__) or name == "DbfsError"

@@ -1,0 +1,198 @@
+from collections.abc import Iterator
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.errors import (
+    ClientError,
+    EdgeInputError,
+    InvalidOptionError,
+    InvalidVertexError,
+    InvalidVertexTypeError,
+    ResultReleasedError,
+)
+from dbfs.graph import Graph
+from tests import oracle
+from tests.graphs import GRAPHS
+
+
+@pytest.fixture(scope="module")
+def graph(client: distributed.Client) -> Iterator[Graph]:
+    n, src, dst = GRAPHS["two components"]()
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=3) as graph:
+        yield graph
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (-1, InvalidVertexError),
+        (64, InvalidVertexError),
+        (2**70, InvalidVertexError),
+        (np.int64(-5), InvalidVertexError),
+        ([], InvalidVertexError),
+        ([0, 64], InvalidVertexError),
+        (1.0, InvalidVertexTypeError),
+        (np.float64(1), InvalidVertexTypeError),
+        (True, InvalidVertexTypeError),
+        (np.bool(True), InvalidVertexTypeError),
+        ("1", InvalidVertexTypeError),
+        (None, InvalidVertexTypeError),
+        ([0, 1.5], InvalidVertexTypeError),
+        (np.array([[1]]), InvalidVertexTypeError),
+    ],
+)
+def test_a_bad_source_is_named(graph: Graph, source: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="source"):
+        graph.bfs(source)  # type: ignore[arg-type]
+
+
+def test_errors_are_also_the_built_in_they_resemble(graph: Graph) -> None:
+    with pytest.raises(ValueError, match=r"source 64 is not in arrays: vertices are 0\.\.63"):
+        graph.bfs(64)
+    with pytest.raises(TypeError, match=r"must be an integer, not True \(bool\)"):
+        graph.bfs(True)
+
+
+@pytest.mark.parametrize("source", [0, np.uint8(0), np.int64(0), [0], (0,), np.array([0])])
+def test_whole_numbers_are_sources(graph: Graph, source: object) -> None:
+    assert graph.bfs(source).reached == 32  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "warp"}, "unknown engine 'warp'; choose one of auto, taskgraph"),
+        ({"backend": "tpu"}, "unknown backend 'tpu'; choose one of auto, cpu"),
+        ({"max_depth": -1}, "max_depth must be at least 0"),
+        ({"deadline": "soon"}, "not a duration"),
+        ({"deadline": 0}, "not above zero"),
+    ],
+)
+def test_bad_options(graph: Graph, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        graph.bfs(0, **options)  # type: ignore[arg-type]
+
+
+def test_an_empty_graph_has_no_source(client: distributed.Client) -> None:
+    with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=2) as graph:
+        assert (graph.n, graph.m) == (0, 0)
+        with pytest.raises(InvalidVertexError, match="the graph has no vertices"):
+            graph.bfs(0)
+
+
+def test_paths(graph: Graph) -> None:
+    result = graph.bfs(3, predecessors=True)
+    assert result.path_to(0) == [3, 2, 1, 0]
+    assert result.path_to(3) == [3]
+    assert result.path_to(40) == []
+    with pytest.raises(InvalidVertexError, match="vertex 64"):
+        result.path_to(64)
+    with pytest.raises(InvalidOptionError, match="predecessors=True"):
+        graph.bfs(3).path_to(0)
+
+
+def test_dask_array_is_striped_as_documented(graph: Graph) -> None:
+    result = graph.bfs(0, predecessors=True)
+    for label, whole in [("distances", result.distances()), ("predecessors", result.predecessors())]:
+        array = result.to_dask_array(label)
+        assert array.dtype == whole.dtype
+        assert array.shape == (64,)
+        for rank in range(3):
+            np.testing.assert_array_equal(array.blocks[rank].compute(), whole[rank::3])
+    with pytest.raises(InvalidOptionError, match="choose distances or predecessors"):
+        result.to_dask_array("parents")
+
+
+def test_counts(client: distributed.Client) -> None:
+    n, src, dst = GRAPHS["self-loops and duplicates"]()
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2) as graph:
+        # 3 self-loops once, 5 other edges twice; 0-1 is there three times.
+        assert (graph.input_edges, graph.m, graph.self_loops, graph.duplicates) == (8, 13, 3, 4)
+        assert graph.max_degree == 5
+        assert sum(graph.nbytes) == 2 * 8 * 33 + 4 * 13
+        result = graph.bfs(0)
+        assert result.edges == 12
+        assert "6 vertices, 13 undirected edges" in repr(graph)
+        assert "4 of 6 reached, depth 3" in repr(result)
+
+
+def test_released_results_and_unloaded_graphs(client: distributed.Client, leaves_nothing: None) -> None:
+    graph = dbfs.load(dbfs.path(10), client=client)
+    result, other = graph.bfs(0), graph.bfs(9)
+    result.release()
+    with pytest.raises(ResultReleasedError, match="released"):
+        result.distances()
+    graph.unload()
+    with pytest.raises(ResultReleasedError, match="path:n=10 was unloaded"):
+        graph.bfs(0)
+    assert other.distances().tolist() == list(range(9, -1, -1))
+    assert result.levels["discovered"].tolist() == [1] * 9 + [0]
+
+
+def test_the_same_sources_for_any_rank_count(client: distributed.Client) -> None:
+    spec, chosen = "kronecker:scale=8", []
+    for ranks in (1, 4):
+        with dbfs.load(spec, client=client, ranks=ranks) as graph:
+            chosen.append(graph.sample_sources(20, seed=3))
+            degrees = [graph.bfs(source, max_depth=1).reached for source in chosen[-1]]
+            assert min(degrees) > 1
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen[0])) == 20
+
+
+def test_too_few_vertices_have_a_neighbour(client: distributed.Client) -> None:
+    with dbfs.load(dbfs.from_arrays([0, 1, 2], [0, 2, 2], n=50), client=client) as graph:
+        assert sorted(graph.sample_sources(2)) == [1, 2]
+        with pytest.raises(InvalidOptionError, match="3 sources wanted, but arrays has 2 vertices with a neighbour"):
+            graph.sample_sources(3)
+
+
+def test_from_scipy(client: distributed.Client) -> None:
+    n, src, dst = GRAPHS["dense random"]()
+    for directed in (False, True):
+        matrix = oracle.adjacency(n, src, dst, directed=directed)
+        with dbfs.load(dbfs.from_scipy(matrix), client=client) as graph:
+            assert graph.directed == directed
+            assert graph.m == matrix.nnz
+            np.testing.assert_array_equal(graph.bfs(7).distances(), oracle.distances(matrix, [7]))
+
+
+@pytest.mark.parametrize(
+    ("edges", "words"),
+    [
+        (lambda: dbfs.from_arrays([0, 1], [1]), "src has 2 ids and dst 1"),
+        (lambda: dbfs.from_arrays([0.0], [1]), "src must hold integers, not float64"),
+        (lambda: dbfs.from_arrays([True], [1]), "src must hold integers, not bool"),
+        (lambda: dbfs.from_arrays([0, -3], [1, 1]), r"src\[1\] is -3"),
+        (lambda: dbfs.from_arrays([0], [9], n=9), r"dst\[0\] is 9; with n=9 vertex ids are 0\.\.8"),
+        (lambda: dbfs.from_arrays([[0]], [1]), "one-dimensional"),
+        (lambda: dbfs.from_arrays([0], np.array([2**63], np.uint64)), "the largest vertex id is"),
+        (lambda: dbfs.from_arrays([], [], n=-1), "n must be a whole number"),
+        (lambda: dbfs.from_arrays([], [], n=2.5), "n must be a whole number"),  # type: ignore[arg-type]
+        (lambda: dbfs.from_scipy(np.eye(3)), "not ndarray"),
+        (lambda: dbfs.from_scipy(oracle.adjacency(3, *np.array([[0], [1]]), directed=True)[:2]), "square.* 2 x 3"),
+        (
+            lambda: dbfs.from_scipy(oracle.adjacency(3, *np.array([[0], [1]]), directed=True), directed=False),
+            "not symmetric",
+        ),
+    ],
+)
+def test_bad_edges(edges, words: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(EdgeInputError, match=words):
+        edges()
+
+
+def test_what_load_refuses(client: distributed.Client) -> None:
+    with pytest.raises(EdgeInputError, match="not list"):
+        dbfs.load([(0, 1)], client=client)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="unknown generator"):
+        dbfs.load("kroneker:scale=3", client=client)
+    with pytest.raises(InvalidOptionError, match="files"):
+        dbfs.load(dbfs.path(3), client=client, directed=True)
+    with pytest.raises(InvalidOptionError, match="path:n=3 is undirected"):
+        dbfs.load("path:n=3", client=client, directed=True)
+    with pytest.raises(ClientError, match=r"must be a distributed\.Client, not str"):
+        dbfs.load("path:n=3", client="tcp://127.0.0.1:1")
