@@ -9,7 +9,7 @@ from dask.utils import format_bytes
 from rich.console import Console
 from rich.table import Table
 
-import dbfs
+from dbfs.cli.run import connect
 
 
 @click.group()
@@ -31,7 +31,7 @@ def levels(ranks: int, levels: int, as_json: bool) -> None:
     """
     from dbfs.bench.levels import bench_levels
 
-    with dbfs.connect(n_workers=ranks) as client:
+    with connect(None, ranks) as client:
         costs = list(bench_levels(client, ranks, levels))
     if as_json:
         click.echo(json.dumps([asdict(cost) for cost in costs], indent=2))
@@ -57,7 +57,7 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
     """
     from dbfs.bench.build import bench_build
 
-    with dbfs.connect(n_workers=ranks) as client:
+    with connect(None, ranks) as client:
         cost = bench_build(client, graph, ranks, sources)
     if as_json:
         click.echo(json.dumps(asdict(cost), indent=2))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import distributed
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -21,6 +22,12 @@ from dbfs.result import BFSResult
 from dbfs_workers.backends import BACKENDS
 
 GENERATORS_HELP = "\n\n\b\nGenerators:\n" + generate.describe()
+
+
+def connect(scheduler: str | None, ranks: int | None) -> distributed.Client:
+    """A client of the scheduler given, or of a local cluster whose dashboard takes any free port, without a word."""
+    local = {} if scheduler else {"dashboard_address": ":0"}
+    return dbfs.connect(scheduler, n_workers=ranks, **local)
 
 
 def stderr_progress() -> Progress:
@@ -83,7 +90,7 @@ def run(
         _check_out(out)
     with stderr_progress() as progress:
         task = progress.add_task("connecting", total=None)
-        with dbfs.connect(scheduler, n_workers=ranks) as client:
+        with connect(scheduler, ranks) as client:
             progress.update(task, description=f"building {graph}")
             with dbfs.load(graph, client=client, ranks=ranks, directed=directed) as loaded:
                 progress.update(task, description=f"traversing from {source}")

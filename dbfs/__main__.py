@@ -1,0 +1,5 @@
+"""``python -m dbfs``: the command line."""
+
+from dbfs.cli import main
+
+main()

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.arrays import ArrayEdges
+from dbfs.errors import EdgeInputError, FormatError, GraphTooLargeError, InvalidVertexError, TruncatedFileError
+from dbfs.memory import estimate
+from dbfs_workers.stripe import Stripe
+from tests import oracle
+from tests.graphs import random
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+@pytest.mark.parametrize("piece_edges", [1, 7, 100_000])
+def test_any_cut_gives_the_same_graph(client: distributed.Client, ranks: int, piece_edges: int) -> None:
+    n, src, dst = random(40, 60, 5)
+    with dask.config.set({"dbfs.build.piece-edges": piece_edges, "dbfs.build.max-rounds": 64}):
+        with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=ranks) as graph:
+            assert graph.m == 2 * src.size - (src == dst).sum()
+            matrix = oracle.adjacency(n, src, dst, directed=False)
+            np.testing.assert_array_equal(graph.bfs(0).distances(), oracle.distances(matrix, [0]))
+
+
+def test_rounds_are_bounded(client: distributed.Client) -> None:
+    with dask.config.set({"dbfs.build.piece-edges": 1, "dbfs.build.max-rounds": 2}):
+        with dbfs.load("uniform:n=100,m=5000", client=client, ranks=2) as graph:
+            assert graph.input_edges == 5000
+
+
+def test_external_ids_come_back_from_an_edge_list(client: distributed.Client, tmp_path: Path) -> None:
+    (tmp_path / "sparse.txt").write_text("# ids with gaps\n1000000007 5\n5 77\n77 1000000007\n900 900\n")
+    with dask.config.set({"dbfs.build.piece-edges": 1}):
+        with dbfs.load(tmp_path / "sparse.txt", client=client, ranks=3) as graph:
+            assert graph.external_ids is not None
+            assert graph.external_ids.tolist() == [5, 77, 900, 1000000007]
+            assert graph.bfs(graph.vertex(5)).distances().tolist() == [0, 1, -1, 1]
+            assert graph.bfs(graph.vertex(900)).reached == 1
+
+
+def test_a_wrong_count_is_an_error_and_leaves_nothing(client: distributed.Client, leaves_nothing: None) -> None:
+    ids = np.arange(5)
+    edges = ArrayEdges("five edges", 5, 6, directed=False, mirrored=False, src=ids, dst=ids)
+    with pytest.raises(TruncatedFileError, match=r"five edges: 6 edges are promised .* 5 are there") as kept:
+        dbfs.load(edges, client=client)
+    assert kept.value.__traceback__ is not None
+
+
+def test_ids_past_n_leave_nothing(client: distributed.Client, leaves_nothing: None) -> None:
+    ids = np.arange(5)
+    edges = ArrayEdges("five edges", 4, 5, directed=False, mirrored=False, src=ids, dst=ids)
+    with pytest.raises(InvalidVertexError, match=r"five edges: edge \(4, 4\)") as kept:
+        dbfs.load(edges, client=client)
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_junk_line_names_file_and_line_and_leaves_nothing(
+    client: distributed.Client, tmp_path: Path, leaves_nothing: None
+) -> None:
+    lines = [f"{v} {v + 1}\n" for v in range(1000)]
+    lines[700] = "700 junk\n"
+    (tmp_path / "bad.txt").write_text("".join(lines))
+    with dask.config.set({"dbfs.build.piece-edges": 100}), pytest.raises(FormatError, match=r"bad\.txt.*701.*junk"):
+        dbfs.load(tmp_path / "bad.txt", client=client)
+
+
+def test_what_will_not_fit_is_refused_before_anything_moves(client: distributed.Client, leaves_nothing: None) -> None:
+    with pytest.raises(GraphTooLargeError, match=r"kronecker:scale=30.*need about \d+ bytes \(.*\) a rank; rank 0 may"):
+        dbfs.load("kronecker:scale=30", client=client)
+    with pytest.raises(MemoryError, match="internal ids; 32 bits hold"):
+        dbfs.load("path:n=5000000000", client=client)
+    with dask.config.set({"dbfs.build.memory-share": 1e-9}), pytest.raises(GraphTooLargeError, match="path:n=9"):
+        dbfs.load("path:n=9", client=client)
+
+
+def test_the_estimate_is_what_the_partition_takes(client: distributed.Client) -> None:
+    with dbfs.load("uniform:n=20000,m=400000", client=client, ranks=4) as graph:
+        expected = estimate(Stripe(graph.n, 4), graph.m, 1).partition
+        for nbytes in graph.nbytes:
+            assert abs(nbytes - expected) < 0.02 * expected
+
+
+def test_an_edge_list_object_is_required() -> None:
+    with pytest.raises(EdgeInputError, match="src has 1 ids and dst 0"):
+        dbfs.from_arrays([1], [])

@@ -1,0 +1,120 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dbfs.cli import exit_code, main
+from dbfs.errors import (
+    GraphTooLargeError,
+    InvalidOptionError,
+    MissingFileError,
+    NoWorkersError,
+    ValidationError,
+    WorkerLostError,
+)
+
+
+@pytest.fixture
+def invoke(client: distributed.Client):  # type: ignore[no-untyped-def]
+    def run(*arguments: str):  # type: ignore[no-untyped-def]
+        return CliRunner().invoke(main, ["run", *arguments, "--scheduler", client.scheduler.address])
+
+    return run
+
+
+def test_json_has_counts_and_levels(invoke) -> None:  # type: ignore[no-untyped-def]
+    answer = invoke("grid2d:side=5", "--source", "0", "--validate", "--json", "--predecessors")
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    assert (found["n"], found["m"], found["reached"], found["depth"], found["validated"]) == (25, 80, 25, 8, True)
+    assert [level["discovered"] for level in found["levels"]] == [2, 3, 4, 5, 4, 3, 2, 1, 0]
+    assert found["ranks"] == 4
+
+
+def test_tables(invoke) -> None:  # type: ignore[no-untyped-def]
+    answer = invoke("path:n=100", "--source", "7", "--ranks", "2", "--max-depth", "50")
+    assert answer.exit_code == 0, answer.output
+    assert "100 vertices, 99 undirected edges read" in answer.stdout
+    assert "Levels from source 7" in answer.stdout
+    assert "..." in answer.stdout
+
+
+@pytest.mark.parametrize("predecessors", [False, True])
+def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  # type: ignore[no-untyped-def]
+    edges = tmp_path / "gaps.txt"
+    edges.write_text("10 20\n20 30\n99 99\n")
+    flags = ["--predecessors"] if predecessors else []
+    for out in (tmp_path / "labels.npy", tmp_path / "labels.parquet"):
+        answer = invoke(str(edges), "--source", "30", "--external-ids", "--out", str(out), *flags)
+        assert answer.exit_code == 0, answer.output
+    labels = np.load(tmp_path / "labels.npy")
+    table = pd.read_parquet(tmp_path / "labels.parquet")
+    assert table["external_id"].tolist() == [10, 20, 30, 99]
+    assert table["distance"].tolist() == [2, 1, 0, -1]
+    if predecessors:
+        assert labels["distance"].tolist() == [2, 1, 0, -1]
+        assert labels["predecessor"].tolist() == table["predecessor"].tolist() == [1, 2, 2, -1]
+    else:
+        assert labels.dtype == np.int32
+        assert labels.tolist() == [2, 1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["path:n=5", "--source", "5"], "source 5 is not in path:n=5: vertices are 0..4"),
+        (["path:n=5", "--source", "-1"], "source -1 is not in path:n=5"),
+        (["path:n=5", "--source", "x"], "source must be an integer, not 'x'"),
+        (["path:n=5", "--source", "0", "--out", "labels.txt"], "must end in .npy or .parquet"),
+        (["path:n=5", "--source", "0", "--out", "/no/such/folder/x.npy"], "there is no folder /no/such/folder"),
+        (["pth:n=5", "--source", "0"], "unknown generator"),
+        (["no-such-file.mtx", "--source", "0"], "no-such-file.mtx"),
+        (["path:n=5", "--source", "0", "--ranks", "0"], "at least 1"),
+        (["path:n=5", "--source", "0", "--engine", "warp"], "'warp' is not one of"),
+        (["path:n=5"], "Missing option '--source'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(invoke, arguments: list[str], words: str) -> None:  # type: ignore[no-untyped-def]
+    answer = invoke(*arguments)
+    assert answer.exit_code == 2
+    assert words in answer.stderr
+    assert "Traceback" not in answer.output
+
+
+def test_exit_codes() -> None:
+    codes = {
+        InvalidOptionError: 2,
+        MissingFileError: 2,
+        GraphTooLargeError: 2,
+        WorkerLostError: 1,
+        NoWorkersError: 1,
+        ValidationError: 3,
+    }
+    assert {error: exit_code(error("x")) for error in codes} == codes
+
+
+def test_help_has_examples_and_generators() -> None:
+    answer = CliRunner().invoke(main, ["run", "--help"])
+    assert "dbfs run kronecker:scale=16" in answer.output
+    assert "grid3d:side=100" in answer.output
+
+
+def test_a_local_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "labels.npy"
+    command = [sys.executable, "-m", "dbfs", "run", "path:n=9", "--source", "4", "--ranks", "2", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.load(out).tolist() == [4, 3, 2, 1, 0, 1, 2, 3, 4]
+    assert done.stderr == ""
+
+
+def test_importing_needs_no_numba_and_no_gpu() -> None:
+    code = "import sys, dbfs, dbfs.cli; print([m for m in ('numba', 'cupy', 'pandas', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,76 @@
+import asyncio
+
+import dask
+import distributed
+import pytest
+
+import dbfs
+from dbfs import config
+from dbfs.cluster import current_client, roster
+from dbfs.errors import ClientError, InvalidOptionError, NoWorkersError
+
+
+def test_too_few_workers(client: distributed.Client) -> None:
+    with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 there after 0\.2 s"):
+        roster(client, 9, timeout=0.2)
+    with pytest.raises(TimeoutError), dask.config.set({"dbfs.workers-timeout": "200 ms"}):
+        dbfs.load("path:n=5", client=client, ranks=5)
+
+
+def test_the_roster_is_every_worker_in_a_fixed_order(client: distributed.Client) -> None:
+    everyone = roster(client, None)
+    assert len(everyone) == 4
+    assert roster(client, 2) == everyone[:2]
+    assert set(everyone) == set(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def test_no_scheduler_there() -> None:
+    with pytest.raises(NoWorkersError, match="no scheduler answered at tcp://127.0.0.1:9"):
+        dbfs.connect("tcp://127.0.0.1:9", timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"n_workers": 0}, "n_workers must be at least 1"),
+        ({"address": "tcp://127.0.0.1:9", "memory_limit": "1GB"}, "memory_limit: only for a new local cluster"),
+        ({"timeout": "never"}, "not a duration"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        dbfs.connect(**arguments)  # type: ignore[arg-type]
+
+
+def test_ranks_below_one(client: distributed.Client) -> None:
+    with pytest.raises(InvalidOptionError, match="ranks must be at least 1, not 0"):
+        dbfs.load("path:n=5", client=client, ranks=0)
+
+
+def test_an_existing_scheduler_and_an_explicit_client(client: distributed.Client) -> None:
+    with dbfs.connect(client.scheduler.address) as second, dbfs.load("path:n=5", client=second) as graph:
+        assert graph.ranks == 4
+        assert graph.bfs(0).depth == 4
+    assert client.status == "running"
+
+
+def test_clients_that_cannot_serve(client: distributed.Client) -> None:
+    async def asynchronous() -> None:
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as wrong:
+            with pytest.raises(ClientError, match="asynchronous"):
+                current_client(wrong)
+
+    asyncio.run(asynchronous())
+    with distributed.Client(client.scheduler.address, set_as_default=False) as closed:
+        pass
+    with pytest.raises(ClientError, match="closed"):
+        current_client(closed)
+
+
+def test_configuration_in_the_environment_form() -> None:
+    with dask.config.set({"dbfs.taskgraph.fuse-below": 0}):
+        assert config.count("taskgraph.fuse-below", least=0) == 0
+        with pytest.raises(InvalidOptionError, match="at least 1"):
+            config.count("taskgraph.fuse-below")
+    with dask.config.set({"dbfs.taskgraph.fuse-below": 1.5}), pytest.raises(InvalidOptionError, match="whole number"):
+        config.count("taskgraph.fuse-below")

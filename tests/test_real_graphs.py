@@ -1,0 +1,59 @@
+"""Public graphs with the answers SciPy gave (``expected.json``)."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+
+# road-FLA's thousands of levels take the taskgraph engine minutes; it is loaded, and traversed for ten levels.
+FILES = [
+    "PGPgiantcompo.graph",
+    "astro-ph.graph",
+    "email-Eu-core.csv",
+    "karate.mtx",
+    "netscience.mtx",
+    "wiki-Vote.txt",
+    "road-NY.gr.xz",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_answers(client: distributed.Client, shared_data: Path, name: str) -> None:
+    expected = json.loads((shared_data / "expected.json").read_text())[name]
+    with dbfs.load(shared_data / name, client=client) as graph:
+        assert graph.n == expected["n"]
+        assert graph.m - graph.duplicates == expected["distinct_directed_edges"]
+        answers = [answer for answer in expected["sources"] if answer["depth"] < 500]
+        for answer in answers:
+            result = graph.bfs(answer["source"], validate=True)
+            distances = result.distances()
+            assert (result.reached, result.depth) == (answer["reached"], answer["depth"])
+            assert distances[distances >= 0].sum() == answer["sum_of_distances"]
+            digest = hashlib.sha256(distances.astype("<i4").tobytes()).hexdigest()
+            assert digest == answer["sha256_of_int32_distances"]
+
+
+def test_a_large_road_network(client: distributed.Client, shared_data: Path) -> None:
+    expected = json.loads((shared_data / "expected.json").read_text())["road-FLA.gr.xz"]
+    with dbfs.load(shared_data / "road-FLA.gr.xz", client=client) as graph:
+        assert (graph.n, graph.m - graph.duplicates) == (expected["n"], expected["distinct_directed_edges"])
+        graph.bfs(0, max_depth=10, predecessors=True, validate=True)
+
+
+def test_external_ids(client: distributed.Client, shared_data: Path) -> None:
+    with dbfs.load(shared_data / "wiki-Vote.txt", client=client) as graph:
+        ids = graph.external_ids
+        assert ids is not None
+        assert ids.size == graph.n
+        assert (np.diff(ids) > 0).all()
+        assert graph.vertex(30) == int(np.flatnonzero(ids == 30)[0])
+        with pytest.raises(dbfs.errors.InvalidVertexError, match="no vertex with the id 1"):
+            graph.vertex(1)
+    with dbfs.load(shared_data / "email-Eu-core.csv", client=client) as graph:
+        assert graph.external_ids is None
+        assert graph.vertex(1004) == 1004
