@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers import building_kernels as kernels
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.partition import EdgeBin, Partition, PartitionInfo
+from dbfs_workers.partition import Csr, EdgeBin, Partition, PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 
@@ -47,12 +47,41 @@ def bin_edges(
     return tuple(EdgeBin(rows[cut].copy(), columns[cut].copy(), src.size) for cut in cuts)
 
 
-def build_partition(stripe: Stripe, rank: int, rounds: Iterable[Sequence[EdgeBin]]) -> Partition:
+def build_partition(
+    stripe: Stripe,
+    rank: int,
+    rounds: Iterable[Sequence[EdgeBin]],
+    *,
+    directed: bool = True,
+    in_rounds: Iterable[Sequence[EdgeBin]] | None = None,
+    hub_first: bool = False,
+) -> Partition:
     """Make a rank's CSR from the bins it was sent.
 
-    Peak memory is the bins (8 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row.
+    Peak memory is the bins (8 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row; as much
+    again for in-edges.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        rank: whose rows these are.
+        rounds: bins of edges that start in this rank's rows.
+        directed: False where every edge's reverse is among the bins too.
+        in_rounds: of a directed graph, bins of the reversed edges (``bin_edges(dst, src, ...)``): for bottom-up levels.
+        hub_first: vertex ids are positions of ``ordering.degree_order``: sort each row's hubs to its front.
     """
     bins = [edge_bin for received in rounds for edge_bin in received]
+    out_edges, self_loops, duplicates = _csr(stripe, rank, bins, hub_first)
+    input_edges = sum(edge_bin.read for edge_bin in bins)
+    in_edges = None
+    if in_rounds is not None:
+        in_edges = _csr(stripe, rank, [edge_bin for received in in_rounds for edge_bin in received], hub_first)[0]
+    return Partition(
+        stripe, rank, out_edges.row_offsets, out_edges.columns, self_loops, duplicates, input_edges, directed, in_edges
+    )
+
+
+def _csr(stripe: Stripe, rank: int, bins: Sequence[EdgeBin], hub_first: bool) -> tuple[Csr, int, int]:
+    """A CSR, its self-loops and its duplicates."""
     row_offsets = np.zeros(stripe.n_local + 1, np.int64)
     for edge_bin in bins:
         kernels.count_degrees(edge_bin.rows, row_offsets[1:])
@@ -61,9 +90,13 @@ def build_partition(stripe: Stripe, rank: int, rounds: Iterable[Sequence[EdgeBin
     cursor = row_offsets[:-1].copy()
     for edge_bin in bins:
         kernels.place_columns(edge_bin.rows, edge_bin.columns, cursor, columns)
-    self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank * stripe.n_local)
-    input_edges = sum(edge_bin.read for edge_bin in bins)
-    return Partition(stripe, rank, row_offsets, columns, self_loops, duplicates, input_edges)
+    if hub_first:
+        kernels.to_positions(columns, stripe.p, stripe.n_local)
+        self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank, stripe.p)
+        kernels.to_internal(columns, stripe.p, stripe.n_local)
+    else:
+        self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank * stripe.n_local, 1)
+    return Csr(row_offsets, columns), self_loops, duplicates
 
 
 def describe(partition: Partition) -> PartitionInfo:

@@ -53,9 +53,27 @@ def place_columns(rows, columns, cursor, placed):
         cursor[row] += 1
 
 
-@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64)
-def sort_rows(row_offsets, columns, first_id):
-    """Sort each row's columns in place; returns (self-loops, duplicates). ``first_id`` is the internal id of row 0."""
+@kernel(void, UINT32, int64, int64)
+def to_positions(columns, p, n_local):
+    """Turn internal ids into vertex ids, in place."""
+    width = np.uint32(n_local)
+    for k in range(columns.size):
+        owner = columns[k] // width
+        columns[k] = (columns[k] - owner * width) * np.uint32(p) + owner
+
+
+@kernel(void, UINT32, int64, int64)
+def to_internal(columns, p, n_local):
+    """Turn vertex ids into internal ids, in place."""
+    ranks = np.uint32(p)
+    for k in range(columns.size):
+        row = columns[k] // ranks
+        columns[k] = (columns[k] - row * ranks) * np.uint32(n_local) + row
+
+
+@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64)
+def sort_rows(row_offsets, columns, first_id, step):
+    """Sort each row's columns in place; returns (self-loops, duplicates). Row i has the id ``first_id + i * step``."""
     self_loops = 0
     duplicates = 0
     for row in range(row_offsets.size - 1):
@@ -63,7 +81,7 @@ def sort_rows(row_offsets, columns, first_id):
         if neighbours.size > 1:
             neighbours.sort()
         for k in range(neighbours.size):
-            if neighbours[k] == first_id + row:
+            if neighbours[k] == first_id + row * step:
                 self_loops += 1
             if k > 0 and neighbours[k] == neighbours[k - 1]:
                 duplicates += 1

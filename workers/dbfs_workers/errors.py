@@ -53,6 +53,18 @@ class DeadlineExceededError(DbfsError, TimeoutError):
     """A run or build took longer than its deadline; the message names rank, level and phase."""
 
 
+class RunCancelledError(DbfsError, InterruptedError):
+    """A run was cancelled, by ``run.cancel()`` or because its client is gone."""
+
+
+class RunAbortedError(DbfsError, RuntimeError):
+    """A run ended because another rank failed; the message names the rank that failed first, and why."""
+
+
+class ExchangeUnavailableError(DbfsError, OSError):
+    """Two ranks can't exchange this way: they are on different hosts or in different containers."""
+
+
 class StaleRunError(DbfsError, RuntimeError):
     """A phase was repeated or came out of order: wrong run id, level or phase. The run ends, no label is wrong."""
 

@@ -27,6 +27,24 @@ class EdgeBin:
 
 
 @dataclass(frozen=True)
+class Csr:
+    """Adjacency lists of one rank's rows.
+
+    Attributes:
+        row_offsets: int64[n_local + 1], where each row's columns start.
+        columns: uint32[edges], internal ids of the neighbours.
+    """
+
+    row_offsets: NDArray[np.int64]
+    columns: NDArray[np.uint32]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.row_offsets.nbytes + self.columns.nbytes
+
+
+@dataclass(frozen=True)
 class Partition:
     """The rows of one rank.
 
@@ -34,10 +52,13 @@ class Partition:
         stripe: how the graph lies on the ranks.
         rank: whose rows these are.
         row_offsets: int64[n_local + 1], where each row's columns start.
-        columns: uint32[m_local], internal ids of the neighbours, ascending within a row; duplicates are kept.
+        columns: uint32[m_local], internal ids of the neighbours, ascending within a row (in a hub-first partition, by
+            falling degree); duplicates are kept.
         self_loops: edges from a vertex to itself.
         duplicates: edges that repeat the one before them in their row.
         input_edges: edges read for the whole graph, before symmetrising.
+        directed: whether an edge may lack its reverse.
+        in_edges: of a directed graph, the edges that end in this rank's rows, where they were asked for.
     """
 
     stripe: Stripe
@@ -47,11 +68,23 @@ class Partition:
     self_loops: int
     duplicates: int
     input_edges: int
+    directed: bool = True
+    in_edges: Csr | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return self.row_offsets.nbytes + self.columns.nbytes
+        return self.out_edges.nbytes + (0 if self.in_edges is None else self.in_edges.nbytes)
+
+    @property
+    def out_edges(self) -> Csr:
+        """The edges that start in this rank's rows."""
+        return Csr(self.row_offsets, self.columns)
+
+    @property
+    def parents(self) -> Csr | None:
+        """Each row's possible parents, which bottom-up levels look through; None where they are not known."""
+        return self.in_edges if self.directed else self.out_edges
 
     @property
     def m_local(self) -> int:

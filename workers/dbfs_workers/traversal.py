@@ -6,7 +6,7 @@ ends the run with ``StaleRunError`` before anything is written.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,9 +18,10 @@ from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import NO_VERTEX, WORD_BITS
+from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 UNREACHED: Final = -1
+DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 PHASES: Final = ("expand", "filter-partition", "contract")
 
 
@@ -33,12 +34,18 @@ class RunSpec:
         sources: vertex ids of distance 0.
         predecessors: whether parents are recorded beside distances.
         backend: name of the backend.
+        direction: one of ``DIRECTIONS``.
+        max_depth: label no vertex farther than this; None for no bound.
+        targets: vertex ids; stop as soon as all of them are labelled. None of them: no such stop.
     """
 
     run_id: str
     sources: tuple[int, ...]
     predecessors: bool
     backend: str
+    direction: str = "auto"
+    max_depth: int | None = None
+    targets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,14 +187,32 @@ def start(partition: Partition, spec: RunSpec) -> Traversal:
         predecessors=xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None,
         frontier=xp.empty(0, np.uint32),
     )
-    # Ascending and unique, so that a source given twice is expanded once.
-    sources = np.unique(np.asarray(spec.sources, np.int64))
-    rows = stripe.row(sources[stripe.owner(sources) == partition.rank])
-    ids = rows + state.first_id
-    np.bitwise_or.at(state.visited, ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32))
-    state.distances[rows] = 0
-    if state.predecessors is not None:
-        state.predecessors[rows] = ids.astype(np.uint32)
-    state.frontier = xp.asarray(rows.astype(np.uint32))
+    rows = seed(stripe, partition.rank, spec.sources, state.visited, state.distances, state.predecessors)
+    state.frontier = xp.asarray(rows)
     state.started = time.perf_counter()
     return state
+
+
+def own_rows(stripe: Stripe, rank: int, vertices: Sequence[int]) -> NDArray[np.uint32]:
+    """Local ids of those vertices that a rank owns, ascending and each once."""
+    unique = np.unique(np.asarray(vertices, np.int64))
+    rows: NDArray[np.int64] = stripe.row(unique[stripe.owner(unique) == rank])
+    return rows.astype(np.uint32)
+
+
+def seed(
+    stripe: Stripe,
+    rank: int,
+    sources: Sequence[int],
+    visited: NDArray[np.uint32],
+    distances: NDArray[np.int32],
+    predecessors: NDArray[np.uint32] | None,
+) -> NDArray[np.uint32]:
+    """Label the sources that this rank owns; returns their local ids, ascending and each once."""
+    rows = own_rows(stripe, rank, sources)
+    ids = rows.astype(np.int64) + rank * stripe.n_local
+    np.bitwise_or.at(visited, ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    distances[rows] = 0
+    if predecessors is not None:
+        predecessors[rows] = ids.astype(np.uint32)
+    return rows

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_kernels as kernels
-from dbfs_workers.backends.protocol import EdgeFrontier, OwnerBins
+from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
+from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.partition import Csr
 from dbfs_workers.stripe import Stripe
 
 _NONE = np.empty(0, np.uint32)
@@ -81,6 +83,93 @@ class CpuBackend:
             frontier,
         )
         return frontier[:kept]
+
+    def top_down(
+        self,
+        edges: Csr,
+        frontier: NDArray[np.uint32],
+        first_id: int,
+        visited: NDArray[np.uint32],
+        bins: OutgoingBins,
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> tuple[int, int, int]:
+        """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
+        counts: tuple[int, int, int] = resident_kernels.top_down(
+            edges.row_offsets,
+            edges.columns,
+            frontier,
+            first_id,
+            visited,
+            bins.bin_rows,
+            bins.bin_parents,
+            bins.bin_ends,
+            distance,
+            distances,
+            predecessors,
+            discovered,
+        )
+        return counts
+
+    def contract_into(
+        self,
+        rows: NDArray[np.uint32],
+        parents: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32],
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> int:
+        """As ``contract``."""
+        return int(
+            kernels.contract(
+                rows, _NONE if parents is None else parents, own_visited, distance, distances, predecessors, discovered
+            )
+        )
+
+    def bottom_up(
+        self,
+        parents: Csr,
+        out_offsets: NDArray[np.int64],
+        frontier_bits: NDArray[np.uint32],
+        own_visited: NDArray[np.uint32],
+        found_bits: NDArray[np.uint32],
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> tuple[int, int, int]:
+        """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
+        counts: tuple[int, int, int] = resident_kernels.bottom_up(
+            parents.row_offsets,
+            parents.columns,
+            out_offsets,
+            frontier_bits,
+            own_visited,
+            found_bits,
+            distance,
+            distances,
+            predecessors,
+            discovered,
+        )
+        return counts
+
+    def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
+        """Writes a bit a row of the slice, reads 4 bytes a vertex."""
+        resident_kernels.mark(rows, bits)
+
+    def absorb(
+        self, slice_bits: NDArray[np.uint32], frontier_bits: NDArray[np.uint32], visited: NDArray[np.uint32]
+    ) -> None:
+        """Reads one bit a row and writes two."""
+        resident_kernels.absorb(slice_bits, frontier_bits, visited)
+
+    def mark_unreachable(self, parents: Csr, bits: NDArray[np.uint32]) -> None:
+        """Reads 8 bytes of offsets a row."""
+        resident_kernels.mark_unreachable(parents.row_offsets, bits)
 
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
         """Reads 16 bytes of offsets a vertex."""

@@ -5,8 +5,20 @@ Bitmaps are uint32 words, vertex ``i`` being bit ``i % 32`` of word ``i // 32``.
 """
 
 import numpy as np
+from numba import types
 
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(types.boolean, UINT32, types.uint32)
+def claim(visited, i):
+    """Test and set bit ``i``: true for the one who finds it clear. The culling of every phase."""
+    word = visited[i >> np.uint32(5)]
+    bit = np.uint32(1) << (i & np.uint32(31))
+    if word & bit:
+        return False
+    visited[i >> np.uint32(5)] = word | bit
+    return True
 
 
 @kernel(int64, READ_INT64, READ_UINT32)
@@ -41,10 +53,7 @@ def filter_visited(neighbours, parents, visited, p, n_local, kept, kept_parents)
     at = 0
     for i in range(neighbours.size):
         u = neighbours[i]
-        bit = np.uint32(1) << (u & np.uint32(31))
-        word = visited[u >> np.uint32(5)]
-        if not word & bit:
-            visited[u >> np.uint32(5)] = word | bit
+        if claim(visited, u):
             kept[at] = u
             if parents.size:
                 kept_parents[at] = parents[i]
@@ -74,12 +83,8 @@ def contract(rows, parents, own_visited, distance, distances, predecessors, fron
     at = 0
     for i in range(rows.size):
         row = rows[i]
-        if own_visited.size:
-            bit = np.uint32(1) << (row & np.uint32(31))
-            word = own_visited[row >> np.uint32(5)]
-            if word & bit:
-                continue
-            own_visited[row >> np.uint32(5)] = word | bit
+        if own_visited.size and not claim(own_visited, row):
+            continue
         distances[row] = distance
         if predecessors.size:
             predecessors[row] = parents[i]

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.partition import Csr
 from dbfs_workers.stripe import Stripe
 
 
@@ -39,6 +40,14 @@ class OwnerBins:
     offsets: NDArray[np.int64]
     rows: NDArray[np.uint32]
     parents: NDArray[np.uint32] | None
+
+
+class OutgoingBins(Protocol):
+    """Bins that are appended to, level by level (``dbfs_workers.exchange.protocol.Exchange``)."""
+
+    bin_rows: NDArray[np.uint32]
+    bin_parents: NDArray[np.uint32]
+    bin_ends: NDArray[np.int64]
 
 
 class Backend(Protocol):
@@ -79,6 +88,76 @@ class Backend(Protocol):
         ``own_visited`` is the rank's own slice of its bitmap, which drops what another rank (or this one) found first
         and is updated; None for the rank's own bin, whose vertices it has already tested and marked.
         """
+        ...
+
+    def top_down(
+        self,
+        edges: Csr,
+        frontier: NDArray[np.uint32],
+        first_id: int,
+        visited: NDArray[np.uint32],
+        bins: OutgoingBins,
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> tuple[int, int, int]:
+        """``expand``, ``filter_partition`` and the contraction of the own bin at once.
+
+        The vertices discovered for others are appended to ``bins``; the own ones are labelled and put into
+        ``discovered``. ``predecessors`` is empty where none are wanted.
+
+        Returns:
+            Edges inspected, own vertices discovered, vertices binned for others.
+        """
+        ...
+
+    def contract_into(
+        self,
+        rows: NDArray[np.uint32],
+        parents: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32],
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> int:
+        """``contract`` of another rank's bin into a given queue; returns how many vertices were new."""
+        ...
+
+    def bottom_up(
+        self,
+        parents: Csr,
+        out_offsets: NDArray[np.int64],
+        frontier_bits: NDArray[np.uint32],
+        own_visited: NDArray[np.uint32],
+        found_bits: NDArray[np.uint32],
+        distance: int,
+        distances: NDArray[np.int32],
+        predecessors: NDArray[np.uint32],
+        discovered: NDArray[np.uint32],
+    ) -> tuple[int, int, int]:
+        """Label every unvisited row that has a parent in the frontier (Beamer 2012), and put it into ``discovered``.
+
+        Every word of ``found_bits``, the rank's slice of the next frontier, is written.
+
+        Returns:
+            Edges inspected, vertices discovered, the sum of their out-degrees.
+        """
+        ...
+
+    def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
+        """Make a bitmap of a queue, writing every word."""
+        ...
+
+    def absorb(
+        self, slice_bits: NDArray[np.uint32], frontier_bits: NDArray[np.uint32], visited: NDArray[np.uint32]
+    ) -> None:
+        """Take a rank's slice of the frontier into one's own bitmaps of it and of what is visited."""
+        ...
+
+    def mark_unreachable(self, parents: Csr, bits: NDArray[np.uint32]) -> None:
+        """Set the bits of the rows that no edge leads to."""
         ...
 
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:

@@ -1,0 +1,163 @@
+"""CPU kernels of the resident engine: a level's phases fused, over state that stays from level to level.
+
+``top_down`` is expand, filter + partition, and the contraction of the own bin in one pass (Merrill 2012, section 5):
+an edge costs 4 bytes of columns and one probed bit; only a discovery is written. ``bottom_up`` is Beamer 2012's.
+Bitmaps and empty arrays as in ``cpu_kernels``.
+"""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.backends.cpu_kernels import claim
+from dbfs_workers.intrinsics import trailing_zeros
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(
+    types.UniTuple(int64, 3),
+    READ_INT64,
+    READ_UINT32,
+    READ_UINT32,
+    int64,
+    UINT32,
+    UINT32,
+    UINT32,
+    INT64,
+    int64,
+    INT32,
+    UINT32,
+    UINT32,
+)
+def top_down(
+    row_offsets,
+    columns,
+    frontier,
+    first_id,
+    visited,
+    bin_rows,
+    bin_parents,
+    bin_ends,
+    distance,
+    distances,
+    predecessors,
+    discovered,
+):
+    """Visit the frontier's neighbours; returns (edges inspected, own vertices discovered, vertices binned).
+
+    A vertex of this rank is labelled and queued in ``discovered``; another's goes to its owner's bin, which starts at
+    ``owner * n_local`` of ``bin_rows`` and has ``bin_ends[owner]`` entries.
+    """
+    n_local = row_offsets.size - 1
+    width = np.uint32(n_local)
+    first = np.uint32(first_id)
+    edges = 0
+    found = 0
+    sent = 0
+    for row in frontier:
+        start, stop = row_offsets[row], row_offsets[row + 1]
+        edges += stop - start
+        for k in range(start, stop):
+            u = columns[k]
+            if not claim(visited, u):
+                continue
+            own = u - first
+            if own < width:
+                distances[own] = distance
+                if predecessors.size:
+                    predecessors[own] = first + row
+                discovered[found] = own
+                found += 1
+            else:
+                owner = u // width
+                end = bin_ends[owner]
+                at = np.int64(owner) * n_local + end
+                bin_rows[at] = u - owner * width
+                if predecessors.size:
+                    bin_parents[at] = first + row
+                bin_ends[owner] = end + 1
+                sent += 1
+    return edges, found, sent
+
+
+@kernel(
+    types.UniTuple(int64, 3),
+    READ_INT64,
+    READ_UINT32,
+    READ_INT64,
+    READ_UINT32,
+    UINT32,
+    UINT32,
+    int64,
+    INT32,
+    UINT32,
+    UINT32,
+)
+def bottom_up(
+    in_offsets,
+    in_columns,
+    out_offsets,
+    frontier_bits,
+    own_visited,
+    found_bits,
+    distance,
+    distances,
+    predecessors,
+    discovered,
+):
+    """Look for a parent in the frontier from every unvisited row, stopping at the first.
+
+    Writes every word of ``found_bits``, the rank's slice of the next frontier. Returns (edges inspected, vertices
+    discovered, sum of their out-degrees).
+    """
+    edges = 0
+    found = 0
+    degrees = 0
+    for w in range(own_visited.size):
+        todo = ~own_visited[w]
+        bits = np.uint32(0)
+        while todo:
+            b = trailing_zeros(todo)
+            todo &= todo - np.uint32(1)
+            row = np.int64(w) * 32 + b
+            start, stop = in_offsets[row], in_offsets[row + 1]
+            k = start
+            while k < stop:
+                u = in_columns[k]
+                k += 1
+                if frontier_bits[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
+                    bits |= np.uint32(1) << b
+                    distances[row] = distance
+                    if predecessors.size:
+                        predecessors[row] = u
+                    discovered[found] = row
+                    found += 1
+                    degrees += out_offsets[row + 1] - out_offsets[row]
+                    break
+            edges += k - start
+        found_bits[w] = bits
+        own_visited[w] |= bits
+    return edges, found, degrees
+
+
+@kernel(void, READ_UINT32, UINT32)
+def mark(rows, bits):
+    """Make a bitmap of a queue."""
+    bits[:] = 0
+    for row in rows:
+        bits[row >> np.uint32(5)] |= np.uint32(1) << (row & np.uint32(31))
+
+
+@kernel(void, READ_UINT32, UINT32, UINT32)
+def absorb(slice_bits, frontier_bits, visited):
+    """Take a rank's slice of the frontier into one's own bitmaps of it and of what is visited."""
+    for w in range(slice_bits.size):
+        frontier_bits[w] = slice_bits[w]
+        visited[w] |= slice_bits[w]
+
+
+@kernel(void, READ_INT64, UINT32)
+def mark_unreachable(in_offsets, bits):
+    """Set the bit of each row without in-edges: bottom-up levels need not look at it."""
+    for row in range(in_offsets.size - 1):
+        if in_offsets[row] == in_offsets[row + 1]:
+            bits[row >> 5] |= np.uint32(1) << np.uint32(row & 31)

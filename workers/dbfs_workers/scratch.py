@@ -1,0 +1,92 @@
+"""What a rank keeps from one traversal to the next: everything but the labels."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers import backends
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import NO_VERTEX
+from dbfs_workers.traversal import UNREACHED, RunSpec, seed
+
+_NONE = np.empty(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a traversal found on one rank.
+
+    Attributes:
+        distances: int32[n_local], -1 unreached.
+        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; empty where not wanted.
+    """
+
+    distances: NDArray[np.int32]
+    predecessors: NDArray[np.uint32]
+
+
+class Scratch:
+    """One rank's working memory; made once, used by one traversal after another.
+
+    Attributes:
+        frontier: uint32 local ids of the vertices at the current distance, a part of one of two queues.
+        next_queue: uint32[n_local], where the level's discoveries go.
+        visited: uint32[words], as in ``Traversal``.
+        frontier_bits: uint32[words], the whole frontier; None where the graph can't be traversed bottom-up.
+    """
+
+    def __init__(self, partition: Partition, backend: str = "auto") -> None:
+        self.partition = partition
+        self.backend: Backend = backends.get(backend)
+        stripe = partition.stripe
+        xp = self.backend.xp
+        self.first_id = partition.rank * stripe.n_local
+        self.visited = xp.zeros(stripe.words, np.uint32)
+        own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
+        self.own_visited: NDArray[np.uint32] = self.visited[own]
+        self._queues = [xp.empty(stripe.n_local, np.uint32) for _ in (0, 1)]
+        self._current = 0
+        self.frontier: NDArray[np.uint32] = self._queues[0][:0]
+        self.frontier_bits: NDArray[np.uint32] | None = None
+        # Vertices that no edge leads to count as visited from the start: no bottom-up level looks at them again.
+        self._unreachable: NDArray[np.uint32] | None = None
+        if partition.parents is not None:
+            self.frontier_bits = xp.zeros(stripe.words, np.uint32)
+            self._unreachable = xp.zeros(stripe.words_local, np.uint32)
+            self.backend.mark_unreachable(partition.parents, self._unreachable)
+        degrees = np.diff(partition.row_offsets)
+        self.max_degree = int(degrees.max())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between traversals."""
+        kept: list[Any] = [self.visited, self.frontier_bits, self._unreachable, *self._queues]
+        return sum(array.nbytes for array in kept if array is not None)
+
+    @property
+    def next_queue(self) -> NDArray[np.uint32]:
+        """Where a level's discoveries go."""
+        queue: NDArray[np.uint32] = self._queues[1 - self._current]
+        return queue
+
+    def advance(self, discovered: int) -> None:
+        """Make the first entries of the next queue the frontier."""
+        self._current = 1 - self._current
+        self.frontier = self._queues[self._current][:discovered]
+
+    def start(self, spec: RunSpec) -> Labels:
+        """Forget the last traversal and label the sources; they are the frontier."""
+        stripe = self.partition.stripe
+        xp = self.backend.xp
+        self.visited[:] = 0
+        if self._unreachable is not None:
+            self.own_visited[:] = self._unreachable
+        distances = xp.full(stripe.n_local, UNREACHED, np.int32)
+        predecessors = xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None
+        rows = seed(stripe, self.partition.rank, spec.sources, self.visited, distances, predecessors)
+        self.next_queue[: rows.size] = xp.asarray(rows)
+        self.advance(rows.size)
+        return Labels(distances, _NONE if predecessors is None else predecessors)

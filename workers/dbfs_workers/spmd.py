@@ -1,0 +1,285 @@
+"""The resident loop: every rank runs the same levels over an exchange, without returning to the client.
+
+All ranks take every decision from the same numbers, the sums of a crossing, so they need no one to decide for them. A
+level is one phase of work and one crossing. Only where the frontier may be large enough to turn around
+(``direction.bottom_up_may_pay``), or where targets may be reached, do the ranks cross once more, after contraction,
+with the exact size of the new frontier; its slices of the bitmap travel along, ready for a bottom-up level.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.direction import bottom_up_may_pay, bottom_up_pays
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    InvalidOptionError,
+    RunAbortedError,
+    RunCancelledError,
+    WorkerLostError,
+)
+from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.scratch import Labels, Scratch
+from dbfs_workers.traversal import DIRECTIONS, RunSpec, own_rows
+
+COUNT_FIELDS: Final = (
+    "bottom_up",
+    "frontier",
+    "edges",
+    "filtered",
+    "own",
+    "sent",
+    "culled",
+    "discovered",
+    "bytes_sent",
+)
+TIME_FIELDS: Final = ("search", "exchange", "contract")
+
+_SIZE, _EDGES, _MISSING, _MAX_DEGREE = range(4)
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """One traversal on one rank.
+
+    Attributes:
+        labels: distances and predecessors.
+        counts: int64[levels, len(COUNT_FIELDS)], as in ``traversal.LevelCounts``; ``bottom_up`` is 1 or 0. A bottom-up
+            level's ``edges`` are those it looked at, ``own`` and ``discovered`` are the same; it sends bitmap slices.
+        seconds: float64[levels, len(TIME_FIELDS)]: the phase's work (expand, filter + partition and the contraction of
+            the own bin; or the bottom-up search), waiting for and sending to peers, the contraction of their bins.
+        reached: vertices labelled on this rank, the sources included.
+        edges: the sum of their degrees.
+        elapsed: seconds from the first crossing, after which all ranks are ready, to the last.
+        setup: seconds before it: clearing the state, taking memory for labels, waiting for the others.
+    """
+
+    labels: Labels
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    reached: int
+    edges: int
+    elapsed: float
+    setup: float
+
+
+def run(
+    scratch: Scratch, specs: Sequence[RunSpec], exchange: Exchange, *, number: int, deadline: float
+) -> list[RankRun]:
+    """Take part in traversals, one after another. Every rank calls this with the same specs and number.
+
+    Args:
+        scratch: this rank's state.
+        specs: the traversals; all of one run id.
+        exchange: this rank's end of the gang's exchange.
+        number: the gang's running number of this call: see ``Exchange.begin``.
+        deadline: when to give up, on ``time.monotonic()``'s clock.
+
+    Raises:
+        DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
+            every rank; the exchange serves the next one.
+        InvalidOptionError: bottom-up was asked for and the graph's in-edges are not there.
+    """
+    try:
+        exchange.begin(specs[0].run_id, number, deadline)
+        return [_Traversal(scratch, spec, exchange).run() for spec in specs]
+    except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):
+        raise
+    except BaseException as error:
+        # Peers would wait for this rank until the deadline.
+        exchange.abort(number, Cause.FAILED, f"{type(error).__name__}: {error}")
+        raise
+
+
+class _Traversal:
+    """One traversal: the loop's variables. ``size`` and what follows it are sums over the ranks."""
+
+    def __init__(self, scratch: Scratch, spec: RunSpec, exchange: Exchange) -> None:
+        if spec.direction not in DIRECTIONS:
+            raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
+        parents = scratch.partition.parents
+        if spec.direction == "bottom-up" and parents is None:
+            raise InvalidOptionError(
+                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+            )
+        self.scratch = scratch
+        self.spec = spec
+        self.exchange = exchange
+        self.adaptive = spec.direction == "auto" and parents is not None
+        self.bottom_up = spec.direction == "bottom-up"
+        self.counts: list[tuple[int, ...]] = []
+        self.seconds: list[tuple[float, float, float]] = []
+        self.edges = 0
+        self.level = 0
+        self.sliced = self.bottom_up
+
+    def run(self) -> RankRun:
+        began = time.perf_counter()
+        scratch, spec, stripe = self.scratch, self.spec, self.scratch.partition.stripe
+        self.exchange.reset(spec.predecessors)
+        self.labels = scratch.start(spec)
+        self.targets = own_rows(stripe, scratch.partition.rank, spec.targets) if spec.targets else None
+        reached = scratch.frontier.size
+        self.degrees = scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        self._slice()
+        sums = self._cross("start", (reached, scratch.partition.m_local, self._missing(), scratch.max_degree, 0))
+        self.size, self.remaining, self.missing = sums[_SIZE], sums[_EDGES], sums[_MISSING]
+        self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
+        # The frontier's degrees, where they are known: after a crossing that summed them.
+        self.frontier_edges = 0
+
+        started = self.ended = time.perf_counter()
+        while self.size and self.level != spec.max_depth and (self.targets is None or self.missing):
+            if self.sliced:
+                self._absorb()
+            reached += self._bottom_up_level() if self.bottom_up else self._top_down_level()
+            self.level += 1
+        if scratch.frontier.size:
+            self.edges += scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        return RankRun(
+            labels=self.labels,
+            counts=np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS)),
+            seconds=np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
+            reached=reached,
+            edges=self.edges,
+            elapsed=self.ended - started,
+            setup=started - began,
+        )
+
+    def _top_down_level(self) -> int:
+        scratch, exchange, labels = self.scratch, self.exchange, self.labels
+        partition, backend = scratch.partition, scratch.backend
+        frontier, queue, distance = scratch.frontier, scratch.next_queue, self.level + 1
+        self.sliced = False
+        start = self.ended
+        edges, own, sent = backend.top_down(
+            partition.out_edges,
+            frontier,
+            scratch.first_id,
+            scratch.visited,
+            exchange,
+            distance,
+            labels.distances,
+            labels.predecessors,
+            queue,
+        )
+        binned = time.perf_counter()
+        sums = self._cross("top-down", (own + sent, edges, 0, 0, 0))
+        crossed = time.perf_counter()
+        discovered = own
+        received = 0
+        for rows, parents in exchange.incoming():
+            received += rows.size
+            discovered += backend.contract_into(
+                rows,
+                parents,
+                scratch.own_visited,
+                distance,
+                labels.distances,
+                labels.predecessors,
+                queue[discovered:],
+            )
+        scratch.advance(discovered)
+        self.edges += edges
+        self.ended = contracted = time.perf_counter()
+        # Vertices that two ranks found are counted twice here: it is 0 when the frontier is empty, at least.
+        self.size = sums[_SIZE]
+        self.remaining -= sums[_EDGES]
+        waited = crossed - binned
+        sent_bytes = sent * (8 if self.spec.predecessors else 4)
+        if self.size and (self.targets is not None or self._may_turn()):
+            sent_bytes += self._measure()
+            self.ended = time.perf_counter()
+            waited += self.ended - contracted
+        self.counts.append(
+            (
+                0,
+                frontier.size,
+                edges,
+                edges - own - sent,
+                own,
+                sent,
+                own + received - discovered,
+                discovered,
+                sent_bytes,
+            )
+        )
+        self.seconds.append((binned - start, waited, contracted - crossed))
+        return discovered
+
+    def _bottom_up_level(self) -> int:
+        scratch, labels = self.scratch, self.labels
+        partition, frontier = scratch.partition, scratch.frontier
+        assert partition.parents is not None
+        assert scratch.frontier_bits is not None
+        start = self.ended
+        found_bits = self.exchange.slice()
+        edges, discovered, degrees = scratch.backend.bottom_up(
+            partition.parents,
+            partition.row_offsets,
+            scratch.frontier_bits,
+            scratch.own_visited,
+            found_bits,
+            self.level + 1,
+            labels.distances,
+            labels.predecessors,
+            scratch.next_queue,
+        )
+        self.edges += self.degrees
+        self.degrees = degrees
+        scratch.advance(discovered)
+        searched = time.perf_counter()
+        self.sliced = True
+        sums = self._cross("bottom-up", (discovered, degrees, self._missing(), 0, 0))
+        self.ended = time.perf_counter()
+        self._turn(sums)
+        sent_bytes = found_bits.nbytes * (self.exchange.p - 1)
+        self.counts.append((1, frontier.size, edges, edges - discovered, discovered, 0, 0, discovered, sent_bytes))
+        self.seconds.append((searched - start, self.ended - searched, 0.0))
+        return discovered
+
+    def _measure(self) -> int:
+        """Cross again, with what the new frontier really is; returns the bytes sent."""
+        scratch = self.scratch
+        self.degrees = scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        self.sliced = self.adaptive
+        self._slice()
+        self._turn(self._cross("measure", (scratch.frontier.size, self.degrees, self._missing(), 0, 0)))
+        return scratch.partition.stripe.words_local * 4 * (self.exchange.p - 1) if self.sliced else 0
+
+    def _turn(self, sums: list[int]) -> None:
+        """Choose the next level's direction by the sums over the new frontier."""
+        self.size, self.frontier_edges, self.missing = sums[_SIZE], sums[_EDGES], sums[_MISSING]
+        if self.adaptive:
+            unexplored = self.remaining - self.frontier_edges
+            self.bottom_up = bottom_up_pays(self.frontier_edges, unexplored, self.scratch.partition.stripe.n)
+        if self.bottom_up:
+            # A top-down level counts its edges itself.
+            self.remaining -= self.frontier_edges
+
+    def _may_turn(self) -> bool:
+        n = self.scratch.partition.stripe.n
+        return self.adaptive and bottom_up_may_pay(self.size, self.max_degree, self.remaining, n)
+
+    def _slice(self) -> None:
+        if self.sliced:
+            self.scratch.backend.mark(self.scratch.frontier, self.exchange.slice())
+
+    def _absorb(self) -> None:
+        scratch = self.scratch
+        words = scratch.partition.stripe.words_local
+        assert scratch.frontier_bits is not None
+        for source in range(self.exchange.p):
+            own = slice(source * words, (source + 1) * words)
+            scratch.backend.absorb(self.exchange.slice_of(source), scratch.frontier_bits[own], scratch.visited[own])
+
+    def _missing(self) -> int:
+        """Targets of this rank without a label."""
+        return 0 if self.targets is None else int((self.labels.distances[self.targets] < 0).sum())
+
+    def _cross(self, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
+        return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)
