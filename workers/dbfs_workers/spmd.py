@@ -84,8 +84,9 @@ def run(
             every rank; the exchange serves the next one.
         InvalidOptionError: bottom-up was asked for and the graph's in-edges are not there.
     """
+    # Outside of the try: a start that came twice must not abort the run that the first one started.
+    exchange.begin(specs[0].run_id, number, deadline)
     try:
-        exchange.begin(specs[0].run_id, number, deadline)
         return [_Traversal(scratch, spec, exchange).run() for spec in specs]
     except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):
         raise

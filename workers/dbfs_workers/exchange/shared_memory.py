@@ -63,6 +63,7 @@ class SharedMemoryExchange:
         self._number = 0
         self._crossing = 0
         self._deadline = 0.0
+        self._closed = False
         self._aborting = threading.Lock()
 
     @classmethod
@@ -143,9 +144,12 @@ class SharedMemoryExchange:
 
     def close(self) -> None:
         """See ``Exchange.close``. The memory is freed when the last rank has closed, or its process has ended."""
-        self._rows, self._parents, self._slices = [], [], []
-        self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
-        self._segment.close()
+        # Locked: an abort may come from another thread at any time.
+        with self._aborting:
+            self._closed = True
+            self._rows, self._parents, self._slices = [], [], []
+            self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
+            self._segment.close()
 
     def _wait(self, status: int, peer: int, tag: int, level: int, phase: str) -> None:
         """The part of a crossing that looks at the clock and at the peers' pulse."""
@@ -178,7 +182,7 @@ class SharedMemoryExchange:
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:
         with self._aborting:
             segment = self._segment
-            if kernels.get_abort(segment.words) >> 16 < number:
+            if not self._closed and kernels.get_abort(segment.words) >> 16 < number:
                 segment.write_message(message)
                 kernels.set_abort(segment.words, number << 16 | int(cause) << 8 | rank)
 

@@ -1,0 +1,224 @@
+"""A gang without Dask: one spawned process a rank, told through pipes what a service would tell its workers."""
+
+import contextlib
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import NO_VERTEX, Stripe
+from dbfs_workers.traversal import RunSpec
+
+PATIENCE = 30.0
+
+
+class Worker:
+    """What lives in a rank's process; its methods are what the test calls by name."""
+
+    def create(self, stripe: Stripe) -> Any:
+        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+
+        self.exchange = SharedMemoryExchange.create(stripe)
+        return self.exchange.handle
+
+    def attach(self, handle: Any, rank: int) -> None:
+        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+
+        self.exchange = SharedMemoryExchange.attach(handle, rank)
+
+    def load(self, partition: Partition) -> None:
+        from dbfs_workers.scratch import Scratch
+
+        self.scratch = Scratch(partition)
+
+    def run(self, specs: list[RunSpec], number: int, seconds: float) -> list[Any]:
+        from dbfs_workers import spmd
+
+        return spmd.run(self.scratch, specs, self.exchange, number=number, deadline=time.monotonic() + seconds)
+
+    def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[list[int]]:
+        self.exchange.begin(run_id, number, time.monotonic() + seconds)
+        rank = self.exchange.rank
+        return [self.exchange.cross(i, "test", (1, rank, i, 0, -rank), sliced=False) for i in range(times)]
+
+    def fail(self, number: int) -> None:
+        """A rank that breaks inside a run: its state is unusable."""
+        self.scratch.next_queue.setflags(write=False)
+        self.scratch.visited.setflags(write=False)
+        self.run([spec(0)], number, PATIENCE)
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        self.exchange.abort(number, cause, message)
+
+    def close(self) -> bool:
+        """Whether the memory is still mapped afterwards."""
+        self.exchange.close()
+        with open("/proc/self/maps") as maps:  # noqa: PTH123
+            return "memfd:dbfs" in maps.read()
+
+
+def serve(pipe: Connection) -> None:
+    worker = Worker()
+    sending = threading.Lock()
+
+    def call(ticket: int, name: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            answer = getattr(worker, name)(*arguments)
+        except Exception as error:
+            answer = error
+        with sending:
+            pipe.send((ticket, answer))
+
+    # A thread a call: a run must not keep its rank from being told to abort.
+    with contextlib.suppress(EOFError):
+        while True:
+            threading.Thread(target=call, args=pipe.recv(), daemon=True).start()
+
+
+@dataclass
+class Call:
+    gang: "Gang"
+    rank: int
+    ticket: int
+
+    def result(self) -> Any:
+        """What the call returned or raised."""
+        return self.gang.answer(self.rank, self.ticket)
+
+
+class Gang:
+    """Processes of ``p`` ranks."""
+
+    def __init__(self, p: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.p = p
+        self.pipes: list[Connection] = []
+        self.processes: list[Any] = []
+        self.answers: list[dict[int, Any]] = [{} for _ in range(p)]
+        self.tickets = 0
+        self.number = 0
+        for _ in range(p):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=serve, args=(theirs,), daemon=True)
+            process.start()
+            self.pipes.append(mine)
+            self.processes.append(process)
+
+    def call(self, rank: int, name: str, *arguments: Any) -> Call:
+        self.tickets += 1
+        self.pipes[rank].send((self.tickets, name, arguments))
+        return Call(self, rank, self.tickets)
+
+    def answer(self, rank: int, ticket: int) -> Any:
+        while ticket not in self.answers[rank]:
+            if not self.pipes[rank].poll(PATIENCE):
+                raise TimeoutError(f"rank {rank} hangs")
+            came, answer = self.pipes[rank].recv()
+            self.answers[rank][came] = answer
+        answer = self.answers[rank].pop(ticket)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def everywhere(self, name: str, *arguments: Any, ranks: Sequence[int] | None = None) -> list[Call]:
+        return [self.call(rank, name, *arguments) for rank in (range(self.p) if ranks is None else ranks)]
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def connect(self, stripe: Stripe) -> None:
+        handle = self.call(0, "create", stripe).result()
+        for attached in [self.call(rank, "attach", handle, rank) for rank in range(1, self.p)]:
+            attached.result()
+        self.number = 0
+
+    def load(self, partitions: Sequence[Partition]) -> None:
+        self.connect(partitions[0].stripe)
+        for loaded in [self.call(rank, "load", partition) for rank, partition in enumerate(partitions)]:
+            loaded.result()
+
+    def run(self, *specs: RunSpec) -> list["Answer"]:
+        number = self.next_number()
+        ranks = [call.result() for call in self.everywhere("run", list(specs), number, PATIENCE)]
+        return [Answer(runs) for runs in zip(*ranks, strict=True)]
+
+    def disconnect(self) -> list[bool]:
+        return [call.result() for call in self.everywhere("close")]
+
+    def kill(self, rank: int) -> None:
+        self.processes[rank].kill()
+
+    def stop(self) -> None:
+        for pipe in self.pipes:
+            pipe.close()
+        for process in self.processes:
+            process.join(5)
+            process.kill()
+            process.join()
+
+
+@contextlib.contextmanager
+def started(p: int) -> Iterator[Gang]:
+    """A gang of its own for a test that breaks it; ``/dev/shm`` must be as it was."""
+    before = os.listdir("/dev/shm")  # noqa: PTH208
+    gang = Gang(p)
+    try:
+        yield gang
+    finally:
+        gang.stop()
+    assert set(os.listdir("/dev/shm")) <= set(before)  # noqa: PTH208
+
+
+class Answer:
+    """One traversal's labels, put together from what the ranks returned."""
+
+    def __init__(self, ranks: Sequence[Any]) -> None:
+        self.ranks = ranks
+
+    def distances(self, stripe: Stripe) -> NDArray[np.int32]:
+        return self._join(stripe, [run.labels.distances for run in self.ranks])
+
+    def parents(self, stripe: Stripe) -> NDArray[np.int64]:
+        ids = self._join(stripe, [run.labels.predecessors for run in self.ranks]).astype(np.int64)
+        return np.where(ids == NO_VERTEX, -1, stripe.vertex(ids))
+
+    def total(self, value: Callable[[Any], Any]) -> Any:
+        return sum(value(run) for run in self.ranks)
+
+    @staticmethod
+    def _join(stripe: Stripe, parts: list[NDArray[Any]]) -> NDArray[Any]:
+        whole = np.empty(stripe.n, parts[0].dtype)
+        for rank, part in enumerate(parts):
+            whole[rank :: stripe.p] = part[: stripe.owned(rank)]
+            # The padding is never reached.
+            assert (part[stripe.owned(rank) :] == part.dtype.type(-1 if part.dtype == np.int32 else NO_VERTEX)).all()
+        return whole
+
+
+def spec(*sources: int, **options: Any) -> RunSpec:
+    return RunSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "auto"} | options))
+
+
+def partitions(
+    n: int, src: NDArray[np.int64], dst: NDArray[np.int64], p: int, *, directed: bool, in_edges: bool = True
+) -> list[Partition]:
+    stripe = Stripe(n, p)
+    out = bin_edges(src, dst, stripe, symmetrise=not directed, name="test")
+    into = bin_edges(dst, src, stripe, symmetrise=False, name="test")
+    return [
+        build_partition(
+            stripe, rank, [[out[rank]]], directed=directed, in_rounds=[[into[rank]]] if directed and in_edges else None
+        )
+        for rank in range(p)
+    ]

@@ -1,0 +1,204 @@
+"""The shared-memory exchange in real processes: crossing, and every way a run can end early."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    RunAbortedError,
+    RunCancelledError,
+    StaleRunError,
+    WorkerLostError,
+)
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.exchange.segment import Segment, nbytes
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.stripe import Stripe
+from tests.workers.gang import PATIENCE, Gang, partitions, spec, started
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Gang]:
+    with started(3) as gang:
+        yield gang
+
+
+@pytest.fixture
+def connected(three: Gang) -> Iterator[Gang]:
+    path = np.arange(5000)
+    three.load(partitions(5001, path, path + 1, 3, directed=False))
+    yield three
+    assert three.disconnect() == [False] * 3
+
+
+def assert_serves(gang: Gang) -> None:
+    """The run after one that ended early is right."""
+    distances = gang.run(spec(0))[0].distances(Stripe(5001, 3))
+    np.testing.assert_array_equal(distances, np.arange(5001))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_every_crossing_sums_everyones_counts(p: int) -> None:
+    with started(p) as gang:
+        gang.connect(Stripe(100, p))
+        for number in (1, 7):
+            for answered in gang.everywhere("cross", number, 2000, PATIENCE, "run"):
+                total = p * (p - 1) // 2
+                assert answered.result() == [[p, total, p * i, 0, -total] for i in range(2000)]
+        assert gang.disconnect() == [False] * p
+
+
+def test_a_deadline_ends_the_wait_on_every_rank(connected: Gang) -> None:
+    number = connected.next_number()
+    waiting = [
+        connected.call(0, "cross", number, 1, 0.3, "run"),
+        connected.call(1, "cross", number, 1, PATIENCE, "run"),
+    ]
+    with pytest.raises(DeadlineExceededError, match="run run, rank 0, level 0, test: .* waiting for rank 2"):
+        waiting[0].result()
+    with pytest.raises(
+        DeadlineExceededError, match="rank 1, level 0, test: .* rank 0 saw it first: level 0, test, wait"
+    ):
+        waiting[1].result()
+    # Too late: the run is over.
+    with pytest.raises(DeadlineExceededError):
+        connected.call(2, "cross", number, 1, PATIENCE, "run").result()
+    assert_serves(connected)
+
+
+def test_a_deadline_that_passes_while_everybody_works(connected: Gang) -> None:
+    number = connected.next_number()
+    for answered in connected.everywhere("run", [spec(0)] * 100_000, number, 0.5):
+        with pytest.raises(DeadlineExceededError, match="run run, rank ., level .*deadline passed"):
+            answered.result()
+    assert_serves(connected)
+
+
+def test_cancelling_stops_every_rank(connected: Gang) -> None:
+    number = connected.next_number()
+    running = connected.everywhere("run", [spec(0)] * 100_000, number, PATIENCE)
+    time.sleep(0.2)
+    connected.call(1, "abort", number - 1, Cause.CANCELLED, "an old one").result()
+    time.sleep(0.1)
+    connected.call(1, "abort", number, Cause.CANCELLED, "its client is gone").result()
+    connected.call(2, "abort", number, Cause.FAILED, "too late to be the cause").result()
+    for answered in running:
+        with pytest.raises(RunCancelledError, match="run run, rank ., level .*: cancelled: its client is gone"):
+            answered.result()
+    assert_serves(connected)
+
+
+def test_a_run_cancelled_before_it_begins_does_not_begin(connected: Gang) -> None:
+    number = connected.next_number()
+    connected.call(0, "abort", number, Cause.CANCELLED, "").result()
+    for answered in connected.everywhere("run", [spec(0)], number, PATIENCE):
+        with pytest.raises(RunCancelledError, match="start: cancelled$"):
+            answered.result()
+    assert_serves(connected)
+
+
+def test_peers_learn_who_failed_first_and_why(connected: Gang) -> None:
+    number = connected.next_number()
+    waiting = connected.everywhere("run", [spec(0)], number, PATIENCE, ranks=[0, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        connected.call(1, "fail", number).result()
+    for answered in waiting:
+        with pytest.raises(RunAbortedError, match="level 0, start: rank 1 failed first: ValueError: .*read-only"):
+            answered.result()
+
+
+def test_stale_messages_are_refused(connected: Gang) -> None:
+    assert_serves(connected)
+    for old in (0, connected.number):
+        with pytest.raises(StaleRunError, match=f"number {old}, which is not after {connected.number}"):
+            connected.call(0, "run", [spec(0)], old, PATIENCE).result()
+    assert_serves(connected)
+    number = connected.next_number()
+    mixed = [connected.call(rank, "cross", number, 1, PATIENCE, f"run {min(rank, 1)}") for rank in range(3)]
+    with pytest.raises(StaleRunError, match="rank 0, level 0, test: rank 1 is in another run"):
+        mixed[0].result()
+    assert_serves(connected)
+    number = connected.next_number()
+    behind = connected.call(0, "cross", number, 1, PATIENCE, "run")
+    ahead = connected.everywhere("cross", number + 1, 1, 1.0, "run", ranks=[1, 2])
+    with pytest.raises(StaleRunError, match="rank 1 is in another run"):
+        behind.result()
+    for answered in ahead:
+        with pytest.raises(DeadlineExceededError):
+            answered.result()
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("while_running", [False, True], ids=["at the barrier", "in a level"])
+def test_a_killed_peer_is_noticed_at_once(victim: int, while_running: bool) -> None:
+    with started(3) as gang:
+        path = np.arange(5000)
+        gang.load(partitions(5001, path, path + 1, 3, directed=False))
+        survivors = [rank for rank in range(3) if rank != victim]
+        ranks = range(3) if while_running else survivors
+        calls = {rank: gang.call(rank, "run", [spec(0)] * 100_000, 1, PATIENCE) for rank in ranks}
+        time.sleep(0.2)
+        gang.kill(victim)
+        killed = time.monotonic()
+        for rank in survivors:
+            with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}"):
+                calls[rank].result()
+        assert time.monotonic() - killed < 5
+        assert [gang.call(rank, "close").result() for rank in survivors] == [False, False]
+
+
+def test_nothing_is_left_when_every_rank_is_killed() -> None:
+    with started(2) as gang:
+        gang.load(partitions(101, np.arange(100), np.arange(1, 101), 2, directed=False))
+        gang.everywhere("run", [spec(0)] * 100_000, 1, PATIENCE)
+        descriptors = Path(f"/proc/{gang.processes[0].pid}/fd").iterdir()
+        # Nameless: the only way to it is through a process that has it.
+        assert any(str(descriptor.readlink()).startswith("/memfd:dbfs") for descriptor in descriptors)
+        gang.kill(0)
+        gang.kill(1)
+        for process in gang.processes:
+            process.join(5)
+            assert process.exitcode == -9
+
+
+def test_only_the_right_memory_is_opened() -> None:
+    exchange = SharedMemoryExchange.create(Stripe(100, 2))
+    handle = exchange.handle
+    with pytest.raises(ExchangeUnavailableError, match="another file"):
+        SharedMemoryExchange.attach(dataclasses.replace(handle, token=handle.token + 1), 1)
+    with pytest.raises(ExchangeUnavailableError, match="another file"):
+        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(10_000, 2)), 1)
+    other = os.open(__file__, os.O_RDONLY)
+    with pytest.raises(ExchangeUnavailableError):
+        SharedMemoryExchange.attach(dataclasses.replace(handle, descriptor=other), 1)
+    os.close(other)
+    exchange.close()
+    exchange.close()
+    with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open the shared memory of process"):
+        SharedMemoryExchange.attach(handle, 1)
+
+
+def test_bodies_do_not_overlap() -> None:
+    stripe = Stripe(1000, 3)
+    segment = Segment.create(stripe, 9)
+    parts = [segment.words]
+    for rank in range(3):
+        parts += [segment.rows(rank), segment.parents(rank), *(segment.slices(rank, parity) for parity in (0, 1))]
+    for value, part in enumerate(parts):
+        part[:] = value
+    assert all((part == value).all() for value, part in enumerate(parts))
+    assert sum(part.nbytes for part in parts) <= nbytes(stripe, 9)
+    del part, parts
+    segment.close()
+
+
+def test_too_many_ranks_are_refused() -> None:
+    with pytest.raises(ExchangeUnavailableError, match="255 at most"):
+        SharedMemoryExchange.create(Stripe(1000, 256))
