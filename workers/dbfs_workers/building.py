@@ -15,6 +15,23 @@ from dbfs_workers.partition import Csr, EdgeBin, Partition, PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 
+def check_ids(
+    src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The edges as kernels take them.
+
+    Raises:
+        InvalidVertexError: an id is outside 0..n-1.
+    """
+    src = np.ascontiguousarray(src, dtype=np.int64)
+    dst = np.ascontiguousarray(dst, dtype=np.int64)
+    for ids in (src, dst):
+        if ids.size and (ids.min() < 0 or ids.max() >= n):
+            at = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
+            raise InvalidVertexError(f"{name}: edge ({src[at]}, {dst[at]}) has an id outside 0..{n - 1} (n = {n})")
+    return src, dst
+
+
 def bin_edges(
     src: NDArray[np.int64], dst: NDArray[np.int64], stripe: Stripe, *, symmetrise: bool, name: str
 ) -> tuple[EdgeBin, ...]:
@@ -30,14 +47,7 @@ def bin_edges(
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
     """
-    src = np.ascontiguousarray(src, dtype=np.int64)
-    dst = np.ascontiguousarray(dst, dtype=np.int64)
-    for ids in (src, dst):
-        if ids.size and (ids.min() < 0 or ids.max() >= stripe.n):
-            at = int(np.flatnonzero((ids < 0) | (ids >= stripe.n))[0])
-            raise InvalidVertexError(
-                f"{name}: edge ({src[at]}, {dst[at]}) has an id outside 0..{stripe.n - 1} (n = {stripe.n})"
-            )
+    src, dst = check_ids(src, dst, stripe.n, name)
     offsets = kernels.count_owners(src, dst, stripe.p, symmetrise)
     rows = np.empty(offsets[-1], np.uint32)
     columns = np.empty(offsets[-1], np.uint32)

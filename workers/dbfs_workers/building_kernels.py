@@ -37,6 +37,15 @@ def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):
             cursor[v_owner] = at + 1
 
 
+@kernel(void, READ_INT64, READ_INT64, types.boolean, INT64)
+def count_both_ends(src, dst, symmetrise, degrees):
+    """Add an edge to the degrees of both its ends; a self-loop that is its own reverse counts once."""
+    for i in range(src.size):
+        degrees[src[i]] += 1
+        if not (symmetrise and src[i] == dst[i]):
+            degrees[dst[i]] += 1
+
+
 @kernel(void, READ_UINT32, INT64)
 def count_degrees(rows, degrees):
     """Add each row's edges to its degree."""

@@ -1,0 +1,75 @@
+"""Degree order: hubs first inside, the caller's ids outside."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.errors import InvalidVertexError
+from dbfs_workers.ordering import count_degrees, degree_order
+from dbfs_workers.stripe import Stripe
+from tests import graphs, oracle
+from tests.workers.gang import Gang, spec
+
+
+@settings(deadline=None)
+@given(
+    n=st.integers(1, 200),
+    m=st.integers(0, 800),
+    seed=st.integers(0, 2**32 - 1),
+    p=st.integers(1, 5),
+    symmetrise=st.booleans(),
+)
+def test_positions_fall_by_degree_and_rows_start_with_hubs(n: int, m: int, seed: int, p: int, symmetrise: bool) -> None:
+    _, src, dst = graphs.random(n, m, seed)
+    pieces = [slice(None, m // 3), slice(m // 3, None)]
+    degrees = sum(count_degrees(src[cut], dst[cut], n, symmetrise=symmetrise, name="edges") for cut in pieces)
+    order = degree_order(degrees)
+    np.testing.assert_array_equal(np.sort(order.position), np.arange(n))
+    np.testing.assert_array_equal(order.vertex[order.position], np.arange(n))
+    assert (np.diff(degrees[order.vertex]) <= 0).all()
+
+    stripe = Stripe(n, p)
+    out = bin_edges(*order.relabel(src, dst), stripe, symmetrise=symmetrise, name="edges")
+    plain = bin_edges(src, dst, stripe, symmetrise=symmetrise, name="edges")
+    stored = []
+    for rank in range(p):
+        partition = build_partition(stripe, rank, [[out[rank]]], directed=not symmetrise, hub_first=True)
+        for row in range(stripe.n_local):
+            columns = partition.columns[partition.row_offsets[row] : partition.row_offsets[row + 1]]
+            positions = stripe.vertex(columns.astype(np.int64))
+            assert (np.diff(positions) >= 0).all()
+            stored += [(int(order.vertex[row * p + rank]), int(order.vertex[at])) for at in positions]
+    backwards = [(v, u) for u, v in zip(src.tolist(), dst.tolist(), strict=True) if symmetrise and u != v]
+    assert sorted(stored) == sorted([*zip(src.tolist(), dst.tolist(), strict=True), *backwards])
+    if symmetrise:
+        assert degrees.sum() == len(stored)
+    hubs = [build_partition(stripe, rank, [[out[rank]]], hub_first=True) for rank in range(p)]
+    asis = [build_partition(stripe, rank, [[plain[rank]]]) for rank in range(p)]
+    for count in ("self_loops", "duplicates", "input_edges"):
+        assert sum(getattr(part, count) for part in hubs) == sum(getattr(part, count) for part in asis)
+
+
+@pytest.mark.parametrize("name", ["hub", "sparse random", "dense random", "self-loops and duplicates"])
+def test_labels_come_back_by_vertex(name: str) -> None:
+    n, src, dst = graphs.GRAPHS[name]()
+    order = degree_order(count_degrees(src, dst, n, symmetrise=True, name=name))
+    stripe = Stripe(n, 2)
+    bins = bin_edges(*order.relabel(src, dst), stripe, symmetrise=True, name=name)
+    gang = Gang(2)
+    try:
+        gang.load([build_partition(stripe, rank, [[bins[rank]]], directed=False, hub_first=True) for rank in range(2)])
+        answer = gang.run(spec(int(order.position[1]), predecessors=True))[0]
+        gang.disconnect()
+    finally:
+        gang.stop()
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    distances = order.by_vertex(answer.distances(stripe))
+    np.testing.assert_array_equal(distances, oracle.distances(matrix, [1]))
+    oracle.assert_valid_parents(matrix, distances, order.predecessors_by_vertex(answer.parents(stripe)), [1])
+
+
+def test_ids_outside_are_refused() -> None:
+    with pytest.raises(InvalidVertexError, match=r"graph.gr: edge \(0, 3\) has an id outside 0..2"):
+        count_degrees(np.array([0, 0]), np.array([1, 3]), 3, symmetrise=True, name="graph.gr")
