@@ -69,19 +69,18 @@ def contract(state: Traversal, run_id: str, level: int, bins: Iterable[Bin]) -> 
                 f"rank {state.rank}: level {level} of run {run_id} got the bins "
                 f"{[(b.run_id, b.level, b.source, b.target) for b in received]} (run, level, source, target)"
             )
-        queues = [
-            state.backend.contract(
+        queue = state.backend.xp.empty(sum(b.rows.size for b in received), np.uint32)
+        for b in received:
+            counts.discovered += state.backend.contract(
                 b.rows,
                 b.parents,
                 None if b.source == state.rank else state.own_visited,
                 level + 1,
                 state.distances,
                 state.predecessors,
+                queue[counts.discovered :],
             )
-            for b in received
-        ]
-        state.frontier = state.backend.xp.concatenate(queues)
-        counts.discovered = state.frontier.size
+        state.frontier = queue[: counts.discovered]
         counts.culled = sum(b.rows.size for b in received) - counts.discovered
     return counts.discovered
 

@@ -12,8 +12,6 @@ from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import NO_VERTEX
 from dbfs_workers.traversal import UNREACHED, RunSpec, seed
 
-_NONE = np.empty(0, np.uint32)
-
 
 @dataclass(frozen=True)
 class Labels:
@@ -21,11 +19,11 @@ class Labels:
 
     Attributes:
         distances: int32[n_local], -1 unreached.
-        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; empty where not wanted.
+        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; None where not wanted.
     """
 
     distances: NDArray[np.int32]
-    predecessors: NDArray[np.uint32]
+    predecessors: NDArray[np.uint32] | None
 
 
 class Scratch:
@@ -89,4 +87,4 @@ class Scratch:
         rows = seed(stripe, self.partition.rank, spec.sources, self.visited, distances, predecessors)
         self.next_queue[: rows.size] = xp.asarray(rows)
         self.advance(rows.size)
-        return Labels(distances, _NONE if predecessors is None else predecessors)
+        return Labels(distances, predecessors)

@@ -175,7 +175,7 @@ class _Traversal:
         received = 0
         for rows, parents in exchange.incoming():
             received += rows.size
-            discovered += backend.contract_into(
+            discovered += backend.contract(
                 rows,
                 parents,
                 scratch.own_visited,

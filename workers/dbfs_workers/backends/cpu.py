@@ -70,19 +70,20 @@ class CpuBackend:
         distance: int,
         distances: NDArray[np.int32],
         predecessors: NDArray[np.uint32] | None,
-    ) -> NDArray[np.uint32]:
+        discovered: NDArray[np.uint32],
+    ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
-        frontier = np.empty(rows.size, np.uint32)
-        kept = kernels.contract(
-            rows,
-            _NONE if parents is None else parents,
-            _NONE if own_visited is None else own_visited,
-            distance,
-            distances,
-            _NONE if predecessors is None else predecessors,
-            frontier,
+        return int(
+            kernels.contract(
+                rows,
+                _NONE if parents is None else parents,
+                _NONE if own_visited is None else own_visited,
+                distance,
+                distances,
+                _NONE if predecessors is None else predecessors,
+                discovered,
+            )
         )
-        return frontier[:kept]
 
     def top_down(
         self,
@@ -93,7 +94,7 @@ class CpuBackend:
         bins: OutgoingBins,
         distance: int,
         distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
+        predecessors: NDArray[np.uint32] | None,
         discovered: NDArray[np.uint32],
     ) -> tuple[int, int, int]:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
@@ -108,27 +109,10 @@ class CpuBackend:
             bins.bin_ends,
             distance,
             distances,
-            predecessors,
+            _NONE if predecessors is None else predecessors,
             discovered,
         )
         return counts
-
-    def contract_into(
-        self,
-        rows: NDArray[np.uint32],
-        parents: NDArray[np.uint32] | None,
-        own_visited: NDArray[np.uint32],
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
-        discovered: NDArray[np.uint32],
-    ) -> int:
-        """As ``contract``."""
-        return int(
-            kernels.contract(
-                rows, _NONE if parents is None else parents, own_visited, distance, distances, predecessors, discovered
-            )
-        )
 
     def bottom_up(
         self,
@@ -139,7 +123,7 @@ class CpuBackend:
         found_bits: NDArray[np.uint32],
         distance: int,
         distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
+        predecessors: NDArray[np.uint32] | None,
         discovered: NDArray[np.uint32],
     ) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
@@ -152,7 +136,7 @@ class CpuBackend:
             found_bits,
             distance,
             distances,
-            predecessors,
+            _NONE if predecessors is None else predecessors,
             discovered,
         )
         return counts

@@ -82,8 +82,9 @@ class Backend(Protocol):
         distance: int,
         distances: NDArray[np.int32],
         predecessors: NDArray[np.uint32] | None,
-    ) -> NDArray[np.uint32]:
-        """Label a bin's vertices and return those that were new, in order.
+        discovered: NDArray[np.uint32],
+    ) -> int:
+        """Label a bin's vertices and put those that were new into ``discovered``, in order; returns how many.
 
         ``own_visited`` is the rank's own slice of its bitmap, which drops what another rank (or this one) found first
         and is updated; None for the rank's own bin, whose vertices it has already tested and marked.
@@ -99,30 +100,17 @@ class Backend(Protocol):
         bins: OutgoingBins,
         distance: int,
         distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
+        predecessors: NDArray[np.uint32] | None,
         discovered: NDArray[np.uint32],
     ) -> tuple[int, int, int]:
         """``expand``, ``filter_partition`` and the contraction of the own bin at once.
 
         The vertices discovered for others are appended to ``bins``; the own ones are labelled and put into
-        ``discovered``. ``predecessors`` is empty where none are wanted.
+        ``discovered``.
 
         Returns:
             Edges inspected, own vertices discovered, vertices binned for others.
         """
-        ...
-
-    def contract_into(
-        self,
-        rows: NDArray[np.uint32],
-        parents: NDArray[np.uint32] | None,
-        own_visited: NDArray[np.uint32],
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
-        discovered: NDArray[np.uint32],
-    ) -> int:
-        """``contract`` of another rank's bin into a given queue; returns how many vertices were new."""
         ...
 
     def bottom_up(
@@ -134,7 +122,7 @@ class Backend(Protocol):
         found_bits: NDArray[np.uint32],
         distance: int,
         distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32],
+        predecessors: NDArray[np.uint32] | None,
         discovered: NDArray[np.uint32],
     ) -> tuple[int, int, int]:
         """Label every unvisited row that has a parent in the frontier (Beamer 2012), and put it into ``discovered``.
