@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import NO_VERTEX
+from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import UNREACHED, RunSpec, seed
 
 
@@ -24,6 +24,12 @@ class Labels:
 
     distances: NDArray[np.int32]
     predecessors: NDArray[np.uint32] | None
+
+
+def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
+    """Bytes of a rank's ``Scratch``; ``bottom_up``: whether the graph can be traversed so."""
+    bitmaps = 4 * (2 * stripe.words + stripe.words_local) if bottom_up else 4 * stripe.words
+    return bitmaps + 2 * 4 * stripe.n_local
 
 
 class Scratch:

@@ -72,8 +72,14 @@ def body_words(stripe: Stripe) -> int:
     return _pages(4 * (2 * stripe.p * stripe.n_local + 2 * stripe.words_local)) // 4
 
 
+def touched(stripe: Stripe, *, predecessors: bool) -> int:
+    """The most memory that traversals make one rank's body take: every vertex of the others binned, and two slices."""
+    bins = (stripe.p - 1) * stripe.n_local * 4 * (2 if predecessors else 1)
+    return bins + 2 * stripe.words_local * 4
+
+
 def nbytes(stripe: Stripe, record: int) -> int:
-    """Size of the segment; a traversal touches at most 4 bytes a vertex and rank of it, 8 with predecessors."""
+    """Size of the segment: addresses, of which traversals touch only ``touched`` a rank."""
     return _pages(8 * stripe.p * head_words(record)) + 4 * stripe.p * body_words(stripe)
 
 

@@ -27,8 +27,10 @@ from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
 from dbfs_workers.stripe import Stripe
 
 _SPINS = 20
-# About a millisecond of yields; then the rank looks at the clock and sleeps, so that a long wait costs no core.
-_YIELDS = 1000
+# Few enough that a rank looks at the clock in time even where each yield costs it another process's whole time slice.
+_YIELDS = 200
+# After this long a rank sleeps between looks: a long wait costs no core, and the sleep adds little to it.
+_PATIENCE = 1e-3
 _SLEEP = 100e-6
 _LIVENESS_INTERVAL = 0.02
 _MAX_RANKS = 255  # the abort word keeps a rank in one byte
@@ -154,6 +156,7 @@ class SharedMemoryExchange:
     def _wait(self, status: int, peer: int, tag: int, level: int, phase: str) -> None:
         """The part of a crossing that looks at the clock and at the peers' pulse."""
         segment = self._segment
+        began = time.monotonic()
         checked = 0.0
         while True:
             where = f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
@@ -174,9 +177,10 @@ class SharedMemoryExchange:
                 if peer in segment.dead():
                     self._abort(self._number, Cause.LOST, "", peer)
                     raise WorkerLostError(f"{where}: lost rank {peer}")
-            time.sleep(_SLEEP)
+            if now - began > _PATIENCE:
+                time.sleep(_SLEEP)
             status, peer = kernels.wait(
-                segment.words, segment.stride, self._record, tag, peer, self._gathered, _SPINS, _SPINS
+                segment.words, segment.stride, self._record, tag, peer, self._gathered, _SPINS, _YIELDS
             )
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:

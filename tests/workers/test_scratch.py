@@ -1,0 +1,36 @@
+"""What a rank keeps between traversals, and what it is said to take."""
+
+import numpy as np
+import pytest
+
+from dbfs_workers import scratch
+from dbfs_workers.exchange import segment
+from dbfs_workers.scratch import Scratch
+from tests import graphs
+from tests.workers.gang import partitions, spec
+
+
+@pytest.mark.parametrize("in_edges", [False, True])
+@pytest.mark.parametrize("p", [1, 3])
+def test_bytes_are_as_estimated(p: int, in_edges: bool) -> None:
+    n, src, dst = graphs.GRAPHS["sparse random"]()
+    for partition in partitions(n, src, dst, p, directed=True, in_edges=in_edges):
+        assert Scratch(partition).nbytes == scratch.nbytes(partition.stripe, bottom_up=in_edges)
+        touched = segment.touched(partition.stripe, predecessors=True)
+        assert touched < 4 * segment.body_words(partition.stripe)
+
+
+def test_a_traversal_forgets_the_one_before() -> None:
+    n, src, dst = graphs.GRAPHS["isolated vertices"]()
+    state = Scratch(partitions(n, src, dst, 1, directed=False)[0])
+    first = state.start(spec(10, 50, 50, predecessors=True))
+    assert state.frontier.tolist() == [10, 50]
+    assert np.flatnonzero(first.distances == 0).tolist() == [10, 50]
+    second = state.start(spec(90))
+    assert state.frontier.tolist() == [90]
+    assert second.predecessors is None
+    assert np.flatnonzero(second.distances == 0).tolist() == [90]
+    assert np.flatnonzero(first.distances == 0).tolist() == [10, 50]
+    # Only the source and what no edge leads to count as visited.
+    bits = np.unpackbits(state.visited.view(np.uint8), bitorder="little")[:n]
+    assert np.flatnonzero(bits == 0).tolist() == [10, 50]
