@@ -1,17 +1,56 @@
-"""What Numba has no function for: atomic words in shared memory, giving up the core, counting trailing zeros.
+"""What Numba has no function for: atomic words in shared memory, sleeping on them, counting trailing zeros.
 
 The atomics work on elements of an int64 array, which may lie in memory that several processes map. Eight aligned bytes
 are read and written whole on every 64-bit processor; the orderings are those of C11.
 """
+
+import platform
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
+
 _ALIGNMENT = 8
 
-yield_core = types.ExternalFunction("sched_yield", types.int32())
+_system_call = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
+# The futex call's number by processor; 0 where it is not known.
+FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_CLOCK_MONOTONIC = 1
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+
+
+@kernel(int64, INT64)
+def yield_core(clock):
+    """Let others run on this core, if there are any; returns for how many nanoseconds.
+
+    ``clock`` is room for two times, int64[4].
+    """
+    _clock_gettime(_CLOCK_MONOTONIC, clock.ctypes.data)
+    _sched_yield()
+    _clock_gettime(_CLOCK_MONOTONIC, clock.ctypes.data + 16)
+    return (clock[2] - clock[0]) * 1_000_000_000 + clock[3] - clock[1]
+
+
+@kernel(void, INT64, int64, int64, READ_INT64)
+def sleep_while(words, index, value, timeout):
+    """Sleep while the low half of ``words[index]`` is that of ``value``, at most ``timeout`` (seconds, nanoseconds).
+
+    May return early, and sleeps in vain if the high half alone has changed: look again.
+    """
+    address = words.ctypes.data + 8 * index
+    _system_call(FUTEX, address, _FUTEX_WAIT, value & 0xFFFFFFFF, timeout.ctypes.data, 0, 0)
+
+
+@kernel(void, INT64, int64)
+def wake(words, index):
+    """Wake everyone who sleeps on ``words[index]``."""
+    _system_call(FUTEX, words.ctypes.data + 8 * index, _FUTEX_WAKE, 0x7FFFFFFF, 0, 0, 0)
 
 
 def _element(context, builder, array_type, array, index):
@@ -22,7 +61,7 @@ def _element(context, builder, array_type, array, index):
 
 @intrinsic
 def load_acquire(typingctx, array, index):
-    """``array[index]``; what its writer wrote before ``store_release`` is visible afterwards."""
+    """``array[index]``; what its writer wrote before ``exchange`` is visible afterwards."""
 
     def generate(context, builder, signature, arguments):
         pointer = _element(context, builder, signature.args[0], *arguments)
@@ -31,16 +70,24 @@ def load_acquire(typingctx, array, index):
     return types.int64(array, types.int64), generate
 
 
-@intrinsic
-def store_release(typingctx, array, index, value):
-    """``array[index] = value``, after everything written before it."""
-
+def _read_modify_write(operation, array, index, value):
     def generate(context, builder, signature, arguments):
         pointer = _element(context, builder, signature.args[0], *arguments[:2])
-        builder.store_atomic(arguments[2], pointer, "release", _ALIGNMENT)
-        return context.get_dummy_value()
+        return builder.atomic_rmw(operation, pointer, arguments[2], "seq_cst")
 
-    return types.void(array, types.int64, types.int64), generate
+    return types.int64(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def exchange(typingctx, array, index, value):
+    """Set ``array[index]`` and return what was there; ordered before and after everything around it."""
+    return _read_modify_write("xchg", array, index, value)
+
+
+@intrinsic
+def fetch_add(typingctx, array, index, value):
+    """Add to ``array[index]`` and return what was there; ordered before and after everything around it."""
+    return _read_modify_write("add", array, index, value)
 
 
 @intrinsic

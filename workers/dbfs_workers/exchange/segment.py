@@ -5,6 +5,7 @@ Layout (int64 words of the head; every rank's part of it starts ``stride`` words
 | words | what | written by |
 | --- | --- | --- |
 | ``ARRIVED`` | tag of the last crossing this rank arrived at | the rank |
+| ``SLEEPERS`` | how many ranks sleep until this one arrives | they |
 | ``ABORT`` | of rank 0's part only: run number, cause and rank of the last abort | anyone, by compare-exchange |
 | ``ATTACHED`` | 1 once this rank has opened the segment | the rank |
 | ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | the rank, before it aborts |
@@ -40,14 +41,15 @@ from dbfs_workers.stripe import Stripe
 
 # Words that different ranks write lie at least one cache line (8 words) apart.
 ARRIVED = 0
-ABORT = 8
-ATTACHED = 10
-MESSAGE = 16
+SLEEPERS = 8
+ABORT = 16
+ATTACHED = 18
+MESSAGE = 24
 MESSAGE_BYTES = 256
 RECORDS = MESSAGE + MESSAGE_BYTES // 8
 RUN = 0
 
-_TOKEN = 9  # of rank 0's part: a random number that shows a peer it opened the right file
+_TOKEN = 17  # of rank 0's part: a random number that shows a peer it opened the right file
 _FLOCK = "hhqqi"
 
 
@@ -107,8 +109,11 @@ class Segment:
         Raises:
             ExchangeUnavailableError: this system has no such memory.
         """
-        if not hasattr(os, "memfd_create") or not hasattr(fcntl, "F_OFD_SETLK"):
-            raise ExchangeUnavailableError("shared memory between workers needs Linux (memfd, open-file locks)")
+        # Imported here because it compiles kernels: a client that asks for sizes needs none.
+        from dbfs_workers.intrinsics import FUTEX
+
+        if not (hasattr(os, "memfd_create") and hasattr(fcntl, "F_OFD_SETLK") and FUTEX):
+            raise ExchangeUnavailableError("shared memory between workers needs Linux (memfd, open-file locks, futex)")
         token = secrets.randbits(62) + 1
         with _closing_on_error(os.memfd_create("dbfs")) as descriptor:
             os.ftruncate(descriptor, nbytes(stripe, record))

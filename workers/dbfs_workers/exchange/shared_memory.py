@@ -1,9 +1,6 @@
 """The exchange between ranks on one host: bins, slices and counts in memory that all of them map.
 
-A crossing is a store, a wait for p - 1 words, and a copy of p small records. A waiting rank looks 20 times and then
-gives up its core between looks (``sched_yield``), so ranks may outnumber cores. Measured on 2 cores, microseconds a
-crossing with Python around it, after 20 / 300 / 3000 looks before the first yield: 2 ranks 3.5 / 3.5 / 5.3, 4 ranks
-10 / 13 / 21.
+A crossing is a store, a wait for p - 1 words, and a copy of p small records; ``barrier_kernels`` says how it waits.
 """
 
 import hashlib
@@ -26,12 +23,8 @@ from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
 from dbfs_workers.stripe import Stripe
 
-_SPINS = 20
-# Few enough that a rank looks at the clock in time even where each yield costs it another process's whole time slice.
-_YIELDS = 200
-# After this long a rank sleeps between looks: a long wait costs no core, and the sleep adds little to it.
-_PATIENCE = 1e-3
-_SLEEP = 100e-6
+# How long a rank sleeps at most before it looks for an abort: seconds, nanoseconds.
+_TIMEOUT = np.array([0, 2_000_000], np.int64)
 _LIVENESS_INTERVAL = 0.02
 _MAX_RANKS = 255  # the abort word keeps a rank in one byte
 
@@ -60,6 +53,7 @@ class SharedMemoryExchange:
         self._slices = [[segment.slices(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
         self.bin_rows = self._rows[self.rank]
         self.bin_parents = self._parents[self.rank]
+        self._patience = np.zeros(5, np.int64)
         self._predecessors = False
         self._run_id = ""
         self._number = 0
@@ -119,7 +113,7 @@ class SharedMemoryExchange:
         tag = self._number << 32 | self._crossing
         segment = self._segment
         status, peer = kernels.cross(
-            segment.words, segment.stride, self._record, tag, self.rank, self._gathered, _SPINS, _YIELDS
+            segment.words, segment.stride, self._record, tag, self.rank, self._gathered, _TIMEOUT, self._patience
         )
         if status != kernels.CROSSED or time.monotonic() > self._deadline:
             self._wait(status, peer, tag, level, phase)
@@ -156,7 +150,6 @@ class SharedMemoryExchange:
     def _wait(self, status: int, peer: int, tag: int, level: int, phase: str) -> None:
         """The part of a crossing that looks at the clock and at the peers' pulse."""
         segment = self._segment
-        began = time.monotonic()
         checked = 0.0
         while True:
             where = f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
@@ -177,10 +170,8 @@ class SharedMemoryExchange:
                 if peer in segment.dead():
                     self._abort(self._number, Cause.LOST, "", peer)
                     raise WorkerLostError(f"{where}: lost rank {peer}")
-            if now - began > _PATIENCE:
-                time.sleep(_SLEEP)
             status, peer = kernels.wait(
-                segment.words, segment.stride, self._record, tag, peer, self._gathered, _SPINS, _YIELDS
+                segment.words, segment.stride, self._record, tag, peer, self._gathered, _TIMEOUT, self._patience
             )
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:
