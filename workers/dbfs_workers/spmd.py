@@ -39,6 +39,8 @@ COUNT_FIELDS: Final = (
 )
 TIME_FIELDS: Final = ("search", "exchange", "contract")
 
+# What the counts of a crossing are: the frontier's vertices (after a top-down level: those found, some of them by two
+# ranks), its edges (at the start: the graph's), targets without a label, and at the start the largest degree.
 _SIZE, _EDGES, _MISSING, _MAX_DEGREE = range(4)
 
 
