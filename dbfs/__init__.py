@@ -12,28 +12,38 @@ from importlib.metadata import version
 
 from dbfs import config, errors
 from dbfs.arrays import from_arrays, from_scipy
+from dbfs.build import BuildOptions, estimate
 from dbfs.cluster import connect
 from dbfs.edges import EdgeList
 from dbfs.generate import grid2d, grid3d, kronecker, path, uniform
-from dbfs.graph import Graph, load
+from dbfs.graph import Graph
+from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
+from dbfs.memory import Estimate
 from dbfs.result import BFSResult
 
 __version__ = version("dbfs")
 
 __all__ = [
     "BFSResult",
+    "BuildOptions",
     "EdgeList",
+    "Estimate",
     "Graph",
+    "Run",
     "__version__",
     "config",
     "connect",
     "errors",
+    "estimate",
     "from_arrays",
     "from_scipy",
+    "graphs",
     "grid2d",
     "grid3d",
     "kronecker",
     "load",
+    "open",
     "path",
+    "runs",
     "uniform",
 ]

@@ -1,5 +1,6 @@
 """Configuration through ``dask.config``: the defaults of ``dbfs.yaml`` under the key ``dbfs``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,15 @@ def count(key: str, *, least: int = 1) -> int:
     if number < least or number != value:
         raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a whole number of at least {least}")
     return number
+
+
+def choice(key: str, choices: Sequence[str]) -> str:
+    """One of a set of words, the value of ``dbfs.<key>``.
+
+    Raises:
+        InvalidOptionError: it is not one of them.
+    """
+    value = get(key)
+    if value not in choices:
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is not one of {', '.join(choices)}")
+    return str(value)

@@ -3,79 +3,31 @@
 from __future__ import annotations
 
 import operator
-import os
 import uuid
-from collections.abc import Sequence
+import weakref
+from collections.abc import Hashable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import distributed
 import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from dbfs import config, engines, generate, readers
-from dbfs.build import Built, build
-from dbfs.cluster import current_client, roster
-from dbfs.edges import EdgeList
+from dbfs import config, engines
 from dbfs.engines import Progress
-from dbfs.errors import (
-    EdgeInputError,
-    InvalidOptionError,
-    InvalidVertexError,
-    InvalidVertexTypeError,
-    ResultReleasedError,
-)
-from dbfs.gang import Deadline, Gang, release
+from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, ResultReleasedError
+from dbfs.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.records import GraphRecord
 from dbfs.result import BFSResult
 from dbfs.sampling import sample_sources
+from dbfs.service import Service
 from dbfs_workers import backends
 from dbfs_workers.stripe import Stripe
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.traversal import DIRECTIONS, RunSpec
 
-
-def load(
-    edges: EdgeList | str | os.PathLike[str],
-    *,
-    client: distributed.Client | None = None,
-    ranks: int | None = None,
-    directed: bool | None = None,
-    format: str | None = None,  # noqa: A002 - the word users expect
-) -> Graph:
-    """Build a graph on a cluster's workers.
-
-    Args:
-        edges: an edge list (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``), a file, or a generator's spec such as
-            ``kronecker:scale=18``.
-        client: any synchronous ``distributed.Client``; Dask's current one if None.
-        ranks: how many workers take part, one rank each; all if None.
-        directed: of a file, overrides what its format or header says.
-        format: of a file, overrides the guess from its name and header.
-
-    Raises:
-        ClientError, NoWorkersError: there is no usable client, or not enough workers.
-        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
-        GraphTooLargeError: the graph won't fit the workers.
-        InvalidOptionError: an option's value is not one of its choices.
-    """
-    client = current_client(client)
-    if isinstance(edges, EdgeList):
-        if directed is not None or format is not None:
-            raise InvalidOptionError("directed= and format= are for files; an edge list has them already")
-    elif isinstance(edges, str) and generate.is_spec(edges):
-        if format is not None:
-            raise InvalidOptionError(f"format= is for files; {edges} is a generator")
-        edges = generate.parse(edges)
-        if directed is not None and directed != edges.directed:
-            raise InvalidOptionError(
-                f"{edges.name} is {'' if edges.directed else 'un'}directed; directed= is for files"
-            )
-    elif isinstance(edges, str | os.PathLike):
-        edges = readers.open_edges(edges, format=format, directed=directed)
-    else:
-        raise EdgeInputError(f"load takes an edge list, a path or a generator's spec, not {type(edges).__name__}")
-    gang = Gang(client, roster(client, ranks))
-    return Graph(edges.name, edges.directed, gang, build(edges, gang))
+if TYPE_CHECKING:
+    from dbfs_workers.ordering import DegreeOrder
 
 
 class Graph:
@@ -88,52 +40,58 @@ class Graph:
         name: where the edges came from.
         directed: whether edges hold in one direction only.
         build_seconds: how long reading and building took.
+        exchange: how its ranks exchange in the resident engine: ``shared_memory`` or ``comm``.
+        record: everything the service knows of it.
     """
 
-    def __init__(self, name: str, directed: bool, gang: Gang, built: Built) -> None:
-        self.name = name
-        self.directed = directed
-        self.build_seconds = built.seconds
-        self._gang = gang
-        self._built: Built | None = built
-        self._stripe = built.stripe
-        self._infos = built.infos
+    def __init__(self, record: GraphRecord, exchange: str, client: distributed.Client) -> None:
+        self.record = record
+        self.name = record.name
+        self.directed = record.directed
+        self.build_seconds = record.build_seconds
+        self.exchange = exchange
+        self._gang = Gang(client, record.addresses)
+        self._unloaded = False
         self._external: NDArray[np.int64] | None = None
+        self._order: DegreeOrder | None = None
+        if not record.named:
+            # Nobody else can reach a nameless graph: it goes with the last object that knows it.
+            weakref.finalize(self, _let_go, client, record.graph_id).atexit = False
 
     @property
     def n(self) -> int:
         """Number of vertices."""
-        return self._stripe.n
+        return self.record.stripe.n
 
     @property
     def m(self) -> int:
         """Directed edges stored: an undirected edge counts twice (a self-loop once), duplicates included."""
-        return sum(info.m_local for info in self._infos)
+        return sum(info.m_local for info in self.record.infos)
 
     @property
     def input_edges(self) -> int:
         """Edges read, as the file or generator lists them."""
-        return self._infos[0].input_edges
+        return self.record.infos[0].input_edges
 
     @property
     def self_loops(self) -> int:
         """Edges from a vertex to itself, duplicates included."""
-        return sum(info.self_loops for info in self._infos)
+        return sum(info.self_loops for info in self.record.infos)
 
     @property
     def duplicates(self) -> int:
         """Directed edges that repeat another: ``m - duplicates`` are distinct."""
-        return sum(info.duplicates for info in self._infos)
+        return sum(info.duplicates for info in self.record.infos)
 
     @property
     def max_degree(self) -> int:
         """The largest number of edges stored at a vertex."""
-        return max(info.max_degree for info in self._infos)
+        return max(info.max_degree for info in self.record.infos)
 
     @property
     def nbytes(self) -> tuple[int, ...]:
         """Bytes of each rank's partition."""
-        return tuple(info.nbytes for info in self._infos)
+        return tuple(info.nbytes for info in self.record.infos)
 
     @property
     def ranks(self) -> int:
@@ -143,7 +101,7 @@ class Graph:
     @property
     def stripe(self) -> Stripe:
         """How vertices lie on the ranks."""
-        return self._stripe
+        return self.record.stripe
 
     @property
     def gang(self) -> Gang:
@@ -151,22 +109,28 @@ class Graph:
         return self._gang
 
     @property
-    def partitions(self) -> tuple[distributed.Future, ...]:
-        """Futures of the ranks' partitions, to compute with them on their workers.
+    def partition_keys(self) -> tuple[Hashable, ...]:
+        """Dask keys of the ranks' partitions.
 
         Raises:
             ResultReleasedError: the graph was unloaded.
         """
-        return self._loaded().partitions
+        self._require_loaded()
+        return self.record.partition_keys
 
     @property
     def external_ids(self) -> NDArray[np.int64] | None:
         """int64[n], the file's own ids by vertex, ascending; None where they are the vertex ids."""
-        future = self._loaded().external_ids
-        if future is not None and self._external is None:
-            deadline = Deadline(config.seconds("deadline"))
-            self._external = self._gang.gather([future], deadline, f"external ids of {self.name}")[0][0]
+        if self.record.external_ids_key is not None and self._external is None:
+            self._external = self._fetch(self.record.external_ids_key, "external ids")[0]
         return self._external
+
+    @property
+    def order(self) -> DegreeOrder | None:
+        """The vertices' internal numbering where the graph was loaded with ``order="degree"``, else None."""
+        if self.record.order_key is not None and self._order is None:
+            self._order = self._fetch(self.record.order_key, "the degree order")
+        return self._order
 
     def vertex(self, external_id: int) -> int:
         """The vertex of a file's own id.
@@ -202,6 +166,8 @@ class Graph:
         *,
         predecessors: bool = False,
         max_depth: int | None = None,
+        targets: Sequence[int] | None = None,
+        direction: str = "auto",
         engine: str = "auto",
         backend: str = "auto",
         validate: bool = False,
@@ -214,6 +180,9 @@ class Graph:
             source: vertex id, or several.
             predecessors: record a parent of each vertex beside its distance.
             max_depth: leave vertices farther than this unreached.
+            targets: stop after the level that reaches the last of these vertices; farther ones are left unreached.
+            direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
+                graph need its in-edges (``load(..., in_edges=True)``); ``auto`` does without them.
             engine: one of ``dbfs.engines.ENGINES``.
             backend: one of ``dbfs_workers.backends.BACKENDS``.
             validate: check the result on the workers before returning it.
@@ -221,27 +190,56 @@ class Graph:
             progress: called with each finished level and the vertices it discovered.
 
         Raises:
-            InvalidVertexError, InvalidVertexTypeError: a source is not a vertex id.
+            InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
             InvalidOptionError: an option's value is not one of its choices.
-            WorkerLostError, DeadlineExceededError, StaleRunError: the run ended early.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
+                early.
             ValidationError: ``validate`` found the result wrong.
-            ResultReleasedError: the graph was unloaded.
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
-        partitions = self._loaded().partitions
-        runner = engines.choose(engine)
-        if backend not in backends.BACKENDS:
-            raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(backends.BACKENDS)}")
-        if max_depth is not None and _whole_number(max_depth, "max_depth") < 0:
-            raise InvalidOptionError(f"max_depth must be at least 0, not {max_depth}")
-        sources = self._sources(source)
-        limit = Deadline(config.seconds("deadline", deadline))
-        self._gang.check()
-        spec = RunSpec(uuid.uuid4().hex, sources, predecessors, backend)
-        outcome = runner.run(self._gang, partitions, spec, max_depth, limit, progress)
-        result = BFSResult(self, spec, runner.name, max_depth, outcome)
+        results = self._run(
+            [self._sources(source)],
+            targets=targets,
+            predecessors=predecessors,
+            max_depth=max_depth,
+            direction=direction,
+            engine=engine,
+            backend=backend,
+            deadline=deadline,
+            progress=progress,
+        )
         if validate:
-            result.validate()
-        return result
+            results[0].validate()
+        return results[0]
+
+    def bfs_many(
+        self,
+        sources: Sequence[int],
+        *,
+        predecessors: bool = False,
+        max_depth: int | None = None,
+        direction: str = "auto",
+        engine: str = "auto",
+        backend: str = "auto",
+        deadline: float | str | None = None,
+    ) -> list[BFSResult]:
+        """A traversal from each source, one after another in one call of the gang; labels stay on the workers.
+
+        Arguments and errors as for ``bfs``; the deadline is for all of them together.
+        """
+        if len(sources) == 0:
+            return []
+        return self._run(
+            [(self.check_vertex(source, "source"),) for source in sources],
+            targets=None,
+            predecessors=predecessors,
+            max_depth=max_depth,
+            direction=direction,
+            engine=engine,
+            backend=backend,
+            deadline=deadline,
+            progress=None,
+        )
 
     def sample_sources(self, count: int, seed: int = 1) -> list[int]:
         """Distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
@@ -252,12 +250,10 @@ class Graph:
         return sample_sources(self, count, seed)
 
     def unload(self) -> None:
-        """Free the graph's memory on the workers. Results already made keep their labels."""
-        if self._built is not None:
-            release(self._built.partitions)
-            if self._built.external_ids is not None:
-                release([self._built.external_ids])
-        self._built = None
+        """Free the graph's memory on the workers, for everybody. Results already made keep their labels."""
+        if not self._unloaded:
+            self._unloaded = True
+            Service(self._gang.client).call("unload", graph_id=self.record.graph_id)
 
     def __enter__(self) -> Graph:
         return self
@@ -268,16 +264,69 @@ class Graph:
         self.unload()
 
     def __repr__(self) -> str:
-        state = "" if self._built is not None else " (unloaded)"
+        state = " (unloaded)" if self._unloaded else ""
         return (
             f"<dbfs.Graph {self.name}: {self.n} vertices, {self.m} {'directed' if self.directed else 'undirected'} "
             f"edges stored, {self.ranks} ranks, {format_bytes(sum(self.nbytes))}{state}>"
         )
 
-    def _loaded(self) -> Built:
-        if self._built is None:
+    def _run(
+        self,
+        source_sets: Sequence[tuple[int, ...]],
+        *,
+        targets: Sequence[int] | None,
+        predecessors: bool,
+        max_depth: int | None,
+        direction: str,
+        engine: str,
+        backend: str,
+        deadline: float | str | None,
+        progress: Progress | None,
+    ) -> list[BFSResult]:
+        self._require_loaded()
+        runner = engines.choose(engine)
+        for value, choices, what in ((backend, backends.BACKENDS, "backend"), (direction, DIRECTIONS, "direction")):
+            if value not in choices:
+                raise InvalidOptionError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
+        if max_depth is not None and _whole_number(max_depth, "max_depth") < 0:
+            raise InvalidOptionError(f"max_depth must be at least 0, not {max_depth}")
+        wanted = tuple(self.check_vertex(target, "target") for target in targets or ())
+        limit = Deadline(config.seconds("deadline", deadline))
+        run_id = uuid.uuid4().hex
+        specs = [
+            RunSpec(
+                run_id=run_id,
+                sources=self._positions(sources),
+                predecessors=predecessors,
+                backend=backend,
+                direction=direction,
+                max_depth=max_depth,
+                targets=self._positions(wanted),
+            )
+            for sources in source_sets
+        ]
+        outcomes = runner.run(self._gang, self.record, specs, limit, progress)
+        return [
+            BFSResult(self, sources, spec, runner.name, outcome)
+            for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
+        ]
+
+    def _positions(self, vertices: tuple[int, ...]) -> tuple[int, ...]:
+        order = self.order
+        return vertices if order is None else tuple(order.position[list(vertices)].tolist())
+
+    def _fetch(self, key: Hashable, what: str) -> Any:
+        self._require_loaded()
+        # By a task that hands it on: the key belongs to the service, not to this client.
+        graph, copy = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
+        graph.add(0, copy, _same, Ref(key))
+        future = self._gang.submit(graph, [copy])[copy]
+        deadline = Deadline(config.seconds("deadline"))
+        return self._gang.gather([future], deadline, f"fetching {what} of {self.name}")[0]
+
+    def _require_loaded(self) -> None:
+        if self._unloaded:
             raise ResultReleasedError(f"{self.name} was unloaded; load it again")
-        return self._built
 
     def _sources(self, source: int | Sequence[int]) -> tuple[int, ...]:
         if isinstance(source, list | tuple | range | np.ndarray) and np.ndim(source) == 1:
@@ -295,3 +344,11 @@ def _whole_number(value: Any, what: str) -> int:
         except TypeError:
             pass
     raise InvalidVertexTypeError(f"{what} must be an integer, not {value!r} ({type(value).__name__})")
+
+
+def _let_go(client: distributed.Client, graph_id: str) -> None:
+    Service(client).tell("unload", graph_id=graph_id)
+
+
+def _same(value: object) -> object:
+    return value

@@ -14,52 +14,83 @@ from dbfs_workers.stripe import Stripe
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes on one rank, the edges being spread evenly.
+    """Bytes on one rank, by part, the edges being spread evenly.
 
     Attributes:
-        partition: the rank's CSR, resident until the graph is unloaded.
-        build_peak: the most that building takes, the partition included.
-        run: a traversal with predecessors, beside the partition.
+        partition: the rank's CSR (and that of in-edges), resident until the graph is unloaded.
+        build: what building takes on top of the partition, at its peak.
+        run: what a traversal with predecessors takes on top of the partition: the state a rank keeps, the bins it
+            shares, the labels of one result.
     """
 
-    partition: int
-    build_peak: int
-    run: int
+    partition: dict[str, int]
+    build: dict[str, int]
+    run: dict[str, int]
 
     @property
-    def peak(self) -> int:
+    def partition_bytes(self) -> int:
+        """All of the partition."""
+        return sum(self.partition.values())
+
+    @property
+    def peak_bytes(self) -> int:
         """The most at any time."""
-        return max(self.build_peak, self.partition + self.run)
+        return self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
+
+    def __str__(self) -> str:
+        parts = [
+            f"{name}: {format_bytes(sum(part.values()))} "
+            f"({', '.join(f'{what} {format_bytes(size)}' for what, size in part.items())})"
+            for name, part in (("partition", self.partition), ("build", self.build), ("run", self.run))
+        ]
+        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} a rank"
 
 
-def estimate(stripe: Stripe, directed_edges: int, piece_edges: int) -> Estimate:
-    """Bytes per rank of a graph with ``directed_edges`` stored, built from pieces of ``piece_edges`` input edges."""
+def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_edges: bool, ordered: bool) -> Estimate:
+    """Bytes per rank.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        directed_edges: edges stored, both directions of an undirected one.
+        piece_edges: edges of a piece of the edge list.
+        in_edges: whether a directed graph's in-edges are kept, too.
+        ordered: whether vertices are numbered by degree.
+    """
     m_local = -(-directed_edges // stripe.p)
-    rows = stripe.n_local
-    partition = 4 * m_local + 8 * (rows + 1)
-    # A piece: its ids (16 bytes an edge) and both directions' bins, twice while they are copied apart; two are in hand.
-    pieces = 2 * piece_edges * (16 + 2 * 2 * 8)
-    build_peak = 8 * m_local + partition + 8 * rows + pieces
-    # Visited bitmap, labels as they are and as they are returned (4 + 4, 4 + 8), the frontier, and the widest level:
-    # every edge with its parent, what is kept of them, and the bins.
-    run = 4 * stripe.words + 20 * rows + 4 * rows + 8 * m_local + 2 * 8 * min(m_local, stripe.p * rows)
-    return Estimate(partition, build_peak, run)
+    rows, words, copies = stripe.n_local, stripe.words, 2 if in_edges else 1
+    partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
+    build = {
+        "bins": copies * 8 * m_local,
+        "cursors": 8 * rows,
+        # Ids (16 bytes an edge) and both directions' bins, twice while they are copied apart; two pieces are in hand.
+        "pieces": 2 * piece_edges * (16 + copies * 32),
+    }
+    if ordered:
+        build["degree order"] = 3 * 8 * stripe.n
+    run = {
+        "visited and frontier bitmaps": 8 * words + 4 * stripe.words_local,
+        "queues": 8 * rows,
+        # Touched only as far as bins are filled: a rank sends each remote vertex at most once.
+        "bins": 8 * stripe.p * rows + 8 * stripe.words_local,
+        "labels": (4 + 4 + 8) * rows,
+    }
+    return Estimate(partition, build, run)
 
 
-def require_fit(gang: Gang, stripe: Stripe, directed_edges: int, piece_edges: int, name: str) -> None:
+def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
     """Refuse a graph whose build or run would pass the workers' memory limits.
 
     Raises:
-        GraphTooLargeError: with the bytes needed and the bytes there.
+        GraphTooLargeError: with the bytes needed, by part, and the bytes there.
     """
-    needed = estimate(stripe, directed_edges, piece_edges).peak
     workers: Mapping[str, Any] = gang.client.scheduler_info(n_workers=-1)["workers"]
     share = float(config.get("build.memory-share"))
     for rank, address in enumerate(gang.addresses):
         limit = workers.get(address, {}).get("memory_limit")
-        if limit and needed > share * limit:
+        if limit and needed.peak_bytes > share * limit:
             raise GraphTooLargeError(
-                f"{name}: {stripe.n} vertices and {directed_edges} directed edges on {stripe.p} ranks need about "
-                f"{needed} bytes ({format_bytes(needed)}) a rank; rank {rank} may take {int(share * limit)} bytes "
-                f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it."
+                f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "
+                f"({format_bytes(needed.peak_bytes)}) a rank; rank {rank} may take {int(share * limit)} bytes "
+                f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it. "
+                f"Needed: {needed}"
             )

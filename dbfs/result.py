@@ -30,16 +30,16 @@ class BFSResult:
         sources: vertex ids at distance 0.
         run_id: names the run.
         engine: the engine that ran.
-        max_depth: the bound on distances, or None.
+        spec: what was asked for; its vertices are positions in a graph that is ordered by degree.
         seconds: from the start of the first level to the end of the last.
     """
 
-    def __init__(self, graph: Graph, spec: RunSpec, engine: str, max_depth: int | None, outcome: Outcome) -> None:
+    def __init__(self, graph: Graph, sources: tuple[int, ...], spec: RunSpec, engine: str, outcome: Outcome) -> None:
         self.graph = graph
-        self.sources = spec.sources
+        self.sources = sources
         self.run_id = spec.run_id
         self.engine = engine
-        self.max_depth = max_depth
+        self.spec = spec
         self.seconds = outcome.seconds
         self._outcome: Outcome | None = outcome
         self._reports = outcome.levels
@@ -61,6 +61,14 @@ class BFSResult:
     def depth(self) -> int:
         """The largest distance."""
         return sum(report.discovered > 0 for report in self._reports)
+
+    @property
+    def farthest(self) -> int | None:
+        """The distance past which vertices were left unreached; None where all within reach were reached."""
+        # A run that ends because nothing is left has a last level that discovers nothing.
+        if self.spec.targets and (not self._reports or self._reports[-1].discovered):
+            return self.depth
+        return self.spec.max_depth
 
     @property
     def mteps(self) -> float:
@@ -88,7 +96,9 @@ class BFSResult:
             ResultReleasedError: the result was released.
             WorkerLostError: a worker that held labels is gone.
         """
-        return self._in_vertex_order(self._held().distances, np.dtype(np.int32))
+        by_position = self._gathered(self._held().distances, np.dtype(np.int32))
+        order = self.graph.order
+        return by_position if order is None else order.by_vertex(by_position)
 
     def predecessors(self) -> NDArray[np.int64]:
         """int64[n] in vertex order: the vertex before on a shortest path, -1 unreached; a source is its own.
@@ -97,13 +107,16 @@ class BFSResult:
             InvalidOptionError: the run did not record them.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        return self._in_vertex_order(self._parents(), np.dtype(np.int64))
+        by_position = self._gathered(self._parents(), np.dtype(np.int64))
+        order = self.graph.order
+        return by_position if order is None else order.predecessors_by_vertex(by_position)
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """The labels as they lie on the workers: one chunk a rank, nothing moved.
 
         Still striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
-        ``v // p`` of chunk ``v % p``.
+        ``v // p`` of chunk ``v % p``. In a graph loaded with ``order="degree"`` the stripe holds positions instead
+        (``graph.order.position``), and predecessors are positions, too.
 
         Args:
             label: ``distances`` (int32) or ``predecessors`` (int64).
@@ -146,7 +159,7 @@ class BFSResult:
             ValidationError: with the rule and the vertices that break it.
         """
         outcome = self._held()
-        validate_labels(self.graph, outcome.distances, outcome.predecessors, self.sources, self.max_depth)
+        validate_labels(self.graph, outcome.distances, outcome.predecessors, self.spec, self.farthest)
 
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay."""
@@ -163,6 +176,7 @@ class BFSResult:
             "m": self.graph.m,
             "ranks": self.graph.ranks,
             "engine": self.engine,
+            "exchange": self.graph.exchange if self.engine == "resident" else "dask",
             "sources": list(self.sources),
             "reached": self.reached,
             "depth": self.depth,
@@ -190,7 +204,7 @@ class BFSResult:
             raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
         return parents
 
-    def _in_vertex_order(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _gathered(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         gang = self.graph.gang
         parts = gang.gather(futures, Deadline(config.seconds("deadline")), f"fetching labels of run {self.run_id}")
         whole = np.empty(self.graph.n, dtype)

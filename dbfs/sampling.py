@@ -40,14 +40,15 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
 def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
     tasks, token = TaskGraph(), uuid.uuid4().hex
     keys: list[Key] = [(f"have-neighbours-{token}", rank) for rank in range(graph.ranks)]
-    for rank, partition in enumerate(graph.partitions):
-        mine = vertices[vertices % graph.ranks == rank] // graph.ranks
-        tasks.add(rank, keys[rank], _rows_with_neighbours, Ref(partition.key), mine)
+    positions = vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
+    for rank, partition_key in enumerate(graph.partition_keys):
+        mine = positions[positions % graph.ranks == rank] // graph.ranks
+        tasks.add(rank, keys[rank], _rows_with_neighbours, Ref(partition_key), mine)
     futures = graph.gang.submit(tasks, keys)
     answers = graph.gang.gather([futures[key] for key in keys], deadline, f"sampling sources of {graph.name}")
     flags = np.zeros(vertices.size, bool)
     for rank, answer in enumerate(answers):
-        flags[vertices % graph.ranks == rank] = answer
+        flags[positions % graph.ranks == rank] = answer
     return flags
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import distributed
@@ -15,6 +16,7 @@ from dbfs.errors import ValidationError
 from dbfs.gang import Deadline, Ref, TaskGraph
 from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import Stripe
+from dbfs_workers.traversal import RunSpec
 
 if TYPE_CHECKING:
     from dbfs.graph import Graph
@@ -28,8 +30,8 @@ def validate_labels(
     graph: Graph,
     distances: Sequence[distributed.Future],
     predecessors: Sequence[distributed.Future] | None,
-    sources: Sequence[int],
-    max_depth: int | None,
+    spec: RunSpec,
+    farthest: int | None,
 ) -> None:
     """Check labels against the graph's edges on the workers; neither edges nor labels come to the client.
 
@@ -37,8 +39,8 @@ def validate_labels(
         graph: where the labels belong.
         distances: by rank, futures of int32 arrays of the rank's vertices.
         predecessors: by rank, futures of int64 arrays of vertex ids; None to check distances alone.
-        sources: the vertices at distance 0.
-        max_depth: the run's bound: vertices at this distance may have unreached neighbours.
+        spec: the run's; its sources are at distance 0.
+        farthest: vertices at this distance may have unreached neighbours; None where all were to be reached.
 
     Raises:
         ValidationError: the rule that is broken, and where.
@@ -52,20 +54,23 @@ def validate_labels(
             rank,
             (f"check-edges-{token}", rank),
             _check_edges,
-            Ref(partition.key),
+            Ref(key),
             labels,
             parents,
             graph.directed,
-            max_depth,
+            farthest,
         )
-        for rank, partition in enumerate(graph.partitions)
+        for rank, key in enumerate(graph.partition_keys)
     ]
     verdict_key = (f"check-labels-{token}", 0)
-    tasks.add(0, verdict_key, _check_labels, graph.stripe, checks, labels, parents, tuple(sources), max_depth)
+    tasks.add(0, verdict_key, _check_labels, graph.stripe, checks, labels, parents, spec.sources, farthest)
     futures = gang.submit(tasks, [verdict_key])
     deadline = Deadline(config.seconds("deadline"))
     violation: Violation | None = gang.gather(list(futures.values()), deadline, f"validating {graph.name}")[0]
     if violation is not None:
+        order = graph.order
+        if order is not None:
+            violation = replace(violation, vertices=tuple(order.vertex[list(violation.vertices)].tolist()))
         raise ValidationError(f"{graph.name}: {violation}")
 
 

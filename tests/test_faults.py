@@ -48,7 +48,7 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
             kill(mortal, victim)
 
     with pytest.raises(WorkerLostError, match=rf"level \d+: lost rank 1 \({victim}\)"):
-        graph.bfs(0, progress=kill_soon)
+        graph.bfs(0, engine="taskgraph", progress=kill_soon)
     # Not a timing test: without the liveness check the wait would last for ever (the deadline is minutes away).
     assert time.monotonic() - killed_at[0] < 30
     with pytest.raises(WorkerLostError, match="rank 1.*load the graph again"):
@@ -95,7 +95,7 @@ def test_deadlines(client: distributed.Client, leaves_nothing: None) -> None:
             dask.config.set({"dbfs.liveness-interval": "20 ms"}),
             pytest.raises(DeadlineExceededError, match=r"run \w+, level \d+: not done after 0.3 s") as kept,
         ):
-            graph.bfs(0, deadline=0.3)
+            graph.bfs(0, deadline=0.3, engine="taskgraph")
         # The exception is kept, and with it every frame of the run: its futures must be let go all the same.
         assert kept.value.__traceback__ is not None
         wait_until_gone(client, "state")

@@ -64,8 +64,10 @@ def test_whole_numbers_are_sources(graph: Graph, source: object) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"engine": "warp"}, "unknown engine 'warp'; choose one of auto, taskgraph"),
+        ({"engine": "warp"}, "unknown engine 'warp'; choose one of auto, resident, taskgraph"),
         ({"backend": "tpu"}, "unknown backend 'tpu'; choose one of auto, cpu"),
+        ({"direction": "sideways"}, "unknown direction 'sideways'; choose one of auto, top-down, bottom-up"),
+        ({"engine": "taskgraph", "direction": "bottom-up"}, "top-down levels only"),
         ({"max_depth": -1}, "max_depth must be at least 0"),
         ({"deadline": "soon"}, "not a duration"),
         ({"deadline": 0}, "not above zero"),

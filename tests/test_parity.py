@@ -1,7 +1,12 @@
-"""Parity: every engine gives SciPy's answers. The axes: graph x directed x ranks x way of running a level.
+"""Parity: every engine gives SciPy's answers.
 
-The ways are those of the taskgraph engine: every phase a task, small levels fused, several of them a submission.
+The axes: graph x directed x ranks x way, where a way is an engine, how it exchanges (or runs a level), and the
+direction of its levels.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import dask
 import distributed
@@ -11,40 +16,72 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.graph import Graph
 from tests import oracle
 from tests.graphs import GRAPHS, Arrays
 
 RANKS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to traverse: the exchange and the order are chosen at load, the rest at the run."""
+
+    engine: str
+    exchange: str = "auto"
+    direction: str = "auto"
+    order: str = "given"
+    settings: dict[str, int] = field(default_factory=dict)
+
+
 WAYS = {
-    "phases": {"fuse-below": 0, "levels-per-submission": 1},
-    "fused": {"fuse-below": 4096, "levels-per-submission": 1},
-    "windows": {"fuse-below": 4096, "levels-per-submission": 4},
-    "mixed": {"fuse-below": 4, "levels-per-submission": 2},
+    "phases": Way("taskgraph", settings={"fuse-below": 0, "levels-per-submission": 1}),
+    "fused": Way("taskgraph", settings={"fuse-below": 4096, "levels-per-submission": 1}),
+    "windows": Way("taskgraph", settings={"fuse-below": 4096, "levels-per-submission": 4}),
+    "mixed": Way("taskgraph", settings={"fuse-below": 4, "levels-per-submission": 2}),
+    "shared memory": Way("resident", "shared_memory"),
+    "shared memory, top-down": Way("resident", "shared_memory", "top-down"),
+    "shared memory, bottom-up": Way("resident", "shared_memory", "bottom-up"),
+    "shared memory, degree order": Way("resident", "shared_memory", order="degree"),
+    "comm": Way("resident", "comm"),
+    "comm, top-down": Way("resident", "comm", "top-down"),
+    "comm, bottom-up": Way("resident", "comm", "bottom-up"),
+    "comm, degree order": Way("resident", "comm", "bottom-up", order="degree"),
 }
 
 
+@contextmanager
+def loaded(client: distributed.Client, arrays: Arrays, way: Way, *, directed: bool, ranks: int) -> Iterator[Graph]:
+    n, src, dst = arrays
+    wanted = {f"dbfs.taskgraph.{key}": value for key, value in way.settings.items()} | {"dbfs.exchange": way.exchange}
+    edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
+    with (
+        dask.config.set(wanted),
+        dbfs.load(edges, client=client, ranks=ranks, in_edges=directed, order=way.order) as graph,
+    ):
+        assert way.engine == "taskgraph" or graph.exchange == way.exchange
+        yield graph
+
+
 def check(
-    client: distributed.Client,
-    arrays: Arrays,
-    *,
-    directed: bool,
-    ranks: int,
-    sources: list[int],
-    max_depth: int | None = None,
+    graph: Graph, arrays: Arrays, way: Way, sources: list[int], max_depth: int | None = None, validate: bool = True
 ) -> None:
     n, src, dst = arrays
-    matrix = oracle.adjacency(n, src, dst, directed=directed)
-    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=directed), client=client, ranks=ranks) as graph:
-        result = graph.bfs(sources, predecessors=True, max_depth=max_depth)
-        expected = oracle.distances(matrix, sources, max_depth)
-        np.testing.assert_array_equal(result.distances(), expected)
-        oracle.assert_valid_parents(matrix, result.distances(), result.predecessors(), sources)
-        result.validate()
-        assert result.reached == (expected >= 0).sum()
-        assert result.depth == expected.max()
-        assert result.levels["discovered"].sum() == result.reached - len(set(sources))
-        levels = result.levels
-        assert (levels["edges"] - levels["filtered"] - levels["culled"] == levels["discovered"]).all()
+    matrix = oracle.adjacency(n, src, dst, directed=graph.directed)
+    result = graph.bfs(
+        sources, predecessors=True, max_depth=max_depth, engine=way.engine, direction=way.direction, validate=validate
+    )
+    assert result.engine == way.engine
+    expected = oracle.distances(matrix, sources, max_depth)
+    np.testing.assert_array_equal(result.distances(), expected)
+    oracle.assert_valid_parents(matrix, result.distances(), result.predecessors(), sources)
+    assert result.reached == (expected >= 0).sum()
+    assert result.depth == expected.max()
+    levels = result.levels
+    assert levels["discovered"].sum() == result.reached - len(set(sources))
+    assert (levels["edges"] - levels["filtered"] - levels["culled"] == levels["discovered"]).all()
+    degrees = np.bincount(src, minlength=n) + (0 if graph.directed else np.bincount(dst[src != dst], minlength=n))
+    assert result.edges == degrees[expected >= 0].sum()
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -52,26 +89,66 @@ def check(
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs(client: distributed.Client, name: str, directed: bool, ranks: int) -> None:
     arrays = GRAPHS[name]()
-    check(client, arrays, directed=directed, ranks=ranks, sources=[0])
+    with loaded(client, arrays, WAYS["shared memory"], directed=directed, ranks=ranks) as graph:
+        for way in (WAYS["shared memory"], WAYS["shared memory, bottom-up"], WAYS["windows"]):
+            check(graph, arrays, way, [0])
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("name", ["path", "hub", "sparse random", "dense random"])
-def test_ways_of_running_a_level(client: distributed.Client, name: str, ranks: int, way: str) -> None:
-    with dask.config.set({f"dbfs.taskgraph.{key}": value for key, value in WAYS[way].items()}):
-        check(client, GRAPHS[name](), directed=False, ranks=ranks, sources=[5])
-        check(client, GRAPHS[name](), directed=False, ranks=ranks, sources=[5], max_depth=2)
+def test_ways(client: distributed.Client, way: str, directed: bool, ranks: int) -> None:
+    for name in ("cycle", "hub", "sparse random", "dense random"):
+        arrays = GRAPHS[name]()
+        with loaded(client, arrays, WAYS[way], directed=directed, ranks=ranks) as graph:
+            check(graph, arrays, WAYS[way], [5])
+            check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
 
 
+@pytest.mark.parametrize("way", ["windows", "shared memory", "shared memory, bottom-up", "comm"])
 @pytest.mark.parametrize("max_depth", [0, 1, 7, 68, 69, 1000])
-def test_max_depth(client: distributed.Client, max_depth: int) -> None:
-    check(client, GRAPHS["path"](), directed=False, ranks=3, sources=[0], max_depth=max_depth)
+def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None:
+    arrays = GRAPHS["path"]()
+    with loaded(client, arrays, WAYS[way], directed=False, ranks=3) as graph:
+        check(graph, arrays, WAYS[way], [0], max_depth)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_several_sources(client: distributed.Client, ranks: int) -> None:
-    check(client, GRAPHS["sparse random"](), directed=True, ranks=ranks, sources=[3, 400, 3, 77])
+@pytest.mark.parametrize("way", ["phases", "windows", "shared memory", "shared memory, bottom-up", "comm"])
+@pytest.mark.parametrize("targets", [[0], [3], [40, 7], [7, 7, 69]])
+def test_targets_end_a_run_at_the_level_that_reaches_the_last(
+    client: distributed.Client, targets: list[int], way: str
+) -> None:
+    arrays = GRAPHS["path"]()
+    chosen = WAYS[way]
+    with loaded(client, arrays, chosen, directed=False, ranks=2) as graph:
+        result = graph.bfs(0, targets=targets, engine=chosen.engine, direction=chosen.direction, validate=True)
+        farthest = max(targets)
+        expected = np.where(np.arange(70) <= farthest, np.arange(70), -1)
+        np.testing.assert_array_equal(result.distances(), expected)
+        assert result.reached == farthest + 1
+
+
+@pytest.mark.parametrize("way", ["windows", "shared memory", "comm"])
+def test_targets_out_of_reach(client: distributed.Client, way: str) -> None:
+    arrays = GRAPHS["two components"]()
+    with loaded(client, arrays, WAYS[way], directed=False, ranks=2) as graph:
+        result = graph.bfs(0, targets=[5, 40], engine=WAYS[way].engine, validate=True)
+        assert (result.reached, result.depth) == (32, 31)
+
+
+@pytest.mark.parametrize("way", ["windows", "shared memory", "comm"])
+def test_many_traversals(client: distributed.Client, way: str) -> None:
+    arrays = GRAPHS["sparse random"]()
+    matrix = oracle.adjacency(*arrays, directed=False)
+    with loaded(client, arrays, WAYS[way], directed=False, ranks=3) as graph:
+        sources = [7, 499, 7, 123]
+        results = graph.bfs_many(sources, predecessors=True, engine=WAYS[way].engine)
+        for source, result in zip(sources, results, strict=True):
+            assert result.sources == (source,)
+            expected = oracle.distances(matrix, [source])
+            np.testing.assert_array_equal(result.distances(), expected)
+            oracle.assert_valid_parents(matrix, expected, result.predecessors(), [source])
+        assert graph.bfs_many([]) == []
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -80,10 +157,7 @@ def test_random_graphs(client: distributed.Client, data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 80), "n")
     edges = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=200), "edges")
     src, dst = np.array(edges, np.int64).reshape(-1, 2).T
-    check(
-        client,
-        (n, src, dst),
-        directed=data.draw(st.booleans(), "directed"),
-        ranks=data.draw(st.sampled_from(RANKS), "ranks"),
-        sources=[data.draw(st.integers(0, n - 1), "source")],
-    )
+    way = WAYS[data.draw(st.sampled_from(sorted(WAYS)), "way")]
+    directed, ranks = data.draw(st.booleans(), "directed"), data.draw(st.sampled_from(RANKS), "ranks")
+    with loaded(client, (n, src, dst), way, directed=directed, ranks=ranks) as graph:
+        check(graph, (n, src, dst), way, [data.draw(st.integers(0, n - 1), "source")])

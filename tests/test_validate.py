@@ -11,9 +11,13 @@ import dbfs
 from dbfs.errors import ValidationError
 from dbfs.graph import Graph
 from dbfs.validate import validate_labels
+from dbfs_workers.traversal import RunSpec
 from tests.graphs import GRAPHS
 
 Distances, Parents = NDArray[np.int32], NDArray[np.int64]
+
+
+SPEC = RunSpec("a-run", (0,), predecessors=False, backend="auto")
 
 
 def scattered(graph: Graph, labels: NDArray[np.generic]) -> list[distributed.Future]:
@@ -109,7 +113,7 @@ def test_every_mutation_is_caught(client: distributed.Client, ranks: int, direct
             distances, parents = result.distances(), result.predecessors()
             mutate(distances, parents)
             with pytest.raises(ValidationError, match=words):
-                validate_labels(graph, scattered(graph, distances), scattered(graph, parents), [0], None)
+                validate_labels(graph, scattered(graph, distances), scattered(graph, parents), SPEC, None)
 
 
 def test_distances_alone(client: distributed.Client) -> None:
@@ -120,7 +124,7 @@ def test_distances_alone(client: distributed.Client) -> None:
             mutated = distances.copy()
             mutated[vertex] = wrong
             with pytest.raises(ValidationError):
-                validate_labels(graph, scattered(graph, mutated), None, [0], None)
+                validate_labels(graph, scattered(graph, mutated), None, SPEC, None)
 
 
 def test_a_bound_on_depth_is_respected(client: distributed.Client) -> None:
@@ -128,6 +132,6 @@ def test_a_bound_on_depth_is_respected(client: distributed.Client) -> None:
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2) as graph:
         result = graph.bfs(0, max_depth=5, validate=True)
         with pytest.raises(ValidationError, match="from a reached vertex to an unreached one"):
-            validate_labels(graph, scattered(graph, result.distances()), None, [0], 6)
+            validate_labels(graph, scattered(graph, result.distances()), None, SPEC, 6)
         with pytest.raises(ValidationError, match="out of range"):
-            validate_labels(graph, scattered(graph, result.distances()), None, [0], 4)
+            validate_labels(graph, scattered(graph, result.distances()), None, SPEC, 4)

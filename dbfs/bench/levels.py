@@ -57,7 +57,7 @@ def _naive(graph: Graph, levels: int) -> float:
     def submit(rank: int, function: object, *arguments: object) -> distributed.Future:
         return client.submit(function, *arguments, workers=[gang.addresses[rank]], pure=False)
 
-    states = [submit(rank, tasks.start, graph.partitions[rank], spec) for rank in ranks]
+    states = [submit(rank, tasks.start, distributed.Future(graph.partition_keys[rank], client), spec) for rank in ranks]
     distributed.wait(states)
     last = list(states)
     start = time.perf_counter()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import distributed
 
 from dbfs.gang import Deadline, Gang
+from dbfs.records import GraphRecord
 from dbfs_workers.traversal import LevelCounts, RunSpec
 
 
@@ -17,6 +18,7 @@ class LevelReport:
     """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.traversal.LevelCounts``.
 
     Attributes:
+        direction: top-down or bottom-up. A bottom-up level's ``edges`` are those it looked at; it sends bitmap slices.
         seconds: wall time from the end of the level before to the end of this one, as rank 0 saw it.
         phase_seconds: by rank, the time of each phase.
     """
@@ -84,23 +86,23 @@ class Engine(Protocol):
     def run(
         self,
         gang: Gang,
-        partitions: tuple[distributed.Future, ...],
-        spec: RunSpec,
-        max_depth: int | None,
+        record: GraphRecord,
+        specs: Sequence[RunSpec],
         deadline: Deadline,
         progress: Progress | None,
-    ) -> Outcome:
-        """Traverse.
+    ) -> list[Outcome]:
+        """Traverse a graph as often as there are specs, one after another.
 
         Args:
             gang: the graph's workers.
-            partitions: futures of the ranks' partitions.
-            spec: sources and options.
-            max_depth: label no vertex farther than this; None for no bound.
+            record: the graph.
+            specs: sources and options; all of one run id, and alike but for sources and targets.
             deadline: when to give up.
             progress: told of each level.
 
         Raises:
-            WorkerLostError, DeadlineExceededError, StaleRunError: the run ended early; nothing stays on the workers.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
+                early; nothing of it stays on the workers.
+            InvalidOptionError: the engine, or the graph as it was loaded, can't do what a spec asks for.
         """
         ...

@@ -1,19 +1,20 @@
 """The taskgraph engine: every level is a small Dask graph, to be watched in Dask's dashboard.
 
-A level has the tasks ``expand`` and ``filter-partition`` on each rank, one ``barrier`` that adds up what they found,
-and ``contract`` on each rank, fed by the ``bin`` tasks of the others. The client reads the barrier and stops when every
-bin is empty. The ranks' state (``dbfs_workers.traversal.Traversal``) is itself a task's result; the phases change it in
-place and guard their order.
+A level has the tasks ``contract`` (of the level before), ``expand`` and ``filter-partition`` on each rank, and one
+``barrier`` that adds up what they found; ``bin`` tasks carry the bins from the ranks that made them to the ranks that
+contract them. The client reads the barrier and stops when every bin is empty. The ranks' state
+(``dbfs_workers.traversal.Traversal``) is itself a task's result; the phases change it in place and guard their order.
 
 A task costs milliseconds however little it does. So a level that starts with few vertices runs as one fused task a
 rank: the contraction of the level before, expand, and filter + partition; its bins travel through the barrier (6
 transfers on 4 ranks, not 15). While the frontier grows slowly, several such levels are submitted as one graph.
 Measured with 4 ranks on 2 cores, path graph, milliseconds a level: 13 tasks with bins fetched one by one 54, with bins
 through the barrier 35, expand and filter + partition fused 28, all three fused 25, and 20 with 4 levels a graph
-(``dbfs bench levels``).
+(``dbfs bench levels``). Every level is top-down.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import distributed
@@ -21,7 +22,9 @@ import distributed
 from dbfs import config
 from dbfs.engines import taskgraph_tasks as tasks
 from dbfs.engines.interface import LevelReport, Outcome, Progress
+from dbfs.errors import InvalidOptionError
 from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.records import GraphRecord
 from dbfs_workers.traversal import RunSpec
 
 
@@ -33,66 +36,77 @@ class TaskGraphEngine:
     def run(
         self,
         gang: Gang,
-        partitions: tuple[distributed.Future, ...],
-        spec: RunSpec,
-        max_depth: int | None,
+        record: GraphRecord,
+        specs: Sequence[RunSpec],
         deadline: Deadline,
         progress: Progress | None,
-    ) -> Outcome:
+    ) -> list[Outcome]:
         """Run one small Dask graph after another until a barrier finds every bin empty."""
-        run = _Run(gang, partitions, spec, deadline)
-        try:
-            return run.traverse(max_depth, progress)
-        except BaseException:
-            release(run.held.values())
-            raise
+        if specs[0].direction == "bottom-up":
+            raise InvalidOptionError("the taskgraph engine has top-down levels only; use the resident engine")
+        outcomes = []
+        for index, spec in enumerate(specs):
+            # Keys carry the run id: each traversal of a run needs one of its own.
+            run = _Run(gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline)
+            try:
+                outcomes.append(run.traverse(progress))
+            finally:
+                release(run.held.values())
+        return outcomes
 
 
 class _Run:
     """One traversal: which tasks were submitted, and which futures keep their results alive."""
 
-    def __init__(
-        self, gang: Gang, partitions: tuple[distributed.Future, ...], spec: RunSpec, deadline: Deadline
-    ) -> None:
+    def __init__(self, gang: Gang, record: GraphRecord, spec: RunSpec, deadline: Deadline) -> None:
         self.gang = gang
         self.spec = spec
         self.deadline = deadline
         self.ranks = range(gang.p)
         self.level = 0
-        # What each rank's next task follows, and the barrier whose bins are still to be contracted, if any.
+        self.partitions = record.partition_keys
+        self.state: list[Ref] = []
+        # What each rank's next task follows.
         self.last: list[Ref] = []
+        # The last level's barrier while its bins are to be contracted, and whether it has them or the outboxes do.
         self.uncontracted: Ref | None = None
+        self.bins_in_barrier = False
         self.held: dict[Key, distributed.Future] = {}
-        self.partitions = partitions
 
-    def traverse(self, max_depth: int | None, progress: Progress | None) -> Outcome:
+    def traverse(self, progress: Progress | None) -> Outcome:
+        """Run the levels."""
         graph = TaskGraph()
-        self.state = [
-            graph.add(rank, self._key("state", rank), tasks.start, Ref(self.partitions[rank].key), self.spec)
-            for rank in self.ranks
-        ]
+        for rank in self.ranks:
+            key = self._key("state", rank)
+            self.state.append(graph.add(rank, key, tasks.start, Ref(self.partitions[rank]), self.spec))
         self.last = list(self.state)
         self._submit(graph, [state.key for state in self.state])
 
         fuse_below = config.count("taskgraph.fuse-below", least=0)
         most = config.count("taskgraph.levels-per-submission")
+        max_depth = self.spec.max_depth
         barriers: list[tasks.Barrier] = []
         found, window = len(self.spec.sources), 1
-        while found and (max_depth is None or self.level < max_depth):
+        while found and self.level != max_depth:
             fused = found < fuse_below
             if max_depth is not None:
                 window = min(window, max_depth - self.level)
             passed = self._levels(window, fused)
+            if self.spec.targets and not passed[0].missing:
+                # Seen by the level after the one that reached the last of them, whose own finds don't count.
+                self.uncontracted = None
+                break
             for barrier in passed:
                 barriers.append(barrier)
                 if not barrier.count:
                     break
                 if progress is not None:
-                    progress(len(barriers), barrier.count)
+                    progress(len(barriers) - 1, barrier.count)
             # Several levels a graph only where the frontier hardly grows: in the middle of a window a level can't
-            # change its shape, and one that explodes would send all its bins through the barrier.
+            # change its shape, and one that explodes would send all its bins through the barrier. Nor where a level
+            # past the last target must not count.
             grows = max(barrier.count for barrier in passed) > 2 * found
-            window = 1 if grows or not fused else min(2 * window, most)
+            window = 1 if grows or not fused or self.spec.targets else min(2 * window, most)
             found = passed[-1].count
         return self._finish(barriers)
 
@@ -108,6 +122,8 @@ class _Run:
     def _fused_level(self, graph: TaskGraph) -> Ref:
         """One task a rank: contract the level before, expand, filter + partition; the bins go through the barrier."""
         run, level = self.spec.run_id, self.level
+        if not self.bins_in_barrier:
+            self._contract(graph)
         self.last = [
             graph.add(
                 rank,
@@ -121,56 +137,51 @@ class _Run:
             )
             for rank in self.ranks
         ]
-        self.uncontracted = graph.add(0, self._key("barrier", level), tasks.barrier, self.last)
-        self.level += 1
-        return self.uncontracted
+        self.bins_in_barrier = True
+        return self._barrier(graph)
 
     def _level(self, graph: TaskGraph) -> Ref:
-        """A task for each phase; every bin is fetched by its owner alone."""
+        """A task for each phase; the bins stay in the outboxes."""
         run, level = self.spec.run_id, self.level
-        self._contract_rest(graph)
-        found = []
+        self._contract(graph)
         for rank in self.ranks:
             state = self.state[rank]
             edges = graph.add(rank, self._key("expand", level, rank), tasks.expand, state, run, level, self.last[rank])
             key = self._key("filter-partition", level, rank)
-            found.append(graph.add(rank, key, tasks.filter_partition, state, run, level, edges))
-        barrier = graph.add(0, self._key("barrier", level), tasks.barrier, found)
-        for rank in self.ranks:
-            bins = [
-                graph.add(
-                    source,
-                    self._key("bin", level, source, rank),
-                    tasks.take_bin,
-                    self.state[source],
-                    run,
-                    level,
-                    rank,
-                    barrier,
-                )
-                for source in self.ranks
-            ]
-            key = self._key("contract", level, rank)
-            self.last[rank] = graph.add(rank, key, tasks.contract, self.state[rank], run, level, bins, barrier)
-        self.level += 1
-        return barrier
+            self.last[rank] = graph.add(rank, key, tasks.filter_partition, state, run, level, edges)
+        self.bins_in_barrier = False
+        return self._barrier(graph)
 
-    def _contract_rest(self, graph: TaskGraph) -> None:
-        """Contract the bins that a fused level left in its barrier."""
-        if self.uncontracted is None:
+    def _barrier(self, graph: TaskGraph) -> Ref:
+        self.uncontracted = graph.add(0, self._key("barrier", self.level), tasks.barrier, list(self.last))
+        self.level += 1
+        return self.uncontracted
+
+    def _contract(self, graph: TaskGraph) -> None:
+        """Contract the last level's bins, each rank those that are for it."""
+        barrier, run, level = self.uncontracted, self.spec.run_id, self.level - 1
+        if barrier is None:
             return
-        run, level = self.spec.run_id, self.level - 1
         for rank in self.ranks:
-            key = self._key("contract", level, rank)
-            self.last[rank] = graph.add(
-                rank, key, tasks.contract_from_barrier, self.state[rank], run, level, self.uncontracted, self.last[rank]
-            )
+            state, key = self.state[rank], self._key("contract", level, rank)
+            task: Callable[..., int] = tasks.contract_from_barrier if self.bins_in_barrier else tasks.contract
+            bins = barrier if self.bins_in_barrier else self._bins(graph, rank, barrier)
+            self.last[rank] = graph.add(rank, key, task, state, run, level, bins, self.last[rank])
         self.uncontracted = None
+
+    def _bins(self, graph: TaskGraph, target: int, barrier: Ref) -> list[Ref]:
+        """Tasks that take one rank's bins of the last level out of all outboxes."""
+        run, level = self.spec.run_id, self.level - 1
+        bins = []
+        for source in self.ranks:
+            key = self._key("bin", level, source, target)
+            bins.append(graph.add(source, key, tasks.take_bin, self.state[source], run, level, target, barrier))
+        return bins
 
     def _finish(self, barriers: list[tasks.Barrier]) -> Outcome:
         """Take the labels out of the states, add up the counts, and let go of everything else."""
         graph = TaskGraph()
-        self._contract_rest(graph)
+        self._contract(graph)
         made: dict[str, Callable[..., Any]] = {"summary": tasks.summarise, "distances": tasks.distances}
         if self.spec.predecessors:
             made["predecessors"] = tasks.predecessors
@@ -180,7 +191,11 @@ class _Run:
                 graph.add(rank, keys[kind][rank], task, self.state[rank], self.last[rank])
         futures = self.gang.submit(graph, [key for ranks in keys.values() for key in ranks])
         labels = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
-        summaries: list[tasks.Summary] = self.gang.gather(labels["summary"], self.deadline, self._doing)
+        try:
+            summaries: list[tasks.Summary] = self.gang.gather(labels["summary"], self.deadline, self._doing)
+        except BaseException:
+            release(futures.values())
+            raise
         reports = []
         before = summaries[0].started
         for level, barrier in enumerate(barriers):

@@ -23,10 +23,12 @@ class Discoveries:
 
     Attributes:
         count: vertices in its bins, its own bin included.
+        missing: targets of this rank without a label when the level began.
         bins: the bins by owner where they travel with the counts; empty where they are fetched one by one.
     """
 
     count: int
+    missing: int
     bins: tuple[Bin, ...]
 
 
@@ -36,11 +38,13 @@ class Barrier:
 
     Attributes:
         count: vertices in all bins; 0 ends the traversal.
+        missing: targets without a label when the level began.
         bins: all bins of a level whose bins travel with the counts.
         at: when the barrier was reached, in seconds on rank 0's clock.
     """
 
     count: int
+    missing: int
     bins: tuple[Bin, ...]
     at: float
 
@@ -71,7 +75,7 @@ def expand(state: Traversal, run_id: str, level: int, _after: object) -> EdgeFro
 def filter_partition(state: Traversal, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
     """Make the level's bins; they stay in the state's outbox."""
     bins = phases.filter_partition(state, run_id, level, edges)
-    return Discoveries(sum(made.rows.size for made in bins), ())
+    return Discoveries(sum(made.rows.size for made in bins), state.targets_missing(), ())
 
 
 def take_bin(state: Traversal, run_id: str, level: int, target: int, _after: object) -> Bin:
@@ -97,13 +101,14 @@ def contract_expand_filter_partition(
     if before is not None:
         contract_from_barrier(state, run_id, level - 1, before, after)
     bins = phases.filter_partition(state, run_id, level, phases.expand(state, run_id, level))
-    return Discoveries(sum(made.rows.size for made in bins), bins)
+    return Discoveries(sum(made.rows.size for made in bins), state.targets_missing(), bins)
 
 
 def barrier(found: list[Discoveries]) -> Barrier:
     """Add up what the ranks found; runs on rank 0 when all have finished the level."""
     bins = tuple(sent for discoveries in found for sent in discoveries.bins)
-    return Barrier(sum(discoveries.count for discoveries in found), bins, time.perf_counter())
+    missing = sum(discoveries.missing for discoveries in found)
+    return Barrier(sum(discoveries.count for discoveries in found), missing, bins, time.perf_counter())
 
 
 def summarise(state: Traversal, _after: object) -> Summary:

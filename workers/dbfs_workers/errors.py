@@ -61,6 +61,18 @@ class RunAbortedError(DbfsError, RuntimeError):
     """A run ended because another rank failed; the message names the rank that failed first, and why."""
 
 
+class GraphNotFoundError(DbfsError, LookupError):
+    """No graph has that name (the message has the names there are), or it was unloaded."""
+
+
+class NameTakenError(DbfsError, ValueError):
+    """A graph of that name is in the cluster, or being built."""
+
+
+class RunNotFoundError(DbfsError, LookupError):
+    """No run with that id waits or is under way."""
+
+
 class ExchangeUnavailableError(DbfsError, OSError):
     """Two ranks can't exchange this way: they are on different hosts or in different containers."""
 

@@ -145,6 +145,11 @@ class Traversal:
         words = self.partition.stripe.words_local
         return self.visited[self.rank * words : (self.rank + 1) * words]
 
+    def targets_missing(self) -> int:
+        """Targets of this rank without a label."""
+        rows = own_rows(self.partition.stripe, self.rank, self.spec.targets)
+        return int((self.distances[rows] < 0).sum())
+
     @contextmanager
     def entering(self, phase: str, run_id: str, level: int) -> Iterator[LevelCounts]:
         """Guard one phase of one level, and time it.

@@ -1,0 +1,396 @@
+"""The service on the scheduler: graphs by name, and one queue of runs for the workers they share.
+
+A scheduler plugin, paired with ``dbfs_workers.plugin``. It keeps the partitions of every graph alive, forms the gangs,
+and starts runs: a run begins when all its workers are free and no run before it wants one of them, so that any number
+of clients may traverse at once and none deadlocks. A worker or a client that leaves ends the runs it was part of.
+"""
+
+import asyncio
+import itertools
+import logging
+import pickle
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import distributed
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dbfs.errors import (
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    GraphNotFoundError,
+    NameTakenError,
+    RunAbortedError,
+    RunCancelledError,
+    RunNotFoundError,
+    WorkerLostError,
+)
+from dbfs.records import GraphRecord, GraphStatus, RunStatus
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.plugin import NAME, RunReport, WorkerService, answering, unpack
+
+logger = logging.getLogger(__name__)
+
+# The ranks notice a deadline themselves; this is for one that can't (it is stopped, or out of reach).
+_GRACE = 2.0
+
+
+class _UnreachableError(WorkerLostError):
+    """A call to a worker broke off."""
+
+
+class _Graph:
+    """A graph in the catalog."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self.record = record
+        self.exchange = ""
+        self.lost: set[int] = set()
+        self.runs = 0
+        self.numbers = itertools.count(1)
+
+    def require_whole(self) -> None:
+        """Raise ``WorkerLostError`` if a rank is gone."""
+        if self.lost:
+            ranks = ", ".join(f"rank {rank} ({self.record.addresses[rank]})" for rank in sorted(self.lost))
+            raise WorkerLostError(f"{self.record.name}: lost {ranks}; load the graph again")
+
+
+class _Run:
+    """A run, waiting or under way."""
+
+    def __init__(self, graph: _Graph, client: str, run_id: str, traversals: int) -> None:
+        self.graph = graph
+        self.client = client
+        self.run_id = run_id
+        self.traversals = traversals
+        self.workers = frozenset(graph.record.addresses)
+        self.queued = time.time()
+        self.started: float | None = None
+        # Set when it may start; an exception where it must not any more.
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.number = 0
+
+    def refuse(self, error: Exception) -> None:
+        """End it before its turn."""
+        if not self.turn.done():
+            self.turn.set_exception(error)
+
+    def status(self) -> RunStatus:
+        """As it is listed."""
+        return RunStatus(
+            run_id=self.run_id,
+            graph=self.graph.record.name,
+            client=self.client,
+            traversals=self.traversals,
+            running=self.started is not None,
+            seconds=time.time() - (self.started or self.queued),
+        )
+
+
+class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
+    """See the module. ``dbfs.service`` calls the handlers."""
+
+    name = NAME
+    idempotent = True
+
+    def __init__(self) -> None:
+        self.graphs: dict[str, _Graph] = {}
+        self.reserved: dict[str, str] = {}
+        # In the order in which they came, under way or not.
+        self.runs: list[_Run] = []
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    async def start(self, scheduler: distributed.Scheduler) -> None:
+        """Called by Dask when the plugin is installed: install the workers' half, too."""
+        self.scheduler = scheduler
+        handlers = (
+            self.reserve,
+            self.release,
+            self.add,
+            self.open,
+            self.list_graphs,
+            self.unload,
+            self.run,
+            self.list_runs,
+            self.cancel,
+        )
+        scheduler.handlers.update({f"dbfs_{handler.__name__}": answering(handler) for handler in handlers})
+        await scheduler.register_worker_plugin(None, pickle.dumps(WorkerService()), name=NAME, idempotent=True)
+
+    async def reserve(self, name: str, client: str) -> None:
+        """Keep a name for a graph that is about to be built.
+
+        Raises:
+            NameTakenError: another graph has it, or is being built under it.
+        """
+        if name in self.reserved or any(graph.record.name == name for graph in self.graphs.values()):
+            raise NameTakenError(f"there is a graph named {name!r} already; unload it, or choose another name")
+        self.reserved[name] = client
+
+    async def release(self, name: str) -> None:
+        """Give back a name whose graph could not be built."""
+        self.reserved.pop(name, None)
+
+    async def add(self, record: bytes) -> str:
+        """Take over a graph's partitions and form its gang; returns how its ranks exchange.
+
+        Raises:
+            WorkerLostError: a rank is gone already.
+            ExchangeUnavailableError: the ranks can't exchange as was asked.
+        """
+        added: GraphRecord = pickle.loads(record)
+        self.reserved.pop(added.name, None)
+        missing = [address for address in added.addresses if address not in self.scheduler.workers]
+        if missing:
+            raise WorkerLostError(f"{added.name}: lost {', '.join(missing)} before the graph was whole; load it again")
+        graph = _Graph(added)
+        graph.exchange = await self._form_gang(added)
+        self.scheduler.client_desires_keys(keys=added.keys, client=_holder(added.graph_id))
+        self.graphs[added.graph_id] = graph
+        return graph.exchange
+
+    async def open(self, name: str) -> tuple[GraphRecord, str]:
+        """A graph by its name, and how its ranks exchange.
+
+        Raises:
+            GraphNotFoundError: with the names there are.
+        """
+        for graph in self.graphs.values():
+            if graph.record.named and graph.record.name == name:
+                return graph.record, graph.exchange
+        names = sorted(graph.record.name for graph in self.graphs.values() if graph.record.named)
+        there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
+        raise GraphNotFoundError(f"no graph is named {name!r}; {there}")
+
+    async def list_graphs(self) -> list[GraphStatus]:
+        """Every graph, in the order in which they were loaded."""
+        return [
+            GraphStatus(
+                name=graph.record.name,
+                n=graph.record.stripe.n,
+                m=sum(info.m_local for info in graph.record.infos),
+                bytes_per_rank=tuple(info.nbytes for info in graph.record.infos),
+                ranks=graph.record.stripe.p,
+                created=graph.record.created,
+                runs=graph.runs,
+                exchange=graph.exchange,
+                lost=tuple(sorted(graph.lost)),
+            )
+            for graph in self.graphs.values()
+        ]
+
+    async def unload(self, graph_id: str) -> None:
+        """Forget a graph and free its memory. Runs on it are cancelled."""
+        graph = self.graphs.pop(graph_id, None)
+        if graph is not None:
+            await self._dissolve(graph)
+
+    async def run(self, graph_id: str, client: str, run_id: str, specs: bytes, traversals: int, deadline: float) -> Any:
+        """Make traversals; the labels stay on the workers for the client.
+
+        Args:
+            graph_id: the graph's.
+            client: id of the client that asks, to which the labels will belong.
+            run_id: the run's.
+            specs: pickled ``list[RunSpec]``, not looked at here.
+            traversals: how many there are.
+            deadline: seconds the run may take once it has started.
+
+        Returns:
+            The ranks' reports, ``list[RunReport]``.
+
+        Raises:
+            GraphNotFoundError: the graph was unloaded.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError: the run ended early.
+        """
+        graph = self.graphs.get(graph_id)
+        if graph is None:
+            raise GraphNotFoundError("the graph was unloaded; load it again")
+        run = _Run(graph, client, run_id, traversals)
+        self.runs.append(run)
+        try:
+            self._start_runs()
+            await run.turn
+            graph.require_whole()
+            graph.runs += 1
+            reports = await self._run(run, specs, deadline)
+        finally:
+            self.runs.remove(run)
+            self._start_runs()
+        for report, address in zip(reports, graph.record.addresses, strict=True):
+            keys = list(report.nbytes)
+            self.scheduler.update_data(who_has={key: [address] for key in keys}, nbytes=report.nbytes, client=client)
+        return reports
+
+    async def list_runs(self) -> list[RunStatus]:
+        """The runs that wait or are under way, in the order in which they came."""
+        return [run.status() for run in self.runs]
+
+    async def cancel(self, run_id: str) -> None:
+        """End a run by its next level; its client gets ``RunCancelledError``.
+
+        Raises:
+            RunNotFoundError: it is over, or never was.
+        """
+        for run in self.runs:
+            if run.run_id == run_id:
+                await self._stop(run, Cause.CANCELLED, "by request")
+                return
+        raise RunNotFoundError(f"no run {run_id} waits or is under way")
+
+    def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
+        """Called by Dask: the client's runs, reservations and nameless graphs end with it."""
+        self.reserved = {name: owner for name, owner in self.reserved.items() if owner != client}
+        for run in self.runs:
+            if run.client == client:
+                self._later(self._stop(run, Cause.CANCELLED, "its client is gone"))
+        for graph_id, graph in list(self.graphs.items()):
+            if graph.record.client == client and not graph.record.named:
+                self._later(self._dissolve(self.graphs.pop(graph_id)))
+                self._free(graph)
+
+    async def before_close(self) -> None:
+        """Called by Dask: free everything, or it would warn of each graph that it is lost with its worker."""
+        for graph in self.graphs.values():
+            self._free(graph)
+
+    def remove_worker(self, scheduler: distributed.Scheduler, worker: str, **_: Any) -> None:  # noqa: ARG002
+        """Called by Dask: every graph with a rank there is lost, and its runs end."""
+        for graph in self.graphs.values():
+            if worker in graph.record.addresses:
+                graph.lost.add(graph.record.addresses.index(worker))
+                # Else Dask would compute lost partitions again, from the edges on, on workers that can't have them.
+                self._free(graph)
+        for run in self.runs:
+            if worker in run.workers:
+                self._later(self._lose(run, run.graph.record.addresses.index(worker)))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        # Dask's hooks must not wait for workers; the set keeps the task from being collected.
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _start_runs(self) -> None:
+        """Let every run begin whose workers are free and not wanted by a run before it."""
+        wanted: set[str] = set()
+        for run in self.runs:
+            if run.started is None and not run.turn.done() and not wanted & run.workers:
+                run.started = time.time()
+                run.number = next(run.graph.numbers)
+                run.turn.set_result(None)
+            wanted |= run.workers
+
+    async def _run(self, run: _Run, specs: bytes, deadline: float) -> list[RunReport]:
+        graph = run.graph
+        message = {
+            "graph_id": graph.record.graph_id,
+            "number": run.number,
+            "specs": specs,
+            "deadline": deadline,
+        }
+        calls = [
+            asyncio.ensure_future(self._ask(address, "dbfs_run_rank", **message)) for address in graph.record.addresses
+        ]
+        _, late = await asyncio.wait(calls, timeout=deadline + _GRACE)
+        if late:
+            await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")
+            ranks = [rank for rank, call in enumerate(calls) if call in late]
+            for call in late:
+                call.cancel()
+            raise DeadlineExceededError(
+                f"run {run.run_id}: not done after {deadline:g} s; no answer from ranks {', '.join(map(str, ranks))}"
+            )
+        errors = [error for call in calls if (error := call.exception()) is not None]
+        if errors:
+            raise _cause(errors)
+        return [call.result() for call in calls]
+
+    async def _stop(self, run: _Run, cause: Cause, message: str) -> None:
+        if run.started is None:
+            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: {message}"))
+            return
+        graph = run.graph
+        await self._everyone(
+            graph,
+            "dbfs_abort",
+            graph_id=graph.record.graph_id,
+            number=run.number,
+            cause=int(cause),
+            message=message,
+        )
+
+    async def _lose(self, run: _Run, rank: int) -> None:
+        if run.started is None:
+            run.refuse(
+                WorkerLostError(f"run {run.run_id}, waiting for its turn: lost rank {rank}; load the graph again")
+            )
+            return
+        await self._everyone(run.graph, "dbfs_peer_lost", graph_id=run.graph.record.graph_id, rank=rank)
+
+    async def _dissolve(self, graph: _Graph) -> None:
+        for run in list(self.runs):
+            if run.graph is graph:
+                await self._stop(run, Cause.CANCELLED, "the graph was unloaded")
+        await self._everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
+        self._free(graph)
+
+    def _free(self, graph: _Graph) -> None:
+        self.scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
+
+    async def _form_gang(self, record: GraphRecord) -> str:
+        """Join the workers by the exchange asked for, or the best that all of them have."""
+        if record.exchange != "comm":
+            try:
+                handle = await self._join(record, 0, None)
+                await asyncio.gather(*(self._join(record, rank, handle) for rank in range(1, record.stripe.p)))
+                return "shared_memory"
+            except ExchangeUnavailableError as error:
+                if record.exchange == "shared_memory":
+                    raise
+                logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
+        await asyncio.gather(*(self._join(record, rank, b"") for rank in range(record.stripe.p)))
+        return "comm"
+
+    async def _join(self, record: GraphRecord, rank: int, handle: bytes | None) -> Any:
+        return await self._ask(
+            record.addresses[rank],
+            "dbfs_join",
+            graph_id=record.graph_id,
+            rank=rank,
+            partition_key=record.partition_keys[rank],
+            stripe=pickle.dumps(record.stripe),
+            addresses=list(record.addresses),
+            handle=handle,
+        )
+
+    async def _everyone(self, graph: _Graph, op: str, **message: Any) -> None:
+        """Tell all workers of a gang that are there; who does not answer is about to be found lost."""
+        there = [address for address in graph.record.addresses if address in self.scheduler.workers]
+        await asyncio.gather(*(self._ask(address, op, **message) for address in there), return_exceptions=True)
+
+    async def _ask(self, address: str, op: str, **message: Any) -> Any:
+        try:
+            answer = await getattr(self.scheduler.rpc(address), op)(**message)
+        except OSError as error:
+            raise _UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
+        return unpack(answer)
+
+
+def _holder(graph_id: str) -> str:
+    """The client in whose name the scheduler keeps a graph's keys (as Dask's published datasets do)."""
+    return f"dbfs-{graph_id}"
+
+
+def _cause(errors: list[BaseException]) -> BaseException:
+    """Of the ranks' errors the one that says most: what happened, rather than its echo on another rank."""
+
+    def order(error: BaseException) -> int:
+        # A rank that lost a peer knows in which level; that a call broke off is the same news with less in it.
+        kinds = (_UnreachableError, WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError)
+        places = (1, 0, 2, 3, 5)
+        return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 4)
+
+    return min(errors, key=order)

@@ -1,0 +1,152 @@
+"""Loading graphs into a cluster, and finding those that are there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import uuid
+
+import distributed
+
+from dbfs import config, generate, readers
+from dbfs.build import BuildOptions, build
+from dbfs.cluster import current_client, roster
+from dbfs.edges import EdgeList
+from dbfs.errors import EdgeInputError, InvalidOptionError
+from dbfs.gang import Gang, release
+from dbfs.graph import Graph
+from dbfs.records import EXCHANGES, GraphRecord, GraphStatus, RunStatus
+from dbfs.service import Service
+
+
+def load(
+    edges: EdgeList | str | os.PathLike[str],
+    *,
+    client: distributed.Client | None = None,
+    ranks: int | None = None,
+    directed: bool | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+    name: str | None = None,
+    in_edges: bool = False,
+    order: str = "given",
+) -> Graph:
+    """Build a graph on a cluster's workers.
+
+    Args:
+        edges: an edge list (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``), a file, or a generator's spec such as
+            ``kronecker:scale=18``.
+        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        ranks: how many workers take part, one rank each; all if None.
+        directed: of a file, overrides what its format or header says.
+        format: of a file, overrides the guess from its name and header.
+        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. Without a
+            name it goes with this client, or with the last reference to the ``Graph``.
+        in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
+        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists:
+            faster on graphs with hubs. Callers' vertex ids stay what they are.
+
+    Raises:
+        ClientError, NoWorkersError: there is no usable client, or not enough workers.
+        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
+        NameTakenError: another graph has the name.
+        GraphTooLargeError: the graph won't fit the workers.
+        InvalidOptionError: an option's value is not one of its choices.
+    """
+    client = current_client(client)
+    if isinstance(edges, EdgeList):
+        if directed is not None or format is not None:
+            raise InvalidOptionError("directed= and format= are for files; an edge list has them already")
+    elif isinstance(edges, str) and generate.is_spec(edges):
+        if format is not None:
+            raise InvalidOptionError(f"format= is for files; {edges} is a generator")
+        edges = generate.parse(edges)
+        if directed is not None and directed != edges.directed:
+            raise InvalidOptionError(
+                f"{edges.name} is {'' if edges.directed else 'un'}directed; directed= is for files"
+            )
+    elif isinstance(edges, str | os.PathLike):
+        edges = readers.open_edges(edges, format=format, directed=directed)
+    else:
+        raise EdgeInputError(f"load takes an edge list, a path or a generator's spec, not {type(edges).__name__}")
+    options = BuildOptions(in_edges, order)
+    exchange = config.choice("exchange", EXCHANGES)
+    gang = Gang(client, roster(client, ranks))
+    service = Service(client)
+    if name is not None:
+        service.call("reserve", name=name, client=client.id)
+    try:
+        built = build(edges, gang, options)
+        record = GraphRecord(
+            graph_id=uuid.uuid4().hex,
+            name=edges.name if name is None else name,
+            named=name is not None,
+            client=client.id,
+            source=edges.name,
+            directed=edges.directed,
+            stripe=built.stripe,
+            addresses=gang.addresses,
+            partition_keys=tuple(future.key for future in built.partitions),
+            external_ids_key=None if built.external_ids is None else built.external_ids.key,
+            order_key=None if built.order is None else built.order.key,
+            infos=built.infos,
+            exchange=exchange,
+            created=time.time(),
+            build_seconds=built.seconds,
+        )
+        try:
+            formed = service.call("add", record=pickle.dumps(record))
+        finally:
+            # The service holds them now, or nobody shall.
+            release(built.futures)
+    except BaseException:
+        if name is not None:
+            service.tell("release", name=name)
+        raise
+    return Graph(record, formed, client)
+
+
+def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect
+    """A graph that some client loaded under a name.
+
+    Raises:
+        GraphNotFoundError: with the names there are.
+        ClientError: there is no usable client.
+    """
+    client = current_client(client)
+    record, exchange = Service(client).call("open", name=name)
+    return Graph(record, exchange, client)
+
+
+def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
+    """The graphs in the cluster, in the order in which they were loaded."""
+    return Service(current_client(client)).graphs()
+
+
+def runs(*, client: distributed.Client | None = None) -> list[Run]:
+    """The resident runs that wait or are under way, in the order in which they came."""
+    client = current_client(client)
+    return [Run(status, client) for status in Service(client).runs()]
+
+
+class Run:
+    """A run of the resident engine.
+
+    Attributes:
+        status: as it was when it was listed.
+    """
+
+    def __init__(self, status: RunStatus, client: distributed.Client) -> None:
+        self.status = status
+        self._client = client
+
+    def cancel(self) -> None:
+        """End the run by its next level; whoever waits for it gets ``RunCancelledError``.
+
+        Raises:
+            RunNotFoundError: it is over.
+        """
+        Service(self._client).call("cancel", run_id=self.status.run_id)
+
+    def __repr__(self) -> str:
+        return f"<dbfs.Run {self.status}>"

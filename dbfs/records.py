@@ -1,0 +1,102 @@
+"""What the service knows of graphs and runs, as clients and the scheduler exchange it."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from dbfs_workers.partition import PartitionInfo
+from dbfs_workers.stripe import Stripe
+
+EXCHANGES = ("auto", "shared_memory", "comm")
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """A graph in the cluster.
+
+    Attributes:
+        graph_id: unique.
+        name: what users call it.
+        named: whether it lives until it is unloaded; else until its client leaves or lets go of it.
+        client: id of the client that loaded it.
+        source: where the edges came from.
+        directed: whether edges hold in one direction only.
+        stripe: how it lies on the ranks.
+        addresses: the gang's workers, by rank.
+        partition_keys: Dask keys of the partitions, by rank.
+        external_ids_key: Dask key of the file's own ids; None where they are 0..n-1.
+        order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
+        infos: the partitions' counts, by rank.
+        exchange: how its ranks shall exchange, one of ``EXCHANGES``.
+        created: seconds since the epoch.
+        build_seconds: how long reading and building took.
+    """
+
+    graph_id: str
+    name: str
+    named: bool
+    client: str
+    source: str
+    directed: bool
+    stripe: Stripe
+    addresses: tuple[str, ...]
+    partition_keys: tuple[Hashable, ...]
+    external_ids_key: Hashable | None
+    order_key: Hashable | None
+    infos: tuple[PartitionInfo, ...]
+    exchange: str
+    created: float
+    build_seconds: float
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """Dask keys of all its data."""
+        extra = (self.external_ids_key, self.order_key)
+        return [*self.partition_keys, *(key for key in extra if key is not None)]
+
+
+@dataclass(frozen=True)
+class GraphStatus:
+    """A graph as ``dbfs.graphs()`` lists it.
+
+    Attributes:
+        name: what users call it.
+        n: vertices.
+        m: directed edges stored.
+        bytes_per_rank: bytes of each rank's partition.
+        ranks: number of ranks.
+        created: seconds since the epoch.
+        runs: runs started so far.
+        exchange: how its ranks exchange.
+        lost: ranks whose workers are gone.
+    """
+
+    name: str
+    n: int
+    m: int
+    bytes_per_rank: tuple[int, ...]
+    ranks: int
+    created: float
+    runs: int
+    exchange: str
+    lost: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run that waits or is under way.
+
+    Attributes:
+        run_id: unique.
+        graph: the graph's name.
+        client: id of the client that asked for it.
+        traversals: how many it makes.
+        running: False while it waits for its workers.
+        seconds: since it started, or was queued.
+    """
+
+    run_id: str
+    graph: str
+    client: str
+    traversals: int
+    running: bool
+    seconds: float
