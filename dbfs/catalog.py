@@ -32,7 +32,7 @@ from dbfs_workers.plugin import NAME, RunReport, WorkerService, answering, unpac
 
 logger = logging.getLogger(__name__)
 
-# The ranks notice a deadline themselves; this is for one that can't (it is stopped, or out of reach).
+# Seconds. The ranks notice a deadline themselves; this is for one that can't (it is stopped, or out of reach).
 _GRACE = 2.0
 
 
@@ -297,12 +297,11 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         _, late = await asyncio.wait(calls, timeout=deadline + _GRACE)
         if late:
             await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")
-            ranks = [rank for rank, call in enumerate(calls) if call in late]
             for call in late:
                 call.cancel()
-            raise DeadlineExceededError(
-                f"run {run.run_id}: not done after {deadline:g} s; no answer from ranks {', '.join(map(str, ranks))}"
-            )
+            await asyncio.wait(calls)
+            ranks = ", ".join(str(rank) for rank, call in enumerate(calls) if call in late)
+            raise DeadlineExceededError(f"run {run.run_id}: not done after {deadline:g} s; no answer from rank {ranks}")
         errors = [error for call in calls if (error := call.exception()) is not None]
         if errors:
             raise _cause(errors)
@@ -328,7 +327,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 WorkerLostError(f"run {run.run_id}, waiting for its turn: lost rank {rank}; load the graph again")
             )
             return
-        await self._everyone(run.graph, "dbfs_peer_lost", graph_id=run.graph.record.graph_id, rank=rank)
+        message = {"graph_id": run.graph.record.graph_id, "number": run.number, "rank": rank}
+        await self._everyone(run.graph, "dbfs_peer_lost", **message)
 
     async def _dissolve(self, graph: _Graph) -> None:
         for run in list(self.runs):
@@ -367,9 +367,10 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         )
 
     async def _everyone(self, graph: _Graph, op: str, **message: Any) -> None:
-        """Tell all workers of a gang that are there; who does not answer is about to be found lost."""
+        """Tell all workers of a gang that are there; nobody waits long for one that does not answer."""
         there = [address for address in graph.record.addresses if address in self.scheduler.workers]
-        await asyncio.gather(*(self._ask(address, op, **message) for address in there), return_exceptions=True)
+        asked = [asyncio.wait_for(self._ask(address, op, **message), _GRACE) for address in there]
+        await asyncio.gather(*asked, return_exceptions=True)
 
     async def _ask(self, address: str, op: str, **message: Any) -> Any:
         try:

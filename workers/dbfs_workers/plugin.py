@@ -220,11 +220,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.exchange.abort(number, Cause(cause), message)
 
-    async def peer_lost(self, graph_id: str, rank: int) -> None:
+    async def peer_lost(self, graph_id: str, number: int, rank: int) -> None:
         """A rank's worker is gone. Who shares memory with it sees that sooner; who waits for its message can't."""
         member = self.members.get(graph_id)
         if member is not None and isinstance(member.exchange, CommExchange):
-            member.exchange.lost(rank)
+            member.exchange.lost(number, rank)
 
     def deliver(self, graph_id: str, message: Any) -> None:
         """Take a peer's message (``exchange.comm``)."""

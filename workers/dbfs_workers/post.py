@@ -69,7 +69,7 @@ class WorkerPost:
                 await send_recv(comm, op="dbfs_deliver", reply=False, graph_id=self._graph_id, message=fields)
         except OSError as error:
             logger.info("dbfs: no way to rank %d at %s: %s", peer, self._addresses[peer], error)
-            self.exchange.lost(peer)
+            self.exchange.lost(message.number, peer)
 
     def _close(self) -> None:
         for peer, comm in self._comms.items():

@@ -164,9 +164,9 @@ class CommExchange:
             for peer in self._peers:
                 self._post.send(peer, abort)
 
-    def lost(self, peer: int) -> None:
-        """A message could not be delivered: the peer is gone, and with it the run."""
-        abort = Abort(self._number, Cause.LOST, peer, f"lost rank {peer}")
+    def lost(self, number: int, peer: int) -> None:
+        """A peer is gone, and with it the run, which this rank may have yet to begin."""
+        abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
         if self.receive(abort):
             for other in self._peers:
                 if other != peer:

@@ -1,0 +1,353 @@
+"""The service on the scheduler: names, the queue of runs, cancelling, and what happens when someone leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.errors import (
+    DeadlineExceededError,
+    GraphNotFoundError,
+    InvalidOptionError,
+    NameTakenError,
+    ResultReleasedError,
+    RunCancelledError,
+    RunNotFoundError,
+    StaleRunError,
+    WorkerLostError,
+)
+from dbfs.graph import Graph
+from dbfs.readers import open_edges
+from dbfs.service import Service
+from tests.graphs import GRAPHS
+
+EXCHANGES = ("shared_memory", "comm")
+
+# Enough levels for a run to be caught in the middle, on any machine.
+ENDLESS = 3_000_000
+
+
+@pytest.fixture
+def mortal() -> Iterator[distributed.Client]:
+    """A cluster of the test's own, to be harmed."""
+    with dbfs.connect(n_workers=3, dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture(params=EXCHANGES)
+def exchange(request: pytest.FixtureRequest) -> Iterator[str]:
+    with dask.config.set({"dbfs.exchange": request.param}):
+        yield request.param
+
+
+class Background:
+    """A traversal in a thread of its own, until it ends by an error or a result."""
+
+    def __init__(self, graph: Graph, **options: object) -> None:
+        self.error: BaseException | None = None
+        self.graph = graph
+        self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
+        self.thread.start()
+        while not any(run.status.running for run in dbfs.runs(client=graph.gang.client)):
+            assert self.thread.is_alive(), self.error
+            time.sleep(0.02)
+
+    def _run(self, **options: object) -> None:
+        try:
+            self.graph.bfs(0, **options)  # type: ignore[arg-type]
+        except BaseException as error:
+            self.error = error
+
+    def join(self) -> BaseException | None:
+        self.thread.join(20)
+        assert not self.thread.is_alive(), "the run hangs"
+        return self.error
+
+
+def test_a_named_graph_is_everybodys(client: distributed.Client, leaves_nothing: None) -> None:
+    graph = dbfs.load("path:n=20", client=client, name="street")
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        opened = dbfs.open("street", client=other)
+        assert opened.bfs(0, validate=True).depth == 19
+        listed = {status.name: status for status in dbfs.graphs(client=other)}["street"]
+        assert (listed.n, listed.m, listed.ranks, listed.runs) == (20, 38, 4, 1)
+        assert listed.bytes_per_rank == graph.nbytes
+        assert listed.exchange == "shared_memory"
+        assert abs(listed.created - time.time()) < 60
+    assert graph.bfs(19).reached == 20
+    dbfs.open("street", client=client).unload()
+    with pytest.raises(GraphNotFoundError, match="unloaded"):
+        graph.bfs(0)
+    assert "street" not in [status.name for status in dbfs.graphs(client=client)]
+
+
+def test_names_that_are_not_there_or_taken(client: distributed.Client, leaves_nothing: None) -> None:
+    with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; there are none"):
+        dbfs.open("web", client=client)
+    with dbfs.load("path:n=5", client=client, name="a"), dbfs.load("path:n=5", client=client, name="b"):
+        with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; there are 'a', 'b'"):
+            dbfs.open("web", client=client)
+        with pytest.raises(NameTakenError, match="named 'a' already"):
+            dbfs.load("path:n=6", client=client, name="a")
+    with dbfs.load("path:n=7", client=client, name="a") as again:
+        assert again.n == 7
+
+
+def test_a_name_is_free_again_after_a_failed_build(client: distributed.Client, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("0 1\nx y\n")
+    with pytest.raises(dbfs.errors.FormatError):
+        dbfs.load(tmp_path / "bad.txt", client=client, name="mine")
+    for _ in range(50):
+        try:
+            dbfs.load("path:n=3", client=client, name="mine").unload()
+            return
+        except NameTakenError:
+            time.sleep(0.1)
+    pytest.fail("the name is still reserved")
+
+
+def test_nameless_graphs_go_with_the_last_reference(client: distributed.Client, leaves_nothing: None) -> None:
+    graph = dbfs.load("path:n=8", client=client)
+    result = graph.bfs(0)
+    del graph
+    assert result.distances().tolist() == list(range(8))
+    del result
+
+
+def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(client: distributed.Client) -> None:
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        dbfs.load("path:n=9", client=other, name="stays")
+        goes = dbfs.load("path:n=10", client=other)
+        assert len(dbfs.graphs(client=client)) == 2
+        del goes
+    for _ in range(50):
+        names = [status.name for status in dbfs.graphs(client=client)]
+        if names == ["stays"]:
+            break
+        time.sleep(0.1)
+    assert names == ["stays"]
+    dbfs.open("stays", client=client).unload()
+
+
+def test_threads_traverse_two_graphs_on_the_same_workers(client: distributed.Client, exchange: str) -> None:
+    wrong: list[object] = []
+    with dbfs.load("path:n=40", client=client, ranks=3) as one, dbfs.load("grid2d:side=8", client=client) as two:
+
+        def work(graph: Graph, depth: int) -> None:
+            for _ in range(15):
+                found = graph.bfs(0)
+                if found.depth != depth or found.distances().max() != depth:
+                    wrong.append(found)
+
+        threads = [threading.Thread(target=work, args=case) for case in [(one, 39), (two, 14)] * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(100)
+        assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+
+
+def test_two_processes_traverse_one_graph(client: distributed.Client, tmp_path: Path) -> None:
+    script = tmp_path / "traverse.py"
+    script.write_text(
+        "import sys, distributed, numpy, dbfs\n"
+        "client = distributed.Client(sys.argv[1])\n"
+        "graph = dbfs.open('shared', client=client)\n"
+        "expected = numpy.load(sys.argv[2])\n"
+        "for source in range(100):\n"
+        "    assert (graph.bfs(source).distances() == expected[source]).all()\n"
+        "print('right')\n"
+    )
+    with dbfs.load("uniform:n=100,m=250", client=client, name="shared") as graph:
+        np.save(tmp_path / "expected.npy", np.array([r.distances() for r in graph.bfs_many(range(100))]))
+        command = [sys.executable, str(script), client.scheduler.address, str(tmp_path / "expected.npy")]
+        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        assert [process.communicate(timeout=100)[0] for process in both] == ["right\n", "right\n"]
+        assert dbfs.graphs(client=client)[-1].runs == 201
+
+
+def test_a_run_is_cancelled_and_the_gang_serves_the_next(client: distributed.Client, exchange: str) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        first = Background(graph)
+        waiting = threading.Thread(target=lambda: second.append(graph.bfs(0, max_depth=5)))
+        second: list[object] = []
+        waiting.start()
+        while len(dbfs.runs(client=client)) < 2:
+            time.sleep(0.02)
+        running, queued = dbfs.runs(client=client)
+        assert (running.status.running, queued.status.running) == (True, False)
+        assert running.status.graph == graph.name
+        running.cancel()
+        error = first.join()
+        assert isinstance(error, RunCancelledError)
+        assert "by request" in str(error)
+        waiting.join(60)
+        assert second[0].reached == 6  # type: ignore[attr-defined]
+        with pytest.raises(RunNotFoundError, match="waits or is under way"):
+            running.cancel()
+
+
+def test_a_waiting_run_can_be_cancelled(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        first = Background(graph)
+        caught: list[BaseException] = []
+
+        def wait_for_a_turn() -> None:
+            try:
+                graph.bfs(0)
+            except RunCancelledError as error:
+                caught.append(error)
+
+        waiting = threading.Thread(target=wait_for_a_turn)
+        waiting.start()
+        while len(dbfs.runs(client=client)) < 2:
+            time.sleep(0.02)
+        dbfs.runs(client=client)[1].cancel()
+        waiting.join(30)
+        assert "waiting for its turn" in str(caught[0])
+        dbfs.runs(client=client)[0].cancel()
+        assert isinstance(first.join(), RunCancelledError)
+
+
+def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
+    client: distributed.Client, exchange: str, leaves_nothing: None
+) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=3) as graph:
+        with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+            graph.bfs(0, deadline=0.5)
+        assert graph.bfs(0, max_depth=9, validate=True).reached == 10
+
+
+def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    victim = graph.gang.addresses[1]
+    pid = mortal.run(os.getpid, workers=[victim])[victim]
+    run = Background(graph)
+    os.kill(pid, signal.SIGKILL)
+    error = run.join()
+    assert isinstance(error, WorkerLostError)
+    assert "level" in str(error)
+    assert "rank 1" in str(error)
+    with pytest.raises(WorkerLostError, match="lost rank 1.*load the graph again"):
+        graph.bfs(0)
+    assert dbfs.graphs(client=mortal)[0].lost == (1,)
+    mortal.wait_for_workers(3, timeout=30)
+    with dbfs.load("path:n=50", client=mortal) as again:
+        assert again.bfs(0, validate=True).depth == 49
+
+
+def test_a_stopped_worker_does_not_hold_the_run_past_its_deadline(mortal: distributed.Client, exchange: str) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    victim = graph.gang.addresses[2]
+    pid = mortal.run(os.getpid, workers=[victim])[victim]
+    run = Background(graph, deadline=3)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        error = run.join()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert isinstance(error, DeadlineExceededError)
+    assert graph.bfs(0, max_depth=4, validate=True).reached == 5
+
+
+def test_a_client_that_vanishes_frees_the_gang(client: distributed.Client, tmp_path: Path) -> None:
+    script = tmp_path / "vanish.py"
+    script.write_text(
+        "import sys, distributed, dbfs\n"
+        "client = distributed.Client(sys.argv[1])\n"
+        "print('started', flush=True)\n"
+        "dbfs.open('long', client=client).bfs(0)\n"
+    )
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="long") as graph:
+        command = [sys.executable, str(script), client.scheduler.address]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        while not dbfs.runs(client=client):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        for _ in range(100):
+            if not dbfs.runs(client=client):
+                break
+            time.sleep(0.1)
+        assert not dbfs.runs(client=client)
+        assert graph.bfs(0, max_depth=3).reached == 4
+
+
+def test_unloading_ends_the_runs(client: distributed.Client, leaves_nothing: None) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2)
+    run = Background(graph)
+    graph.unload()
+    error = run.join()
+    assert isinstance(error, RunCancelledError)
+    assert "unloaded" in str(error)
+    with pytest.raises(ResultReleasedError):
+        graph.bfs(0)
+
+
+def test_bottom_up_needs_in_edges(client: distributed.Client, exchange: str) -> None:
+    n, src, dst = GRAPHS["dense random"]()
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=True), client=client) as graph:
+        with pytest.raises(InvalidOptionError, match="in_edges=True"):
+            graph.bfs(0, direction="bottom-up")
+        assert set(graph.bfs(0, validate=True).levels["direction"]) == {"top-down"}
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=True), client=client, in_edges=True) as graph:
+        assert "bottom-up" in set(graph.bfs(0, validate=True).levels["direction"])
+
+
+def test_degree_order_keeps_the_callers_ids(client: distributed.Client, tmp_path: Path) -> None:
+    (tmp_path / "star.txt").write_text("".join(f"900 {v}\n" for v in range(10, 60)) + "10 7\n")
+    with dbfs.load(tmp_path / "star.txt", client=client, ranks=3, order="degree") as graph:
+        result = graph.bfs(graph.vertex(7), predecessors=True, validate=True, targets=[graph.vertex(55)])
+        assert result.sources == (graph.vertex(7),)
+        path = result.path_to(graph.vertex(55))
+        assert graph.external_ids is not None
+        assert graph.external_ids[path].tolist() == [7, 10, 900, 55]
+        assert graph.order is not None
+        assert graph.order.position[graph.vertex(900)] == 0
+
+
+def test_an_estimate_says_what_a_graph_takes(client: distributed.Client, tmp_path: Path) -> None:
+    edges = dbfs.uniform(n=50_000, m=600_000)
+    with dbfs.load(edges, client=client, ranks=2) as graph:
+        expected = dbfs.estimate(edges, ranks=2)
+        assert abs(expected.partition_bytes - max(graph.nbytes)) < 0.02 * expected.partition_bytes
+        assert expected.peak_bytes > expected.partition_bytes
+        assert "columns" in str(expected)
+    (tmp_path / "edges.txt").write_text("0 1\n")
+    with pytest.raises(dbfs.errors.EdgeInputError, match="known only after reading"):
+        dbfs.estimate(open_edges(tmp_path / "edges.txt"), ranks=2)
+
+
+def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
+    with dask.config.set({"dbfs.exchange": "pigeons"}), pytest.raises(InvalidOptionError, match="not one of auto"):
+        dbfs.load("path:n=3", client=client)
+
+
+def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
+    with pytest.raises(GraphNotFoundError):
+        Service(client).call("run", graph_id="x", client=client.id, run_id="y", specs=b"", traversals=1, deadline=1)
+    with dbfs.load("path:n=4", client=client) as graph:
+        address = graph.gang.addresses[0]
+
+        async def ask(dask_scheduler: distributed.Scheduler) -> object:
+            from dbfs_workers.plugin import unpack
+
+            try:
+                unpack(await dask_scheduler.rpc(address).dbfs_run_rank(graph_id="x", number=1, specs=b"", deadline=1))
+            except StaleRunError as error:
+                return str(error)
+            return None
+
+        assert "is no rank of the graph x" in str(client.run_on_scheduler(ask))
