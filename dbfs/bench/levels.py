@@ -20,33 +20,51 @@ class LevelCost:
 
     Attributes:
         way: what was measured.
+        ranks: number of ranks.
+        levels: how many levels the mean is over.
         milliseconds: mean time of a level.
-        ratio: milliseconds over the naive way's.
+        ratio: milliseconds over those of one ``client.submit`` a task.
     """
 
     way: str
+    ranks: int
+    levels: int
     milliseconds: float
     ratio: float
 
 
-WAYS = {
-    "a task a phase, one graph a level": {"fuse-below": 0, "levels-per-submission": 1},
-    "one fused task a rank, one graph a level": {"fuse-below": 4096, "levels-per-submission": 1},
-    "one fused task a rank, several levels a graph": {},
+TASKGRAPH = {
+    "taskgraph, a task a phase, one graph a level": {"fuse-below": 0, "levels-per-submission": 1},
+    "taskgraph, one fused task a rank, one graph a level": {"fuse-below": 4096, "levels-per-submission": 1},
+    "taskgraph, one fused task a rank, several levels a graph": {},
 }
+RESIDENT_LEVELS = 2000
 
 
 def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterator[LevelCost]:
-    """Measure each way on a path of ``levels`` levels; the first is one ``client.submit`` a task."""
+    """Measure each way on a path graph; the first is one ``client.submit`` a task."""
     with dbfs.load(dbfs.path(levels + 2), client=client, ranks=ranks) as graph:
-        graph.bfs(0, max_depth=2)
+        graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
-        yield LevelCost("one client.submit a task", naive, 1.0)
-        for way, settings in WAYS.items():
+        yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)
+        for way, settings in TASKGRAPH.items():
             with dask.config.set({f"dbfs.taskgraph.{key}": value for key, value in settings.items()}):
                 result = graph.bfs(0, max_depth=levels, engine="taskgraph")
             cost = result.seconds / levels * 1e3
-            yield LevelCost(way, cost, cost / naive)
+            yield LevelCost(way, ranks, levels, cost, cost / naive)
+    for exchange in ("shared_memory", "comm"):
+        for p in sorted({min(2, ranks), ranks}):
+            cost = _resident(client, p, exchange)
+            yield LevelCost(f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / naive)
+
+
+def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
+    with (
+        dask.config.set({"dbfs.exchange": exchange}),
+        dbfs.load(dbfs.path(RESIDENT_LEVELS + 1), client=client, ranks=ranks) as graph,
+    ):
+        graph.bfs(0, max_depth=50)
+        return min(graph.bfs(0).seconds for _ in range(3)) / RESIDENT_LEVELS * 1e3
 
 
 def _naive(graph: Graph, levels: int) -> float:
@@ -57,7 +75,8 @@ def _naive(graph: Graph, levels: int) -> float:
     def submit(rank: int, function: object, *arguments: object) -> distributed.Future:
         return client.submit(function, *arguments, workers=[gang.addresses[rank]], pure=False)
 
-    states = [submit(rank, tasks.start, distributed.Future(graph.partition_keys[rank], client), spec) for rank in ranks]
+    partitions = [distributed.Future(key, client) for key in graph.partition_keys]
+    states = [submit(rank, tasks.start, partitions[rank], spec) for rank in ranks]
     distributed.wait(states)
     last = list(states)
     start = time.perf_counter()

@@ -2,14 +2,21 @@
 
 import json
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 from dask.utils import format_bytes
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dbfs.build import ORDERS
 from dbfs.cli.run import connect
+
+ranks_option = click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -21,9 +28,26 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--levels", type=click.IntRange(8), default=64, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ranks_option
+@click.option("--times", type=click.IntRange(1), default=50, show_default=True)
+@json_option
+def gang(ranks: int, times: int, as_json: bool) -> None:
+    """What starting a resident run costs, from call to result, on a graph without edges.
+
+    Example: dbfs bench gang --ranks 4
+    """
+    from dbfs.bench.gang import bench_gang
+
+    with connect(None, ranks) as client:
+        costs = [bench_gang(client, ranks, exchange, times) for exchange in ("shared_memory", "comm")]
+    rows = [(c.exchange, f"{min(c.milliseconds):.2f}", f"{c.median:.2f}", f"{max(c.milliseconds):.2f}") for c in costs]
+    _print(f"Round trip of a gang, {ranks} ranks", ("exchange", "min ms", "median ms", "max ms"), rows, costs, as_json)
+
+
+@bench.command()
+@ranks_option
+@click.option("--levels", type=click.IntRange(8), default=64, show_default=True, help="Of the taskgraph engine.")
+@json_option
 def levels(ranks: int, levels: int, as_json: bool) -> None:
     """What a level costs, on a path graph.
 
@@ -33,25 +57,37 @@ def levels(ranks: int, levels: int, as_json: bool) -> None:
 
     with connect(None, ranks) as client:
         costs = list(bench_levels(client, ranks, levels))
-    if as_json:
-        click.echo(json.dumps([asdict(cost) for cost in costs], indent=2))
-        return
-    table = Table(title=f"A level of a path graph, {ranks} ranks, {levels} levels", title_justify="left")
-    table.add_column("engine and way")
-    table.add_column("ms a level", justify="right")
-    table.add_column("ratio", justify="right")
-    for cost in costs:
-        table.add_row(cost.way, f"{cost.milliseconds:.2f}", f"{cost.ratio:.2f}")
-    Console().print(table)
+    rows = [(c.way, str(c.ranks), f"{c.milliseconds:.3f}", f"{c.ratio:.4f}") for c in costs]
+    _print("A level of a path graph", ("engine and way", "ranks", "ms a level", "ratio"), rows, costs, as_json)
+
+
+@bench.command()
+@click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator or a file.")
+@click.option("--ranks", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--sources", type=click.IntRange(1), default=9, show_default=True, help="1 is vertex 0, else random.")
+@click.option("--order", "orders", type=click.Choice(ORDERS), multiple=True, default=ORDERS, show_default=True)
+@json_option
+def kernels(graph: str, ranks: int, sources: int, orders: Sequence[str], as_json: bool) -> None:
+    """Traversals of a graph next to SciPy's in the same run.
+
+    Example: dbfs bench kernels --graph kronecker:scale=18 --ranks 2
+    """
+    from dbfs.bench.kernels import bench_kernels
+
+    with connect(None, ranks) as client:
+        times = list(bench_kernels(client, graph, ranks, sources, orders))
+    rows = [(t.way, f"{t.levels:.2f}", f"{t.call:.2f}", f"{t.ratio:.1f}") for t in times]
+    title = f"{graph}, {ranks} ranks, {sources} source{'s' * (sources > 1)}, medians"
+    _print(title, ("who", "levels ms", "call ms", "SciPy / call"), rows, times, as_json)
 
 
 @bench.command()
 @click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator.")
-@click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
+@ranks_option
 @click.option("--sources", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
-    """What building a graph takes of time and memory, and traversals of it.
+    """What building a graph takes of time and memory, and traversals by each engine.
 
     Example: dbfs bench build --graph kronecker:scale=18
     """
@@ -59,21 +95,27 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
 
     with connect(None, ranks) as client:
         cost = bench_build(client, graph, ranks, sources)
-    if as_json:
-        click.echo(json.dumps(asdict(cost), indent=2))
-        return
-    console = Console()
-    console.print(f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", highlight=False)
-    table = Table()
-    for column in ("rank", "partition", "peak before", "peak after", "of 3 partitions + 200 MB"):
-        table.add_column(column, justify="right")
+    rows = []
     for rank, (partition, before, peak) in enumerate(zip(cost.partition, cost.before, cost.peak, strict=True)):
         share = peak / (3 * partition + 200e6)
-        table.add_row(str(rank), format_bytes(partition), format_bytes(before), format_bytes(peak), f"{share:.0%}")
-    console.print(table)
-    console.print(
-        f"traversal: median {statistics.median(cost.traversals) * 1e3:.0f} ms "
-        f"({statistics.median(cost.client_seconds) * 1e3:.0f} ms from call to result), "
-        f"{statistics.median(cost.mteps):.0f} MTEPS (directed), {sources} sources",
-        highlight=False,
-    )
+        rows.append((str(rank), format_bytes(partition), format_bytes(before), format_bytes(peak), f"{share:.0%}"))
+    columns = ("rank", "partition", "peak before", "peak after", "of 3 partitions + 200 MB")
+    _print(f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", columns, rows, [cost], as_json)
+    if not as_json:
+        for engine, seconds in cost.traversals.items():
+            median = statistics.median(seconds) * 1e3
+            click.echo(f"traversal, {engine}: median {median:.0f} ms from call to result, {sources} sources")
+
+
+def _print(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], results: Sequence[Any], as_json: bool
+) -> None:
+    if as_json:
+        click.echo(json.dumps([asdict(result) for result in results], indent=2))
+        return
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for column in columns:
+        table.add_column(column, justify="left" if column == columns[0] else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

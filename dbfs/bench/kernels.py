@@ -1,0 +1,78 @@
+"""Traversals next to SciPy's ``breadth_first_order`` of the same graph in the same run."""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import distributed
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+
+import dbfs
+from dbfs import generate, readers
+from dbfs.edges import EdgeList
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """Traversals from the same sources.
+
+    Attributes:
+        way: who traversed.
+        levels: median time of the levels, milliseconds; SciPy has no other.
+        call: median time from the client's call to the result in hand, milliseconds.
+        ratio: SciPy's median over ``call``.
+    """
+
+    way: str
+    levels: float
+    call: float
+    ratio: float
+
+
+def bench_kernels(
+    client: distributed.Client, graph: str, ranks: int, sources: int, orders: Sequence[str]
+) -> Iterator[KernelTimes]:
+    """SciPy first, then the resident engine with each order of the vertices."""
+    edges = generate.parse(graph) if generate.is_spec(graph) else readers.open_edges(graph)
+    chosen: list[int] = []
+    scipy_time = 0.0
+    for order in orders:
+        with dbfs.load(edges, client=client, ranks=ranks, order=order) as loaded:
+            if not chosen:
+                chosen = [0] if sources == 1 else loaded.sample_sources(sources)
+                taken = _scipy(edges, loaded.n, chosen)
+                scipy_time = statistics.median(taken)
+                yield KernelTimes("SciPy breadth_first_order", scipy_time, scipy_time, 1.0)
+            for direction in ("top-down", "auto"):
+                loaded.bfs(chosen[0], direction=direction)
+                levels, calls = [], []
+                for source in chosen:
+                    start = time.perf_counter()
+                    result = loaded.bfs(source, direction=direction)
+                    calls.append((time.perf_counter() - start) * 1e3)
+                    levels.append(result.seconds * 1e3)
+                call = statistics.median(calls)
+                way = f"dbfs, {direction}, order {order}"
+                yield KernelTimes(way, statistics.median(levels), call, scipy_time / call)
+
+
+def _scipy(edges: EdgeList, n: int, sources: Sequence[int]) -> list[float]:
+    """Milliseconds of each traversal. Here the whole graph is in the client's memory."""
+    parts = [piece.read() for piece in edges.cut(1 << 22)]
+    src, dst = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    if edges.n is None:
+        ids = np.unique(np.concatenate([src, dst]))
+        src, dst = np.searchsorted(ids, src), np.searchsorted(ids, dst)
+    if edges.symmetrise:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    matrix = scipy.sparse.coo_array((np.ones(src.size, np.float64), (src, dst)), shape=(n, n)).tocsr()
+    del src, dst, parts
+    taken = []
+    for source in sources:
+        start = time.perf_counter()
+        scipy.sparse.csgraph.breadth_first_order(matrix, source, directed=True, return_predecessors=True)
+        taken.append((time.perf_counter() - start) * 1e3)
+    return taken
