@@ -50,11 +50,12 @@ class _Graph:
         self.runs = 0
         self.numbers = itertools.count(1)
 
-    def require_whole(self) -> None:
+    def require_whole(self, doing: str = "") -> None:
         """Raise ``WorkerLostError`` if a rank is gone."""
         if self.lost:
             ranks = ", ".join(f"rank {rank} ({self.record.addresses[rank]})" for rank in sorted(self.lost))
-            raise WorkerLostError(f"{self.record.name}: lost {ranks}; load the graph again")
+            where = f", {doing}" if doing else ""
+            raise WorkerLostError(f"{self.record.name}{where}: lost {ranks}; load the graph again")
 
 
 class _Run:
@@ -113,6 +114,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             self.list_graphs,
             self.unload,
             self.run,
+            self.publish,
+            self.drop,
             self.list_runs,
             self.cancel,
         )
@@ -187,16 +190,26 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         if graph is not None:
             await self._dissolve(graph)
 
-    async def run(self, graph_id: str, client: str, run_id: str, specs: bytes, traversals: int, deadline: float) -> Any:
-        """Make traversals; the labels stay on the workers for the client.
+    async def run(
+        self,
+        graph_id: str,
+        client: str,
+        run_id: str,
+        specs: bytes,
+        traversals: int,
+        deadline: float,
+        dropped: list[tuple[str, int]],
+    ) -> list[RunReport]:
+        """Make traversals; the ranks keep the labels until they are published or dropped, or the client leaves.
 
         Args:
             graph_id: the graph's.
-            client: id of the client that asks, to which the labels will belong.
+            client: id of the client that asks, to which the labels belong.
             run_id: the run's.
             specs: pickled ``list[RunSpec]``, not looked at here.
             traversals: how many there are.
             deadline: seconds the run may take once it has started.
+            dropped: traversals (run id and index) whose labels are to be forgotten.
 
         Returns:
             The ranks' reports, ``list[RunReport]``.
@@ -215,14 +228,34 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             await run.turn
             graph.require_whole()
             graph.runs += 1
-            reports = await self._run(run, specs, deadline)
+            return await self._run(run, specs, deadline, dropped)
         finally:
             self.runs.remove(run)
             self._start_runs()
-        for report, address in zip(reports, graph.record.addresses, strict=True):
-            keys = list(report.nbytes)
-            self.scheduler.update_data(who_has={key: [address] for key in keys}, nbytes=report.nbytes, client=client)
-        return reports
+
+    async def publish(self, graph_id: str, client: str, run_id: str, index: int) -> None:
+        """Make the labels of a traversal Dask data, under the keys of ``dbfs_workers.plugin.label_key``.
+
+        Raises:
+            GraphNotFoundError: the graph was unloaded, and the labels went with it.
+            ResultReleasedError: they were dropped.
+            WorkerLostError: a rank is gone.
+        """
+        graph = self.graphs.get(graph_id)
+        if graph is None:
+            raise GraphNotFoundError("the graph was unloaded, and its ranks took the labels of this run with them")
+        graph.require_whole(f"run {run_id}")
+        addresses = graph.record.addresses
+        message = {"graph_id": graph_id, "run_id": run_id, "index": index}
+        sizes = await asyncio.gather(*(self._ask(address, "dbfs_publish_rank", **message) for address in addresses))
+        for address, nbytes in zip(addresses, sizes, strict=True):
+            self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=client)
+
+    async def drop(self, graph_id: str, dropped: list[tuple[str, int]]) -> None:
+        """Have the ranks forget the labels of traversals."""
+        graph = self.graphs.get(graph_id)
+        if graph is not None:
+            await self._everyone(graph, "dbfs_drop", graph_id=graph_id, dropped=dropped)
 
     async def list_runs(self) -> list[RunStatus]:
         """The runs that wait or are under way, in the order in which they came."""
@@ -250,6 +283,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             if graph.record.client == client and not graph.record.named:
                 self._later(self._dissolve(self.graphs.pop(graph_id)))
                 self._free(graph)
+            else:
+                self._later(self._everyone(graph, "dbfs_forget_client", graph_id=graph_id, client=client))
 
     async def before_close(self) -> None:
         """Called by Dask: free everything, or it would warn of each graph that it is lost with its worker."""
@@ -283,13 +318,15 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 run.turn.set_result(None)
             wanted |= run.workers
 
-    async def _run(self, run: _Run, specs: bytes, deadline: float) -> list[RunReport]:
+    async def _run(self, run: _Run, specs: bytes, deadline: float, dropped: list[tuple[str, int]]) -> list[RunReport]:
         graph = run.graph
         message = {
             "graph_id": graph.record.graph_id,
             "number": run.number,
+            "client": run.client,
             "specs": specs,
             "deadline": deadline,
+            "dropped": dropped,
         }
         calls = [
             asyncio.ensure_future(self._ask(address, "dbfs_run_rank", **message)) for address in graph.record.addresses

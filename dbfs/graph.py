@@ -52,11 +52,12 @@ class Graph:
         self.exchange = exchange
         self._gang = Gang(client, record.addresses)
         self._unloaded = False
+        self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         self._external: NDArray[np.int64] | None = None
         self._order: DegreeOrder | None = None
         if not record.named:
             # Nobody else can reach a nameless graph: it goes with the last object that knows it.
-            weakref.finalize(self, _let_go, client, record.graph_id).atexit = False
+            weakref.finalize(self, _let_go, Service.of(client), record.graph_id).atexit = False
 
     @property
     def n(self) -> int:
@@ -252,8 +253,11 @@ class Graph:
     def unload(self) -> None:
         """Free the graph's memory on the workers, for everybody. Results already made keep their labels."""
         if not self._unloaded:
+            # The ranks leave the gang, and take what they keep with them.
+            for result in list(self._results):
+                result.keep()
             self._unloaded = True
-            Service(self._gang.client).call("unload", graph_id=self.record.graph_id)
+            Service.of(self._gang.client).call("unload", graph_id=self.record.graph_id)
 
     def __enter__(self) -> Graph:
         return self
@@ -306,10 +310,12 @@ class Graph:
             for sources in source_sets
         ]
         outcomes = runner.run(self._gang, self.record, specs, limit, progress)
-        return [
+        results = [
             BFSResult(self, sources, spec, runner.name, outcome)
             for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
         ]
+        self._results.update(results)
+        return results
 
     def _positions(self, vertices: tuple[int, ...]) -> tuple[int, ...]:
         order = self.order
@@ -346,8 +352,8 @@ def _whole_number(value: Any, what: str) -> int:
     raise InvalidVertexTypeError(f"{what} must be an integer, not {value!r} ({type(value).__name__})")
 
 
-def _let_go(client: distributed.Client, graph_id: str) -> None:
-    Service(client).tell("unload", graph_id=graph_id)
+def _let_go(service: Service, graph_id: str) -> None:
+    service.tell("unload", graph_id=graph_id)
 
 
 def _same(value: object) -> object:

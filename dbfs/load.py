@@ -72,7 +72,7 @@ def load(
     options = BuildOptions(in_edges, order)
     exchange = config.choice("exchange", EXCHANGES)
     gang = Gang(client, roster(client, ranks))
-    service = Service(client)
+    service = Service.of(client)
     if name is not None:
         service.call("reserve", name=name, client=client.id)
     try:
@@ -114,19 +114,19 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
         ClientError: there is no usable client.
     """
     client = current_client(client)
-    record, exchange = Service(client).call("open", name=name)
+    record, exchange = Service.of(client).call("open", name=name)
     return Graph(record, exchange, client)
 
 
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
     """The graphs in the cluster, in the order in which they were loaded."""
-    return Service(current_client(client)).graphs()
+    return Service.of(current_client(client)).graphs()
 
 
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
     """The resident runs that wait or are under way, in the order in which they came."""
     client = current_client(client)
-    return [Run(status, client) for status in Service(client).runs()]
+    return [Run(status, client) for status in Service.of(client).runs()]
 
 
 class Run:
@@ -146,7 +146,7 @@ class Run:
         Raises:
             RunNotFoundError: it is over.
         """
-        Service(self._client).call("cancel", run_id=self.status.run_id)
+        Service.of(self._client).call("cancel", run_id=self.status.run_id)
 
     def __repr__(self) -> str:
         return f"<dbfs.Run {self.status}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.engines import LevelReport, Outcome
+from dbfs.engines import HeldLabels, LevelReport, Outcome
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.gang import Deadline, release
+from dbfs.gang import Deadline
 from dbfs.validate import validate_labels
 from dbfs_workers.traversal import RunSpec
 
@@ -41,10 +42,15 @@ class BFSResult:
         self.engine = engine
         self.spec = spec
         self.seconds = outcome.seconds
-        self._outcome: Outcome | None = outcome
+        self._source = outcome.labels
+        self._labels: HeldLabels | None = None
+        # Labels that nobody asked for are dropped with the last reference; those that are held, when they are let go.
+        self._dropping = weakref.finalize(self, outcome.labels.drop)
+        self._dropping.atexit = False
         self._reports = outcome.levels
         # Kept from the first path on: paths are asked for by the dozen, and each would fetch n labels.
         self._path_parents: NDArray[np.int64] | None = None
+        self._released = False
         self._counts = (outcome.reached, outcome.edges)
 
     @property
@@ -158,15 +164,22 @@ class BFSResult:
         Raises:
             ValidationError: with the rule and the vertices that break it.
         """
-        outcome = self._held()
-        validate_labels(self.graph, outcome.distances, outcome.predecessors, self.spec, self.farthest)
+        labels = self._held()
+        validate_labels(self.graph, labels.distances, labels.predecessors, self.spec, self.farthest)
+
+    def keep(self) -> None:
+        """Make the labels Dask data of this client now, so that they outlive the graph."""
+        if self._dropping.alive:
+            self._held()
 
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay."""
-        if self._outcome is not None:
-            release([*self._outcome.distances, *(self._outcome.predecessors or ())])
-        self._outcome = None
+        if self._labels is not None:
+            self._labels.release()
+        self._dropping()
+        self._labels = None
         self._path_parents = None
+        self._released = True
 
     def to_dict(self) -> dict[str, Any]:
         """The counts and the levels, ready for JSON."""
@@ -193,10 +206,13 @@ class BFSResult:
             f"depth {self.depth}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
         )
 
-    def _held(self) -> Outcome:
-        if self._outcome is None:
+    def _held(self) -> HeldLabels:
+        if self._released:
             raise ResultReleasedError("the labels of this result were released")
-        return self._outcome
+        if self._labels is None:
+            self._labels = self._source.hold()
+            self._dropping.detach()
+        return self._labels
 
     def _parents(self) -> tuple[distributed.Future, ...]:
         parents = self._held().predecessors

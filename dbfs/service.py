@@ -1,27 +1,47 @@
 """The client's way to the service on its scheduler (``dbfs.catalog``)."""
 
+import threading
 import weakref
 from typing import Any
 
 import distributed
 
-from dbfs.errors import WorkerLostError
+from dbfs.errors import ClientError, WorkerLostError
 from dbfs.records import GraphStatus, RunStatus
 
-_installed: weakref.WeakSet[distributed.Client] = weakref.WeakSet()
+_FLUSH_AFTER = 0.2
+"""Seconds that dropped labels wait for a message to go along with."""
+
+_services: weakref.WeakKeyDictionary[distributed.Client, "Service"] = weakref.WeakKeyDictionary()
 
 
 class Service:
-    """Calls to the service of one client's scheduler; installs it there first."""
+    """Calls to the service of one client's scheduler."""
 
     def __init__(self, client: distributed.Client) -> None:
+        self._client = weakref.ref(client)
+        self._dropped: dict[str, list[tuple[str, int]]] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, client: distributed.Client) -> "Service":
+        """The client's one service; installs it on the scheduler at first."""
         from dbfs.catalog import CatalogPlugin
 
-        self.client = client
-        # Once for each client: does nothing where the scheduler has it.
-        if client not in _installed:
+        service = _services.get(client)
+        if service is None:
+            # Does nothing where the scheduler has it.
             client.register_plugin(CatalogPlugin())
-            _installed.add(client)
+            service = _services.setdefault(client, cls(client))
+        return service
+
+    @property
+    def client(self) -> distributed.Client:
+        """Whose service it is."""
+        client = self._client()
+        if client is None:
+            raise ClientError("the client is gone")
+        return client
 
     def call(self, operation: str, **message: Any) -> Any:
         """Call a handler; raises what it raises.
@@ -39,8 +59,31 @@ class Service:
 
     def tell(self, operation: str, **message: Any) -> None:
         """Call a handler without waiting for its answer; from a finalizer, or when the client may be closing."""
-        if self.client.status == "running":
-            self.client.loop.add_callback(getattr(self.client.scheduler, f"dbfs_{operation}"), **message)
+        client = self._client()
+        if client is not None and client.status == "running":
+            client.loop.add_callback(getattr(client.scheduler, f"dbfs_{operation}"), **message)
+
+    def drop(self, graph_id: str, run_id: str, index: int) -> None:
+        """Have the labels of a traversal forgotten: with the next run of the graph, or a little later by themselves."""
+        client = self._client()
+        if client is None or client.status != "running":
+            return
+        with self._lock:
+            first = not self._dropped
+            self._dropped.setdefault(graph_id, []).append((run_id, index))
+        if first:
+            client.loop.add_callback(client.loop.call_later, _FLUSH_AFTER, self._flush)
+
+    def take_dropped(self, graph_id: str) -> list[tuple[str, int]]:
+        """The graph's dropped labels, for a message that is about to be sent."""
+        with self._lock:
+            return self._dropped.pop(graph_id, [])
+
+    def _flush(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, {}
+        for graph_id, traversals in dropped.items():
+            self.tell("drop", graph_id=graph_id, dropped=traversals)
 
     def graphs(self) -> list[GraphStatus]:
         """Every graph in the cluster."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import distributed
 
-from dbfs.gang import Deadline, Gang
+from dbfs.gang import Deadline, Gang, release
 from dbfs.records import GraphRecord
 from dbfs_workers.traversal import LevelCounts, RunSpec
 
@@ -53,21 +53,55 @@ class LevelReport:
         )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A finished traversal; its labels stay on the workers while the futures live.
+class HeldLabels:
+    """The labels of one traversal, where they lie on the workers.
 
     Attributes:
         distances: by rank, futures of int32 arrays: the rank's vertices in order, -1 unreached.
         predecessors: by rank, futures of int64 arrays of vertex ids, -1 unreached; None where not asked for.
+    """
+
+    def __init__(
+        self, distances: tuple[distributed.Future, ...], predecessors: tuple[distributed.Future, ...] | None
+    ) -> None:
+        self.distances = distances
+        self.predecessors = predecessors
+
+    def release(self) -> None:
+        """Free them."""
+        release([*self.distances, *(self.predecessors or ())])
+
+
+class LabelSource(Protocol):
+    """Where the labels of a finished traversal are to be had."""
+
+    def hold(self) -> HeldLabels:
+        """The labels as Dask data of this client; asked for once.
+
+        Raises:
+            GraphNotFoundError, ResultReleasedError: they are gone, since somebody unloaded the graph.
+            WorkerLostError: a worker that had some is gone.
+        """
+        ...
+
+    def drop(self) -> None:
+        """They will not be asked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished traversal; its labels stay on the workers.
+
+    Attributes:
+        labels: where they are.
         levels: one report a level.
         reached: vertices reached, the sources included.
         edges: directed edges of the traversed component: the degrees of the reached vertices.
         seconds: from the start of the first level to the end of the last.
     """
 
-    distances: tuple[distributed.Future, ...]
-    predecessors: tuple[distributed.Future, ...] | None
+    labels: LabelSource
     levels: tuple[LevelReport, ...]
     reached: int
     edges: int

@@ -11,7 +11,7 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.engines.interface import LevelReport, Outcome, Progress
+from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
 from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord
 from dbfs.service import Service
@@ -34,9 +34,9 @@ class ResidentEngine:
         progress: Progress | None,
     ) -> list[Outcome]:
         """Start the run and wait for the ranks' reports."""
-        from dbfs_workers.plugin import RunReport, label_key
+        from dbfs_workers.plugin import RunReport
 
-        service = Service(gang.client)
+        service = Service.of(gang.client)
         run_id = specs[0].run_id
         try:
             reports: list[RunReport] = service.call(
@@ -47,16 +47,11 @@ class ResidentEngine:
                 specs=pickle.dumps(list(specs)),
                 traversals=len(specs),
                 deadline=deadline.seconds,
+                dropped=service.take_dropped(record.graph_id),
             )
         except KeyboardInterrupt:
             service.tell("cancel", run_id=run_id)
             raise
-
-        def futures(label: str, index: int) -> tuple[distributed.Future, ...]:
-            keys = [label_key(label, run_id, index, rank) for rank in range(gang.p)]
-            # The service told the scheduler that this client wants them. They are known to be there: Dask's own word of
-            # it may have come before the future that it was for.
-            return tuple(distributed.Future(key, gang.client, state="memory") for key in keys)
 
         outcomes = []
         for index, spec in enumerate(specs):
@@ -70,8 +65,7 @@ class ResidentEngine:
                     progress(level.level, level.discovered)
             outcomes.append(
                 Outcome(
-                    distances=futures("distances", index),
-                    predecessors=futures("predecessors", index) if spec.predecessors else None,
+                    labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
                     levels=tuple(levels),
                     reached=sum(rank.reached for rank in ranks),
                     edges=sum(rank.edges for rank in ranks),
@@ -79,6 +73,44 @@ class ResidentEngine:
                 )
             )
         return outcomes
+
+
+class ResidentLabels:
+    """See ``dbfs.engines.interface.LabelSource``. The ranks keep labels to themselves until they are asked for.
+
+    To make them Dask data costs a worker a millisecond and the scheduler another, which a traversal of microseconds
+    would feel; many results are never looked into.
+    """
+
+    def __init__(self, service: Service, record: GraphRecord, run_id: str, index: int, predecessors: bool) -> None:
+        self._service = service
+        self._record = record
+        self._run_id = run_id
+        self._index = index
+        self._predecessors = predecessors
+
+    def hold(self) -> HeldLabels:
+        """Have every rank put its labels among its worker's Dask data."""
+        self._service.call(
+            "publish",
+            graph_id=self._record.graph_id,
+            client=self._service.client.id,
+            run_id=self._run_id,
+            index=self._index,
+        )
+        return HeldLabels(self._futures("distances"), self._futures("predecessors") if self._predecessors else None)
+
+    def drop(self) -> None:
+        """Have every rank forget them, with the next message."""
+        self._service.drop(self._record.graph_id, self._run_id, self._index)
+
+    def _futures(self, label: str) -> tuple[distributed.Future, ...]:
+        from dbfs_workers.plugin import label_key
+
+        keys = [label_key(label, self._run_id, self._index, rank) for rank in range(self._record.stripe.p)]
+        # The service told the scheduler that this client wants them. They are known to be there: Dask's own word of it
+        # may have come before the future that it was for.
+        return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
 def _level_report(

@@ -21,7 +21,7 @@ import distributed
 
 from dbfs import config
 from dbfs.engines import taskgraph_tasks as tasks
-from dbfs.engines.interface import LevelReport, Outcome, Progress
+from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
 from dbfs.errors import InvalidOptionError
 from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.records import GraphRecord
@@ -53,6 +53,21 @@ class TaskGraphEngine:
             finally:
                 release(run.held.values())
         return outcomes
+
+
+class TaskLabels:
+    """See ``dbfs.engines.interface.LabelSource``: the results of the last tasks."""
+
+    def __init__(self, held: HeldLabels) -> None:
+        self._held = held
+
+    def hold(self) -> HeldLabels:
+        """The results."""
+        return self._held
+
+    def drop(self) -> None:
+        """Let go of them."""
+        self._held.release()
 
 
 class _Run:
@@ -207,8 +222,7 @@ class _Run:
             if report.frontier:
                 reports.append(report)
         return Outcome(
-            distances=labels["distances"],
-            predecessors=labels.get("predecessors"),
+            labels=TaskLabels(HeldLabels(labels["distances"], labels.get("predecessors"))),
             levels=tuple(reports),
             reached=sum(summary.reached for summary in summaries),
             edges=sum(summary.edges for summary in summaries),

@@ -2,8 +2,8 @@
 
 A gang is formed once for a graph: rank 0 makes the exchange, the others attach to it. A run is one call of ``run`` on
 every worker of the gang; the levels are looped in a thread of their own, so that the worker's event loop goes on
-answering. What a run found is put among the worker's Dask data, under keys the scheduler chose: from there on it is
-fetched, counted and freed like any task's result.
+answering. The member keeps what a run found until it is dropped, or published: put among the worker's Dask data, where
+it is fetched, counted and freed like any task's result.
 
 Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception that left a handler would be logged
 here and lose its type on the way through the scheduler.
@@ -14,23 +14,27 @@ import functools
 import logging
 import pickle
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import distributed
 import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import DbfsError, StaleRunError
+from dbfs_workers.errors import DbfsError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
+from dbfs_workers.scratch import Labels
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import RunSpec
+
+if TYPE_CHECKING:
+    from dbfs_workers import spmd
 
 logger = logging.getLogger(__name__)
 
@@ -54,15 +58,17 @@ class RankReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run on one rank.
-
-    Attributes:
-        traversals: one report a traversal.
-        nbytes: size of each of the label keys.
-    """
+    """A run on one rank: one report a traversal."""
 
     traversals: list[RankReport]
-    nbytes: dict[Any, int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The labels of one traversal, and the client they belong to."""
+
+    client: str
+    labels: Labels
 
 
 class Member:
@@ -72,6 +78,7 @@ class Member:
         rank: its rank.
         partition_key: Dask key of its partition.
         exchange: its end of the exchange.
+        kept: labels of traversals, by run id and index.
     """
 
     def __init__(self, rank: int, partition_key: Any, exchange: Exchange) -> None:
@@ -82,6 +89,7 @@ class Member:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
         self.scratch: Any = None
         self.number = 0
+        self.kept: dict[tuple[str, int], Kept] = {}
 
     def close(self) -> None:
         """End the run in progress, if any, and let go of the memory."""
@@ -89,6 +97,12 @@ class Member:
         self.executor.submit(self.exchange.close)
         self.executor.shutdown(wait=False)
         self.scratch = None
+        self.kept = {}
+
+    def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
+        """Forget labels."""
+        for run_id, index in dropped:
+            self.kept.pop((run_id, index), None)
 
 
 def answering(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
@@ -130,6 +144,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 "dbfs_join": answering(self.join),
                 "dbfs_leave": answering(self.leave),
                 "dbfs_run_rank": answering(self.run),
+                "dbfs_publish_rank": answering(self.publish),
+                "dbfs_drop": answering(self.drop),
+                "dbfs_forget_client": answering(self.forget_client),
                 "dbfs_abort": answering(self.abort),
                 "dbfs_peer_lost": answering(self.peer_lost),
                 "dbfs_deliver": self.deliver,
@@ -193,14 +210,18 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.close()
 
-    async def run(self, graph_id: str, number: int, specs: bytes, deadline: float) -> RunReport:
-        """Take part in traversals; the labels stay here under the keys of ``label_key``.
+    async def run(
+        self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
+    ) -> RunReport:
+        """Take part in traversals; the labels are kept here.
 
         Args:
             graph_id: the graph's.
             number: the gang's running number of this run.
+            client: id of the client that the labels belong to.
             specs: pickled ``list[RunSpec]``.
             deadline: seconds the run may take.
+            dropped: traversals whose labels to forget first.
 
         Raises:
             StaleRunError: this worker is no rank of that gang.
@@ -208,11 +229,47 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """
         member = self._member(graph_id)
         member.number = number
+        member.drop(dropped)
         partition: Partition = self.worker.data[member.partition_key]
-        arguments = (member, partition, number, pickle.loads(specs), time.monotonic() + deadline)
-        traversals, labels = await asyncio.get_running_loop().run_in_executor(member.executor, _run, *arguments)
-        nbytes = self.worker.update_data(labels)["nbytes"]
-        return RunReport(traversals, nbytes)
+        wanted: list[RunSpec] = pickle.loads(specs)
+        arguments = (member, partition, number, wanted, time.monotonic() + deadline)
+        done = await asyncio.get_running_loop().run_in_executor(member.executor, _run, *arguments)
+        for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
+            member.kept[spec.run_id, index] = Kept(client, rank.labels)
+        return RunReport([RankReport(r.counts, r.seconds, r.reached, r.edges, r.elapsed, r.setup) for r in done])
+
+    async def publish(self, graph_id: str, run_id: str, index: int) -> dict[Any, int]:
+        """Put kept labels among the worker's data; returns the size of each key.
+
+        Raises:
+            ResultReleasedError: they were dropped.
+            StaleRunError: this worker is no rank of that gang.
+        """
+        member = self._member(graph_id)
+        kept = member.kept.pop((run_id, index), None)
+        if kept is None:
+            raise ResultReleasedError(f"rank {member.rank} has no labels of traversal {index} of run {run_id} any more")
+        stripe = self.worker.data[member.partition_key].stripe
+        owned = stripe.owned(member.rank)
+        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): kept.labels.distances[:owned]}
+        if kept.labels.predecessors is not None:
+            ids = kept.labels.predecessors[:owned]
+            parents = np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
+            data[label_key("predecessors", run_id, index, member.rank)] = parents
+        sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
+        return sizes
+
+    async def drop(self, graph_id: str, dropped: list[Sequence[Any]]) -> None:
+        """Forget kept labels, given by run id and index."""
+        member = self.members.get(graph_id)
+        if member is not None:
+            member.drop(dropped)
+
+    async def forget_client(self, graph_id: str, client: str) -> None:
+        """Forget the labels of a client that has left."""
+        member = self.members.get(graph_id)
+        if member is not None:
+            member.kept = {place: kept for place, kept in member.kept.items() if kept.client != client}
 
     async def abort(self, graph_id: str, number: int, cause: int, message: str) -> None:
         """Stop a run on all ranks."""
@@ -247,25 +304,13 @@ def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int,
 
 def _run(
     member: Member, partition: Partition, number: int, specs: list[RunSpec], deadline: float
-) -> tuple[list[RankReport], dict[Any, Any]]:
+) -> "list[spmd.RankRun]":
     from dbfs_workers import spmd
     from dbfs_workers.scratch import Scratch
 
     if member.scratch is None:
         member.scratch = Scratch(partition, specs[0].backend)
-    stripe = partition.stripe
-    owned = stripe.owned(member.rank)
-    reports, labels = [], {}
-    for index, (spec, done) in enumerate(
-        zip(specs, spmd.run(member.scratch, specs, member.exchange, number=number, deadline=deadline), strict=True)
-    ):
-        labels[label_key("distances", spec.run_id, index, member.rank)] = done.labels.distances[:owned]
-        if done.labels.predecessors is not None:
-            ids = done.labels.predecessors[:owned]
-            parents = np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
-            labels[label_key("predecessors", spec.run_id, index, member.rank)] = parents
-        reports.append(RankReport(done.counts, done.seconds, done.reached, done.edges, done.elapsed, done.setup))
-    return reports, labels
+    return spmd.run(member.scratch, specs, member.exchange, number=number, deadline=deadline)
 
 
 def _key(sent: Any) -> Any:

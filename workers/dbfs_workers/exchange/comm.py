@@ -40,6 +40,11 @@ class Letter:
     parents: NDArray[np.uint32] | None
     slice: NDArray[np.uint32] | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.nbytes for array in (self.rows, self.parents, self.slice) if array is not None)
+
 
 @dataclass(frozen=True)
 class Abort:

@@ -93,6 +93,9 @@ class SharedMemoryExchange:
             )
         self._run_id, self._number, self._deadline = run_id, number, deadline
         self._crossing = 0
+        # The ranks are called one after another: at the first crossing a rank waits long, and those that are yet to
+        # come want its core. (The kernel counts down before it waits.)
+        self._patience[kernels.CROWDED] = max(2, self._patience[kernels.CROWDED])
         digest = hashlib.blake2b(run_id.encode(), digest_size=8).digest()
         self._record[RUN] = int.from_bytes(digest, "little", signed=True)
 
