@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class BFSResult:
         run_id: names the run.
         engine: the engine that ran.
         spec: what was asked for; its vertices are positions in a graph that is ordered by degree.
+        depth: the largest distance.
         seconds: from the start of the first level to the end of the last.
     """
 
@@ -47,7 +49,8 @@ class BFSResult:
         # Labels that nobody asked for are dropped with the last reference; those that are held, when they are let go.
         self._dropping = weakref.finalize(self, outcome.labels.drop)
         self._dropping.atexit = False
-        self._reports = outcome.levels
+        self.depth = outcome.depth
+        self._make_reports = outcome.levels
         # Kept from the first path on: paths are asked for by the dozen, and each would fetch n labels.
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
@@ -64,15 +67,10 @@ class BFSResult:
         return self._counts[1]
 
     @property
-    def depth(self) -> int:
-        """The largest distance."""
-        return sum(report.discovered > 0 for report in self._reports)
-
-    @property
     def farthest(self) -> int | None:
         """The distance past which vertices were left unreached; None where all within reach were reached."""
         # A run that ends because nothing is left has a last level that discovers nothing.
-        if self.spec.targets and (not self._reports or self._reports[-1].discovered):
+        if self.spec.targets and (not self.reports or self.reports[-1].discovered):
             return self.depth
         return self.spec.max_depth
 
@@ -81,10 +79,10 @@ class BFSResult:
         """Directed edges of the traversed component a second, in millions."""
         return self.edges / self.seconds / 1e6 if self.seconds else 0.0
 
-    @property
+    @functools.cached_property
     def reports(self) -> tuple[LevelReport, ...]:
         """One report a level."""
-        return self._reports
+        return self._make_reports()
 
     @property
     def levels(self) -> pd.DataFrame:
@@ -92,7 +90,7 @@ class BFSResult:
         import pandas as pd
 
         columns = [name for name in LevelReport.__dataclass_fields__ if name != "phase_seconds"]
-        rows = [[getattr(report, name) for name in columns] for report in self._reports]
+        rows = [[getattr(report, name) for name in columns] for report in self.reports]
         return pd.DataFrame(rows, columns=pd.Index(columns)).set_index("level")
 
     def distances(self) -> NDArray[np.int32]:

@@ -8,7 +8,7 @@ import pytest
 import dbfs
 from dbfs.arrays import ArrayEdges
 from dbfs.errors import EdgeInputError, FormatError, GraphTooLargeError, InvalidVertexError, TruncatedFileError
-from dbfs.memory import estimate
+from dbfs.memory import estimate_bytes
 from dbfs_workers.stripe import Stripe
 from tests import oracle
 from tests.graphs import random
@@ -78,7 +78,7 @@ def test_what_will_not_fit_is_refused_before_anything_moves(client: distributed.
 
 def test_the_estimate_is_what_the_partition_takes(client: distributed.Client) -> None:
     with dbfs.load("uniform:n=20000,m=400000", client=client, ranks=4) as graph:
-        expected = estimate(Stripe(graph.n, 4), graph.m, 1).partition
+        expected = estimate_bytes(Stripe(graph.n, 4), graph.m, 1, in_edges=False, ordered=False).partition_bytes
         for nbytes in graph.nbytes:
             assert abs(nbytes - expected) < 0.02 * expected
 

@@ -16,10 +16,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 import dbfs
 from dbfs import generate, tables
+from dbfs.build import ORDERS
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError
 from dbfs.result import BFSResult
 from dbfs_workers.backends import BACKENDS
+from dbfs_workers.traversal import DIRECTIONS
 
 GENERATORS_HELP = "\n\n\b\nGenerators:\n" + generate.describe()
 
@@ -50,6 +52,9 @@ def stderr_progress() -> Progress:
 @click.option(
     "--ranks", type=int, help="Workers that take part; all of the cluster's (locally one per core) if left out."
 )
+@click.option("--direction", type=click.Choice(DIRECTIONS), default="auto", show_default=True, help="Of the levels.")
+@click.option("--order", type=click.Choice(ORDERS), default="given", show_default=True, help="Of vertices, inside.")
+@click.option("--in-edges", is_flag=True, help="Keep a directed graph's in-edges, too, for bottom-up levels.")
 @click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True)
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--predecessors", is_flag=True, help="Record each vertex's parent, too.")
@@ -66,6 +71,9 @@ def run(
     source: str,
     external_ids: bool,
     ranks: int | None,
+    direction: str,
+    order: str,
+    in_edges: bool,
     engine: str,
     backend: str,
     predecessors: bool,
@@ -92,12 +100,14 @@ def run(
         task = progress.add_task("connecting", total=None)
         with connect(scheduler, ranks) as client:
             progress.update(task, description=f"building {graph}")
-            with dbfs.load(graph, client=client, ranks=ranks, directed=directed) as loaded:
+            layout: dict[str, Any] = {"ranks": ranks, "directed": directed, "order": order, "in_edges": in_edges}
+            with dbfs.load(graph, client=client, **layout) as loaded:
                 progress.update(task, description=f"traversing from {source}")
                 result = loaded.bfs(
                     loaded.vertex(start) if external_ids else start,
                     predecessors=predecessors,
                     max_depth=max_depth,
+                    direction=direction,
                     engine=engine,
                     backend=backend,
                     progress=lambda level, count: progress.update(

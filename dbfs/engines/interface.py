@@ -95,14 +95,16 @@ class Outcome:
 
     Attributes:
         labels: where they are.
-        levels: one report a level.
+        levels: makes one report a level; a road network has thousands, which not everybody wants.
+        depth: the largest distance.
         reached: vertices reached, the sources included.
         edges: directed edges of the traversed component: the degrees of the reached vertices.
         seconds: from the start of the first level to the end of the last.
     """
 
     labels: LabelSource
-    levels: tuple[LevelReport, ...]
+    levels: Callable[[], tuple[LevelReport, ...]]
+    depth: int
     reached: int
     edges: int
     seconds: float

@@ -4,6 +4,7 @@ The service (``dbfs.catalog``) queues the run and calls every worker of the gang
 together (``dbfs_workers.spmd``) and only counts and timings come back.
 """
 
+import functools
 import pickle
 from collections.abc import Sequence
 
@@ -15,9 +16,12 @@ from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
 from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord
 from dbfs.service import Service
+from dbfs_workers.plugin import RankReport, RunReport, label_key
+from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.traversal import LevelCounts, RunSpec
 
 DIRECTIONS = ("top-down", "bottom-up")
+DISCOVERED = COUNT_FIELDS.index("discovered")
 
 
 class ResidentEngine:
@@ -34,8 +38,6 @@ class ResidentEngine:
         progress: Progress | None,
     ) -> list[Outcome]:
         """Start the run and wait for the ranks' reports."""
-        from dbfs_workers.plugin import RunReport
-
         service = Service.of(gang.client)
         run_id = specs[0].run_id
         try:
@@ -56,17 +58,15 @@ class ResidentEngine:
         outcomes = []
         for index, spec in enumerate(specs):
             ranks = [report.traversals[index] for report in reports]
-            levels = [
-                _level_report(level, [rank.counts[level] for rank in ranks], [rank.seconds[level] for rank in ranks])
-                for level in range(len(ranks[0].counts))
-            ]
+            discovered = np.sum([rank.counts[:, DISCOVERED] for rank in ranks], axis=0)
             if progress is not None:
-                for level in levels:
-                    progress(level.level, level.discovered)
+                for level, count in enumerate(discovered.tolist()):
+                    progress(level, count)
             outcomes.append(
                 Outcome(
                     labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
-                    levels=tuple(levels),
+                    levels=functools.partial(_level_reports, ranks),
+                    depth=int((discovered > 0).sum()),
                     reached=sum(rank.reached for rank in ranks),
                     edges=sum(rank.edges for rank in ranks),
                     seconds=max(rank.elapsed for rank in ranks),
@@ -105,19 +105,22 @@ class ResidentLabels:
         self._service.drop(self._record.graph_id, self._run_id, self._index)
 
     def _futures(self, label: str) -> tuple[distributed.Future, ...]:
-        from dbfs_workers.plugin import label_key
-
         keys = [label_key(label, self._run_id, self._index, rank) for rank in range(self._record.stripe.p)]
         # The service told the scheduler that this client wants them. They are known to be there: Dask's own word of it
         # may have come before the future that it was for.
         return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
+def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
+    return tuple(
+        _level_report(level, [rank.counts[level] for rank in ranks], [rank.seconds[level] for rank in ranks])
+        for level in range(len(ranks[0].counts))
+    )
+
+
 def _level_report(
     level: int, counts: Sequence[NDArray[np.int64]], seconds: Sequence[NDArray[np.float64]]
 ) -> LevelReport:
-    from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
-
     ranks = [
         LevelCounts(
             **{name: int(value) for name, value in zip(COUNT_FIELDS, rank, strict=True) if name != "bottom_up"},

@@ -223,7 +223,8 @@ class _Run:
                 reports.append(report)
         return Outcome(
             labels=TaskLabels(HeldLabels(labels["distances"], labels.get("predecessors"))),
-            levels=tuple(reports),
+            levels=lambda: tuple(reports),
+            depth=sum(report.discovered > 0 for report in reports),
             reached=sum(summary.reached for summary in summaries),
             edges=sum(summary.edges for summary in summaries),
             seconds=before - summaries[0].started,
