@@ -60,10 +60,10 @@ def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_
     rows, words, copies = stripe.n_local, stripe.words, 2 if in_edges else 1
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
     build = {
-        "bins": copies * 8 * m_local,
+        "bins": copies * 6 * m_local,
         "cursors": 8 * rows,
         # Ids (16 bytes an edge) and both directions' bins, twice while they are copied apart; two pieces are in hand.
-        "pieces": 2 * piece_edges * (16 + copies * 32),
+        "pieces": 2 * piece_edges * (16 + copies * 24),
     }
     if ordered:
         build["degree order"] = 3 * 8 * stripe.n

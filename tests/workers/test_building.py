@@ -42,6 +42,19 @@ def test_partitions_hold_exactly_the_edges(n: int, p: int, symmetrise: bool, cut
     assert duplicates == len(expected) - len(set(expected))
 
 
+def test_rows_past_a_bucket() -> None:
+    stripe = Stripe(200_003, 2)
+    src, dst = np.random.default_rng(7).integers(0, stripe.n, (2, 5000))
+    stored = []
+    for rank, edge_bin in enumerate(bin_edges(src, dst, stripe, symmetrise=False, name="edges")):
+        partition = build_partition(stripe, rank, [[edge_bin]])
+        rows = np.repeat(np.arange(stripe.n_local), np.diff(partition.row_offsets))
+        stored.append(np.stack([rows * 2 + rank, stripe.vertex(partition.columns.astype(np.int64))]))
+    np.testing.assert_array_equal(
+        np.array(sorted(np.concatenate(stored, axis=1).T.tolist())), np.array(sorted(zip(src, dst, strict=True)))
+    )
+
+
 @pytest.mark.parametrize("bad", [(-1, 0), (0, -1), (5, 0), (0, 5), (2**40, 0)])
 def test_an_id_out_of_range_is_named(bad: tuple[int, int]) -> None:
     src, dst = np.array([1, bad[0]]), np.array([2, bad[1]])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers import building_kernels as kernels
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.partition import Csr, EdgeBin, Partition, PartitionInfo
+from dbfs_workers.partition import BUCKET_BITS, Csr, EdgeBin, Partition, PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 
@@ -48,13 +48,18 @@ def bin_edges(
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
     """
     src, dst = check_ids(src, dst, stripe.n, name)
-    offsets = kernels.count_owners(src, dst, stripe.p, symmetrise)
-    rows = np.empty(offsets[-1], np.uint32)
+    buckets = ((stripe.n_local - 1) >> BUCKET_BITS) + 1
+    offsets = kernels.count_bins(src, dst, stripe.p, buckets, symmetrise)
+    rows = np.empty(offsets[-1], np.uint16)
     columns = np.empty(offsets[-1], np.uint32)
-    kernels.bin_by_owner(src, dst, stripe.p, stripe.n_local, symmetrise, offsets[:-1].copy(), rows, columns)
-    # Each bin gets memory of its own: a view would keep the whole piece alive until the last owner has its part.
-    cuts = [slice(offsets[owner], offsets[owner + 1]) for owner in range(stripe.p)]
-    return tuple(EdgeBin(rows[cut].copy(), columns[cut].copy(), src.size) for cut in cuts)
+    kernels.bin_by_owner(src, dst, stripe.p, stripe.n_local, buckets, symmetrise, offsets[:-1].copy(), rows, columns)
+    bins = []
+    for owner in range(stripe.p):
+        starts = offsets[owner * buckets : (owner + 1) * buckets + 1]
+        cut = slice(starts[0], starts[-1])
+        # Each bin gets memory of its own: a view would keep the whole piece alive until the last owner has its part.
+        bins.append(EdgeBin(rows[cut].copy(), columns[cut].copy(), starts - starts[0], src.size))
+    return tuple(bins)
 
 
 def build_partition(
@@ -68,7 +73,7 @@ def build_partition(
 ) -> Partition:
     """Make a rank's CSR from the bins it was sent.
 
-    Peak memory is the bins (8 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row; as much
+    Peak memory is the bins (6 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row; as much
     again for in-edges.
 
     Args:
@@ -94,12 +99,12 @@ def _csr(stripe: Stripe, rank: int, bins: Sequence[EdgeBin], hub_first: bool) ->
     """A CSR, its self-loops and its duplicates."""
     row_offsets = np.zeros(stripe.n_local + 1, np.int64)
     for edge_bin in bins:
-        kernels.count_degrees(edge_bin.rows, row_offsets[1:])
+        kernels.count_degrees(edge_bin.rows, edge_bin.starts, row_offsets[1:])
     np.cumsum(row_offsets, out=row_offsets)
     columns = np.empty(row_offsets[-1], np.uint32)
     cursor = row_offsets[:-1].copy()
     for edge_bin in bins:
-        kernels.place_columns(edge_bin.rows, edge_bin.columns, cursor, columns)
+        kernels.place_columns(edge_bin.rows, edge_bin.starts, edge_bin.columns, cursor, columns)
     if hub_first:
         kernels.to_positions(columns, stripe.p, stripe.n_local)
         self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank, stripe.p)

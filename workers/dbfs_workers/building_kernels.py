@@ -3,38 +3,43 @@
 import numpy as np
 from numba import types
 
-from dbfs_workers.jit import INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT16, UINT32, int64, kernel, void
+from dbfs_workers.partition import BUCKET_BITS
 
 
-@kernel(INT64, READ_INT64, READ_INT64, int64, types.boolean)
-def count_owners(src, dst, p, symmetrise):
-    """Offsets int64[p + 1] of the owners' bins: a count by owner and its prefix sum."""
-    offsets = np.zeros(p + 1, np.int64)
+@kernel(INT64, READ_INT64, READ_INT64, int64, int64, types.boolean)
+def count_bins(src, dst, p, buckets, symmetrise):
+    """Offsets int64[p * buckets + 1] of the bins by owner and bucket: a count of each and its prefix sum."""
+    offsets = np.zeros(p * buckets + 1, np.int64)
     for i in range(src.size):
-        offsets[src[i] % p + 1] += 1
+        row = src[i] // p
+        offsets[(src[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
         if symmetrise and src[i] != dst[i]:
-            offsets[dst[i] % p + 1] += 1
-    for owner in range(p):
-        offsets[owner + 1] += offsets[owner]
+            row = dst[i] // p
+            offsets[(dst[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
+    for at in range(p * buckets):
+        offsets[at + 1] += offsets[at]
     return offsets
 
 
-@kernel(void, READ_INT64, READ_INT64, int64, int64, types.boolean, INT64, UINT32, UINT32)
-def bin_by_owner(src, dst, p, n_local, symmetrise, cursor, rows, columns):
-    """Write each edge at its owner's cursor (int64[p]): the source's local id and the target's internal id."""
+@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
+def bin_by_owner(src, dst, p, n_local, buckets, symmetrise, cursor, rows, columns):
+    """Write each edge at its bin's cursor (int64[p * buckets]): the source's row and the target's internal id."""
     for i in range(src.size):
         u, v = src[i], dst[i]
         u_row, v_row = u // p, v // p
         u_owner, v_owner = u - u_row * p, v - v_row * p
-        at = cursor[u_owner]
+        place = u_owner * buckets + (u_row >> BUCKET_BITS)
+        at = cursor[place]
         rows[at] = u_row
         columns[at] = v_owner * n_local + v_row
-        cursor[u_owner] = at + 1
+        cursor[place] = at + 1
         if symmetrise and u != v:
-            at = cursor[v_owner]
+            place = v_owner * buckets + (v_row >> BUCKET_BITS)
+            at = cursor[place]
             rows[at] = v_row
             columns[at] = u_owner * n_local + u_row
-            cursor[v_owner] = at + 1
+            cursor[place] = at + 1
 
 
 @kernel(void, READ_INT64, READ_INT64, types.boolean, INT64)
@@ -46,20 +51,24 @@ def count_both_ends(src, dst, symmetrise, degrees):
             degrees[dst[i]] += 1
 
 
-@kernel(void, READ_UINT32, INT64)
-def count_degrees(rows, degrees):
+@kernel(void, READ_UINT16, READ_INT64, INT64)
+def count_degrees(rows, starts, degrees):
     """Add each row's edges to its degree."""
-    for row in rows:
-        degrees[row] += 1
+    for bucket in range(starts.size - 1):
+        first = bucket << BUCKET_BITS
+        for i in range(starts[bucket], starts[bucket + 1]):
+            degrees[first + rows[i]] += 1
 
 
-@kernel(void, READ_UINT32, READ_UINT32, INT64, UINT32)
-def place_columns(rows, columns, cursor, placed):
+@kernel(void, READ_UINT16, READ_INT64, READ_UINT32, INT64, UINT32)
+def place_columns(rows, starts, columns, cursor, placed):
     """Write each column at its row's cursor (int64[n_local])."""
-    for i in range(rows.size):
-        row = rows[i]
-        placed[cursor[row]] = columns[i]
-        cursor[row] += 1
+    for bucket in range(starts.size - 1):
+        first = bucket << BUCKET_BITS
+        for i in range(starts[bucket], starts[bucket + 1]):
+            row = first + rows[i]
+            placed[cursor[row]] = columns[i]
+            cursor[row] += 1
 
 
 @kernel(void, UINT32, int64, int64)

@@ -15,9 +15,11 @@ Function = Callable[..., Any]
 
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
+UINT16 = types.Array(types.uint16, 1, "C")
 UINT32 = types.Array(types.uint32, 1, "C")
 READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
 READ_INT64 = types.Array(types.int64, 1, "C", readonly=True)
+READ_UINT16 = types.Array(types.uint16, 1, "C", readonly=True)
 READ_UINT32 = types.Array(types.uint32, 1, "C", readonly=True)
 int64 = types.int64
 void = types.void

@@ -7,23 +7,29 @@ from numpy.typing import NDArray
 
 from dbfs_workers.stripe import Stripe
 
+BUCKET_BITS = 16
+
 
 @dataclass(frozen=True)
 class EdgeBin:
-    """Directed edges bound for one owner.
+    """Directed edges bound for one owner, by bucket of ``2**BUCKET_BITS`` rows: a row's place in its bucket is short.
+
+    A quarter less to send and to hold than whole local ids: the bins are what a build's memory peaks with.
 
     Attributes:
-        rows: uint32, the sources' local ids on the owner.
+        rows: uint16, the sources' local ids modulo ``2**BUCKET_BITS``.
         columns: uint32, the targets' internal ids; as long as ``rows``.
+        starts: int64[buckets + 1], where each bucket's edges start.
         read: input edges of the piece that this bin was cut from, whoever owns them.
     """
 
-    rows: NDArray[np.uint32]
+    rows: NDArray[np.uint16]
     columns: NDArray[np.uint32]
+    starts: NDArray[np.int64]
     read: int
 
     def __dask_sizeof__(self) -> int:
-        return self.rows.nbytes + self.columns.nbytes
+        return self.rows.nbytes + self.columns.nbytes + self.starts.nbytes
 
 
 @dataclass(frozen=True)
