@@ -244,10 +244,17 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         graph = self.graphs.get(graph_id)
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded, and its ranks took the labels of this run with them")
-        graph.require_whole(f"run {run_id}")
+        graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
         message = {"graph_id": graph_id, "run_id": run_id, "index": index}
-        sizes = await asyncio.gather(*(self._ask(address, "dbfs_publish_rank", **message) for address in addresses))
+        asked = (self._ask(address, "dbfs_publish_rank", **message) for address in addresses)
+        sizes: list[dict[Any, int]] = []
+        for rank, answer in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
+            if isinstance(answer, _UnreachableError):
+                raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
+            if isinstance(answer, BaseException):
+                raise answer
+            sizes.append(answer)
         for address, nbytes in zip(addresses, sizes, strict=True):
             self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=client)
 

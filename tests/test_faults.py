@@ -62,7 +62,7 @@ def test_labels_of_a_lost_worker(mortal: distributed.Client) -> None:
     graph = dbfs.load(dbfs.path(50), client=mortal)
     result = graph.bfs(0)
     kill(mortal, graph.gang.addresses[2])
-    with pytest.raises(WorkerLostError, match="fetching labels.*rank 2"):
+    with pytest.raises(WorkerLostError, match="labels of run.*lost rank 2"):
         while True:
             result.distances()
 

@@ -232,9 +232,10 @@ class _Run:
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> None:
         # The graph before may be let go only now that the new one refers to its results. The states stay.
-        held = self.gang.submit(graph, keys)
+        submitted = self.gang.submit(graph, keys)
         states = {state.key for state in self.state}
-        self.held = {key: future for key, future in self.held.items() if key in states} | held
+        release(future for key, future in self.held.items() if key not in states)
+        self.held = {key: future for key, future in self.held.items() if key in states} | submitted
 
     def _doing(self) -> str:
         return f"run {self.spec.run_id}, level {max(self.level - 1, 0)}"
