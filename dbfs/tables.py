@@ -22,7 +22,7 @@ def describe(graph: Graph) -> str:
 
 def _table(title: str) -> Table:
     # Tight enough for eight columns of numbers in a terminal 80 columns wide.
-    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=0, pad_edge=False)
 
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
