@@ -22,7 +22,7 @@ def describe(graph: Graph) -> str:
 
 def _table(title: str) -> Table:
     # Tight enough for eight columns of numbers in a terminal 80 columns wide.
-    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=0, pad_edge=False)
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0, pad_edge=False)
 
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
@@ -47,9 +47,7 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
 
 def levels_table(result: BFSResult, most: int = 24) -> Table:
     """One row a level; of more than ``most`` levels the middle is left out."""
-    table = Table(
-        title=f"Levels from source {', '.join(map(str, result.sources))}", title_justify="left", box=box.SIMPLE
-    )
+    table = _table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")
     for column in ("frontier", "edges\ninspected", "discovered", "duplicates\nculled", "bytes\nexchanged", "time\nms"):
