@@ -9,6 +9,8 @@ from dask.utils import format_bytes
 from dbfs import config
 from dbfs.errors import GraphTooLargeError
 from dbfs.gang import Gang
+from dbfs_workers import scratch
+from dbfs_workers.exchange import segment
 from dbfs_workers.stripe import Stripe
 
 
@@ -19,8 +21,8 @@ class Estimate:
     Attributes:
         partition: the rank's CSR (and that of in-edges), resident until the graph is unloaded.
         build: what building takes on top of the partition, at its peak.
-        run: what a traversal with predecessors takes on top of the partition: the state a rank keeps, the bins it
-            shares, the labels of one result.
+        run: what a traversal with predecessors by the resident engine takes on top of the partition: the state a rank
+            keeps, the bins it shares, the labels of one result.
     """
 
     partition: dict[str, int]
@@ -57,7 +59,7 @@ def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_
         ordered: whether vertices are numbered by degree.
     """
     m_local = -(-directed_edges // stripe.p)
-    rows, words, copies = stripe.n_local, stripe.words, 2 if in_edges else 1
+    rows, copies = stripe.n_local, 2 if in_edges else 1
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
     build = {
         "bins": copies * 6 * m_local,
@@ -68,10 +70,9 @@ def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_
     if ordered:
         build["degree order"] = 3 * 8 * stripe.n
     run = {
-        "visited and frontier bitmaps": 8 * words + 4 * stripe.words_local,
-        "queues": 8 * rows,
-        # Touched only as far as bins are filled: a rank sends each remote vertex at most once.
-        "bins": 8 * stripe.p * rows + 8 * stripe.words_local,
+        "state": scratch.nbytes(stripe, bottom_up=True),
+        "bins": segment.touched(stripe, predecessors=True),
+        # Distances and predecessors as the rank keeps them, and predecessors as they are handed out.
         "labels": (4 + 4 + 8) * rows,
     }
     return Estimate(partition, build, run)
