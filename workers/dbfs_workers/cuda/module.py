@@ -1,0 +1,127 @@
+"""Kernels from source to a loaded module: NVRTC at first use, and a cache on disk.
+
+Compiling needs no GPU and no driver (``compile_cubin``); loading does. The cache key covers every source file, the
+options, the architecture and NVRTC's version, so a stale kernel is never loaded.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from dbfs_workers.cuda import layout
+
+HERE: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One compilation of ``resident.cu``.
+
+    Attributes:
+        gang: whether several ranks take part.
+        predecessors: whether parents are recorded.
+        threads: threads of a block.
+        blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
+    """
+
+    gang: bool
+    predecessors: bool
+    threads: int = 1024
+    blocks_per_sm: int = 1
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Compiler options."""
+        return (
+            f"-DDBFS_GANG={int(self.gang)}",
+            f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
+            f"-DDBFS_THREADS={self.threads}",
+            f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
+            *(f"-D{name}={size}" for name, size in layout.SIZES.items()),
+        )
+
+
+# phases.cu shares types.cuh, where these have to be something; nothing it uses depends on them.
+PHASE_DEFINES: Final = Variant(gang=True, predecessors=True).defines
+
+
+@cache
+def _headers() -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(HERE.glob("*.cuh"))}
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: ``$DBFS_KERNEL_CACHE``, else under the user's cache folder."""
+    chosen = os.environ.get("DBFS_KERNEL_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbfs" / "kernels"
+
+
+def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verbose: bool = False) -> tuple[bytes, str]:
+    """Compile one ``.cu`` file of this folder for an architecture such as ``sm_90``, past the cache.
+
+    Returns:
+        The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
+
+    Raises:
+        RuntimeError: the source does not compile; the message is the compiler's.
+    """
+    from cupy.cuda import nvrtc
+
+    headers = _headers()
+    texts, names = (tuple(text.encode() for text in side) for side in (headers.values(), headers))
+    program = nvrtc.createProgram((HERE / source).read_text(), source, texts, names)
+    options = (
+        f"-arch={arch}",
+        "-std=c++17",
+        "-default-device",
+        *(("--ptxas-options=-v",) if verbose else ()),
+        *defines,
+    )
+    try:
+        nvrtc.compileProgram(program, options)
+        return nvrtc.getCUBIN(program), nvrtc.getProgramLog(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"{source} for {arch}: {error}\n{nvrtc.getProgramLog(program)}") from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+    """The path of the compiled file, compiled now if the cache has none."""
+    from cupy.cuda import nvrtc
+
+    key = hashlib.sha256()
+    for text in (source, (HERE / source).read_text(), arch, repr(defines), repr(nvrtc.getVersion())):
+        key.update(text.encode())
+    for name, text in _headers().items():
+        key.update(f"{name}\0{text}".encode())
+    path = cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
+    if not path.exists():
+        cubin, _ = compile_cubin(source, arch, defines)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several workers compile at once: each writes its own file, and the last rename wins with the same bytes.
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(cubin)
+        partial.replace(path)
+    return path
+
+
+@cache
+def _load(source: str, arch: str, defines: tuple[str, ...], device: int, cooperative: bool) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(device):
+        return cupy.RawModule(path=str(cached_cubin(source, arch, defines)), enable_cooperative_groups=cooperative)
+
+
+def load(source: str, defines: tuple[str, ...] = (), *, cooperative: bool = False) -> Any:
+    """The module on the current device (a ``cupy.RawModule``), loaded once."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    return _load(source, f"sm_{device.compute_capability}", defines, device.id, cooperative)
