@@ -69,10 +69,12 @@ struct Block {
   u32 alive;
 };
 
-// Sum over a warp, and 32-bit shared atomics with a carry: a 64-bit one is a loop that 32 warps fight over.
+// Sum over a warp, and 32-bit shared atomics with a carry: a 64-bit one is a loop that 32 warps fight over. A lane adds
+// less than 2^53. Summed in two parts, whatever the size: a branch to a 64-bit sum made ptxas spill at every use (sm_90).
 __device__ __forceinline__ void add_total(Block& b, Total total, u64 per_lane) {
-  const bool wide = __any_sync(kAll, per_lane >> 26);
-  const u64 sum = wide ? warp_sum(per_lane) : warp_sum_small((u32)per_lane);
+  constexpr u32 kLowerBits = 26;
+  const u32 lower = warp_sum((u32)per_lane & ((1u << kLowerBits) - 1));
+  const u64 sum = ((u64)warp_sum((u32)(per_lane >> kLowerBits)) << kLowerBits) + lower;
   if (lane_id() == 0 && sum) {
     u32* half = (u32*)&b.totals[total];
     const u32 low = (u32)sum, old = atomicAdd(&half[0], low);
@@ -83,7 +85,7 @@ __device__ __forceinline__ void add_total(Block& b, Total total, u64 per_lane) {
 
 // The same where a block's sum surely fits 32 bits: nothing waits for the atomic.
 __device__ __forceinline__ void add_small_total(Block& b, Total total, u32 per_lane) {
-  const u32 sum = warp_sum_small(per_lane);
+  const u32 sum = warp_sum(per_lane);
   if (lane_id() == 0 && sum) atomicAdd((u32*)&b.totals[total], sum);
 }
 

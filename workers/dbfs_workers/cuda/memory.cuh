@@ -87,17 +87,13 @@ __device__ __forceinline__ u32 scan_exclusive(u32 v, u32& total) {
   return sum - v;
 }
 
-__device__ __forceinline__ u64 warp_sum(u64 v) {
-#pragma unroll
-  for (u32 step = kLanes / 2; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
-  return v;
-}
-
-__device__ __forceinline__ u32 warp_sum_small(u32 v) {
+__device__ __forceinline__ u32 warp_sum(u32 v) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAll, v);
 #else
-  return (u32)warp_sum(v);
+#pragma unroll
+  for (u32 step = kLanes / 2; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
+  return v;
 #endif
 }
 

@@ -6,6 +6,7 @@ options, the architecture and NVRTC's version, so a stale kernel is never loaded
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,33 +71,61 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
     Raises:
         RuntimeError: the source does not compile; the message is the compiler's.
     """
-    from cupy.cuda import nvrtc
+    from cuda.bindings import nvrtc
 
     headers = _headers()
-    texts, names = (tuple(text.encode() for text in side) for side in (headers.values(), headers))
-    program = nvrtc.createProgram((HERE / source).read_text(), source, texts, names)
-    options = (
+    texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
+    options = [
         f"-arch={arch}",
         "-std=c++17",
         "-default-device",
         *(("--ptxas-options=-v",) if verbose else ()),
         *defines,
-    )
+    ]
+    source_text = (HERE / source).read_text().encode()
+    (program,) = _call(nvrtc.nvrtcCreateProgram, source_text, source.encode(), len(names), texts, names)
     try:
-        nvrtc.compileProgram(program, options)
-        return nvrtc.getCUBIN(program), nvrtc.getProgramLog(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(f"{source} for {arch}: {error}\n{nvrtc.getProgramLog(program)}") from error
+        (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
+        if failed:
+            raise RuntimeError(f"{source} for {arch}: {failed.name}\n{log}")
+        return _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
     finally:
-        nvrtc.destroyProgram(program)
+        _call(nvrtc.nvrtcDestroyProgram, program)
+
+
+def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> list[Any]:
+    failed, *answers = function(*arguments)
+    if failed:
+        raise RuntimeError(f"{function.__name__}: {failed.name}")
+    return answers
+
+
+def _read(size_of: Callable[..., tuple[Any, ...]], get: Callable[..., tuple[Any, ...]], program: Any) -> bytes:
+    (size,) = _call(size_of, program)
+    # NVRTC writes into the bytes object. It is never of length 1: Python shares those among all who have an equal one.
+    buffer = bytes(size + 1)
+    _call(get, program, buffer)
+    return buffer[:size]
+
+
+def nvrtc_version() -> tuple[int, int]:
+    """NVRTC's version, such as (13, 0).
+
+    Raises:
+        ImportError: there is no ``cuda-bindings``.
+        RuntimeError: there is no NVRTC that it could load.
+    """
+    from cuda.bindings import nvrtc
+
+    major, minor = _call(nvrtc.nvrtcVersion)
+    return major, minor
 
 
 def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     """The path of the compiled file, compiled now if the cache has none."""
-    from cupy.cuda import nvrtc
-
     key = hashlib.sha256()
-    for text in (source, (HERE / source).read_text(), arch, repr(defines), repr(nvrtc.getVersion())):
+    for text in (source, (HERE / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
     for name, text in _headers().items():
         key.update(f"{name}\0{text}".encode())
