@@ -40,7 +40,7 @@ ENDLESS = 3_000_000
 @pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
     """A cluster of the test's own, to be harmed."""
-    with dbfs.connect(n_workers=3, dashboard_address=None) as client:
+    with dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client:
         yield client
 
 
@@ -337,7 +337,9 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
     with pytest.raises(GraphNotFoundError):
-        Service(client).call("run", graph_id="x", client=client.id, run_id="y", specs=b"", traversals=1, deadline=1)
+        Service(client).call(
+            "run", graph_id="x", client=client.id, run_id="y", specs=b"", traversals=1, deadline=1, dropped=[]
+        )
     with dbfs.load("path:n=4", client=client) as graph:
         address = graph.gang.addresses[0]
 
@@ -345,7 +347,11 @@ def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
             from dbfs_workers.plugin import unpack
 
             try:
-                unpack(await dask_scheduler.rpc(address).dbfs_run_rank(graph_id="x", number=1, specs=b"", deadline=1))
+                unpack(
+                    await dask_scheduler.rpc(address).dbfs_run_rank(
+                        graph_id="x", number=1, client="c", specs=b"", deadline=1, dropped=[]
+                    )
+                )
             except StaleRunError as error:
                 return str(error)
             return None
