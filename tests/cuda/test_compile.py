@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dbfs_workers.cuda.module import PHASE_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.cuda.module import HERE, KERNELS, PHASE_DEFINES, Variant, cached_cubin, compile_cubin
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
@@ -57,8 +57,7 @@ def functions(log: str) -> dict[str, Function]:
 def compiled() -> Iterator[dict[tuple[str, str, tuple[str, ...]], Future[Compiled]]]:
     """All compilations by source, architecture and options: begun together, two at a time; NVRTC frees the GIL."""
     with ThreadPoolExecutor(2) as pool:
-        jobs = [("resident.cu", arch, variant.defines) for arch in ARCHITECTURES for variant in VARIANTS]
-        jobs += [("phases.cu", arch, PHASE_DEFINES) for arch in ARCHITECTURES]
+        jobs = [(source, arch, defines) for arch in ARCHITECTURES for source, defines in KERNELS]
         yield {job: pool.submit(compile_cubin, *job, verbose=True) for job in jobs}
         pool.shutdown(cancel_futures=True)
 
@@ -86,8 +85,7 @@ def test_the_phases_compile(compiled, arch: str) -> None:  # type: ignore[no-unt
 
 
 def test_every_source_is_compiled_here() -> None:
-    folder = Path(sys.modules[compile_cubin.__module__].__file__ or "").parent
-    assert {path.name for path in folder.glob("*.cu")} == {"resident.cu", "phases.cu"}
+    assert {path.name for path in HERE.glob("*.cu")} == {source for source, _ in KERNELS}
 
 
 def test_spills_would_be_seen() -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,12 @@ class Variant:
 
 # phases.cu shares types.cuh, where these have to be something; nothing it uses depends on them.
 PHASE_DEFINES: Final = Variant(gang=True, predecessors=True).defines
+
+# Every compilation that a run can ask for: source and options.
+KERNELS: Final = (
+    *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
+    ("phases.cu", PHASE_DEFINES),
+)
 
 
 @cache
