@@ -22,6 +22,7 @@ __device__ __forceinline__ u32 arrival() { return blockIdx.x == 0 ? kTurned - (g
 // One GPU: adds the arrival and, above it, what this block kept and queued in a light level; so the word polled for
 // tells those sums too. False: leave the kernel.
 __device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) {
+  if (looks(b) && !keep_waiting(a, b, 0)) return false;
   u64* word = &a.control->barriers[b.round].value;
   const u64 before = b.barriers[b.round];
   const u64 add = (u64)b.queued << 32 | b.kept << 16 | arrival();
@@ -79,6 +80,7 @@ __device__ __forceinline__ u64 tell(const Params& a, const Slot* slot, u32 rank,
 
 __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot, bool with_sent) {
   const u32 lane = lane_id(), rank = lane / kFlagWords, word = lane % kFlagWords;
+  if (looks(b) && !__all_sync(kAll, lane != 0 || keep_waiting(a, b, 0))) return false;
   bool last = false;
   if (lane == 0) {
     fence_sys();

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda import run as cuda_run
@@ -32,7 +33,7 @@ from dbfs_workers.members import Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.scratch import Labels
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.traversal import RunSpec, own_rows
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -174,7 +175,7 @@ class CudaMember(Member):
         finally:
             with self._lock:
                 self._running = None
-        return self._report(engine, outcome)
+        return self._report(engine, spec, outcome)
 
     def _refuse(self, number: int, where: str) -> None:
         """Raise the error of an aborted run."""
@@ -184,18 +185,20 @@ class CudaMember(Member):
         error: DbfsError = abort_error(cause, where, self.rank, message)
         raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
 
-    def _report(self, engine: ResidentEngine, outcome: cuda_run.Outcome) -> RankRun:
-        graph, distances = engine.graph, engine.distances
+    def _report(self, engine: ResidentEngine, spec: RunSpec, outcome: cuda_run.Outcome) -> RankRun:
+        graph, distances, parents = engine.graph, engine.distances, engine.predecessors
         offsets = graph.row_offsets
-        reached, edges = _reductions()
-        parents = engine.predecessors
+        count_reached, add_degrees = _reductions()
+        reached = int(count_reached(distances))
+        sources = own_rows(graph.stripe, self.rank, spec.sources).size
+        discovered = _discoveries(distances, sources, reached, outcome.records)
         return RankRun(
             # The engine's arrays are the next run's.
             labels=Labels(distances.copy(), None if parents is None else parents.copy()),
-            counts=_counts(outcome),
+            counts=_counts(outcome.records, discovered),
             seconds=_seconds(outcome),
-            reached=int(reached(distances)),
-            edges=int(edges(distances, offsets[:-1], offsets[1:])),
+            reached=reached,
+            edges=int(add_degrees(distances, offsets[:-1], offsets[1:])),
             depth=max(0, int(distances.max())),
             elapsed=outcome.seconds - outcome.reset_seconds,
             setup=outcome.reset_seconds,
@@ -235,29 +238,48 @@ def nbytes(partition: Partition) -> int:
     return partition.nbytes + windows + rows * (2 * (4 + 8) + 8 + 4 + 3 * 8 + 8)
 
 
-def _counts(outcome: cuda_run.Outcome) -> Any:
+def _discoveries(distances: Any, sources: int, reached: int, records: NDArray[Any]) -> NDArray[np.int64]:
+    """Vertices labelled on this rank by each recorded level: the kernel's count, or the labels' where that falls short.
+
+    It falls short of vertices that no edge leaves, and of those whose record is past the capacity.
+    """
+    import cupy
+
+    counted: NDArray[np.int64] = records["discovered"].astype(np.int64)
+    if sources + counted.sum() == reached:
+        return counted
+    # Few levels have millions of vertices each, for which a histogram's counters would be fought over.
+    if counted.size <= 64:
+        each = cupy.stack([cupy.count_nonzero(distances == level) for level in range(1, counted.size + 1)])
+    else:
+        each = cupy.bincount(distances[distances > 0], minlength=counted.size + 1)[1 : counted.size + 1]
+    labelled: NDArray[np.int64] = cupy.asnumpy(each).astype(np.int64)
+    return labelled
+
+
+def _counts(records: NDArray[Any], discovered: NDArray[np.int64]) -> NDArray[np.int64]:
     """``COUNT_FIELDS`` of the levels that the kernel kept a record of (``STATISTICS_CAPACITY`` of them).
 
-    It measures frontier, edges and discoveries. What a rank's edges led to is discovered by the owner, so
-    ``filtered`` holds as a sum over the ranks; what was sent and culled is not counted, and stays 0.
+    A rank's edges lead to vertices that their owners discover, so ``filtered`` holds as a sum over the ranks. What was
+    sent and culled is not counted, and stays 0.
     """
-    counts = np.zeros((len(outcome.statistics), len(COUNT_FIELDS)), np.int64)
-    for row, level in zip(counts, outcome.statistics, strict=True):
-        known = {
-            "bottom_up": level.mode is cuda_run.Mode.BOTTOM_UP,
-            "frontier": level.frontier,
-            "edges": level.edges,
-            "filtered": level.edges - level.discovered,
-            "discovered": level.discovered,
-        }
-        row[:] = [known.get(name, 0) for name in COUNT_FIELDS]
+    known = {
+        "bottom_up": records["mode"] == cuda_run.Mode.BOTTOM_UP,
+        "frontier": records["frontier"],
+        "edges": records["edges"],
+        "filtered": records["edges"].astype(np.int64) - discovered,
+        "discovered": discovered,
+    }
+    counts = np.zeros((records.size, len(COUNT_FIELDS)), np.int64)
+    for name, values in known.items():
+        counts[:, COUNT_FIELDS.index(name)] = values
     return counts
 
 
-def _seconds(outcome: cuda_run.Outcome) -> Any:
+def _seconds(outcome: cuda_run.Outcome) -> NDArray[np.float64]:
     """``TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
-    seconds = np.zeros((len(outcome.statistics), len(TIME_FIELDS)), np.float64)
-    seconds[:, 0] = [level.nanoseconds * 1e-9 for level in outcome.statistics]
+    seconds = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
+    seconds[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
     return seconds
 
 

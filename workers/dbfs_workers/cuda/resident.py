@@ -15,7 +15,7 @@ After a run that failed, on all ranks: ``wait`` has returned or raised everywher
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +27,6 @@ from dbfs_workers.cuda.run import (
     UNLIMITED,
     Direction,
     KernelHungError,
-    Level,
-    Mode,
     Outcome,
     PeerInfo,
     Progress,
@@ -279,24 +277,12 @@ class ResidentEngine:
         host = self._host
         levels = host["levels"]
         nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
-        records = host.records[: min(levels, STATISTICS_CAPACITY)]
-        # What a sparse level sent is labelled, and counted, by the next one; its frontier is what was labelled.
-        discovered: Sequence[int] = [
-            *(int(r["frontier"]) for r in records[1:]),
-            *(int(r["discovered"]) for r in records[-1:]),
-        ]
+        records = host.records[: min(levels, STATISTICS_CAPACITY)].copy()
+        records["discovered"][:-1] = records["frontier"][1:]
         return Outcome(
             levels=levels,
-            statistics=tuple(
-                Level(
-                    int(r["frontier"]),
-                    int(r["edges"]),
-                    found,
-                    round(int(r["cycles"]) * nanoseconds_a_cycle),
-                    Mode(int(r["mode"])),
-                )
-                for r, found in zip(records, discovered, strict=True)
-            ),
+            records=records,
+            nanoseconds_a_cycle=nanoseconds_a_cycle,
             seconds=(host["end_ns"] - host["gate_ns"] + host["reset_ns"] - host["begin_ns"]) * 1e-9,
             reset_seconds=(host["reset_ns"] - host["begin_ns"]) * 1e-9,
         )

@@ -2,7 +2,9 @@
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from numpy.typing import NDArray
 
 from dbfs_workers.errors import DbfsError
 
@@ -127,15 +129,33 @@ class Outcome:
 
     Attributes:
         levels: levels run.
-        statistics: the first of them, up to the capacity of the record.
+        records: ``layout.RECORD`` of the first of them, up to their capacity, as the kernel left them; but
+            ``discovered`` of a level is the next one's frontier, where there is a next one: what a sparse level sent is
+            labelled, and counted, by the next. A vertex without neighbours is in no frontier, and not in these counts.
+        nanoseconds_a_cycle: of the records' ``cycles``.
         seconds: device time, from the first instruction to the last, waiting for peers to start not counted.
         reset_seconds: the part of it that cleared the state of the run before.
     """
 
     levels: int
-    statistics: tuple[Level, ...]
+    records: NDArray[Any]
+    nanoseconds_a_cycle: float
     seconds: float
     reset_seconds: float
+
+    @property
+    def statistics(self) -> tuple[Level, ...]:
+        """The records, one by one."""
+        return tuple(
+            Level(
+                int(record["frontier"]),
+                int(record["edges"]),
+                int(record["discovered"]),
+                round(int(record["cycles"]) * self.nanoseconds_a_cycle),
+                Mode(int(record["mode"])),
+            )
+            for record in self.records
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 // Leaving a wait: an abort flag that the host sets, a deadline, and the word that tells why.
 //
-// One thread a block watches while it spins. Only block 0 asks the host (a read over PCIe takes about 1 us); what it
+// One thread a block watches while it spins, and every so many levels. Only block 0 asks the host (a read over PCIe takes about 1 us); what it
 // learns goes to `control->stop` in this GPU's memory, where every other block finds it. The first to give up names the
 // rank, level and step. Peers are not told from here: their memory may be gone. They have their own flag and deadline.
 #pragma once
@@ -33,5 +33,11 @@ __device__ __noinline__ bool keep_waiting(const Params& a, const Block& b, u32 s
   }
   return true;
 }
+
+// A run whose waits are all short would never look. One level in so many looks before it arrives, so that a block which
+// leaves here holds all others at the barrier until they leave, too.
+constexpr u32 kLevelsALook = 128;
+
+__device__ __forceinline__ bool looks(const Block& b) { return b.run.level % kLevelsALook == kLevelsALook - 1; }
 
 }  // namespace dbfs
