@@ -126,7 +126,7 @@ def gpu(
     from dbfs.bench.gpu import ROWS, bench_gpu, revision
 
     rows = [row for row in ROWS if not graphs or any(part in row.graph for part in graphs)]
-    cluster = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
+    cluster: dict[str, Any] = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
     with dbfs.connect(n_workers=gpus, backend="cuda", **cluster) as client:
         rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
     if out is not None:
