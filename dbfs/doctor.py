@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from dbfs.cluster import warm_up
 from dbfs_workers.cuda import probe
-from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs_workers.exchange.segment import Segment
 from dbfs_workers.stripe import Stripe
 
@@ -259,8 +259,8 @@ def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
 
     try:
         nvrtc = ".".join(map(str, nvrtc_version()))
-    except (ImportError, RuntimeError) as error:
-        yield Finding("GPU kernels", State.MISSING, f"no NVRTC: {_line(error)}", _install(major))
+    except BackendUnavailableError as error:
+        yield Finding("GPU kernels", State.MISSING, str(error).splitlines()[0], _install(major))
         return
     for arch in archs:
         name = f"GPU kernels, {arch}"

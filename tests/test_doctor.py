@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,9 @@ def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> tuple[int, int]:
-        raise ImportError("No module named 'cuda'")
-
-    monkeypatch.setattr(module, "nvrtc_version", absent)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     finding = by_name(examine())["GPU kernels"]
+    assert finding.found.startswith("no NVRTC to compile kernels with: ")
     assert (finding.state, finding.advice) == (State.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbfs_workers.cuda.module import HERE, KERNELS, PHASE_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.errors import BackendUnavailableError
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
@@ -116,3 +117,9 @@ def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert path.read_bytes() == b"kept"
     assert cached_cubin("phases.cu", "sm_80", PHASE_DEFINES) != path
     assert sorted(tmp_path.glob("*.cubin")) == sorted(tmp_path.iterdir())
+
+
+def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(BackendUnavailableError, match="no NVRTC to compile kernels with"):
+        compile_cubin("phases.cu", "sm_90", PHASE_DEFINES)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dbfs_workers.cuda import layout
+from dbfs_workers.errors import BackendUnavailableError
 
 HERE: Final = Path(__file__).parent
 
@@ -76,10 +77,10 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
 
     Raises:
+        BackendUnavailableError: there is no NVRTC.
         RuntimeError: the source does not compile; the message is the compiler's.
     """
-    from cuda.bindings import nvrtc
-
+    nvrtc = _nvrtc()
     headers = _headers()
     texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
     options = [
@@ -116,16 +117,24 @@ def _read(size_of: Callable[..., tuple[Any, ...]], get: Callable[..., tuple[Any,
     return buffer[:size]
 
 
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        # The library itself is loaded by the first call.
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise BackendUnavailableError(f"no NVRTC to compile kernels with: {error}") from error
+    return nvrtc
+
+
 def nvrtc_version() -> tuple[int, int]:
     """NVRTC's version, such as (13, 0).
 
     Raises:
-        ImportError: there is no ``cuda-bindings``.
-        RuntimeError: there is no NVRTC that it could load.
+        BackendUnavailableError: there is none.
     """
-    from cuda.bindings import nvrtc
-
-    major, minor = _call(nvrtc.nvrtcVersion)
+    major, minor = _call(_nvrtc().nvrtcVersion)
     return major, minor
 
 
