@@ -70,7 +70,7 @@ struct Block {
 };
 
 // Sum over a warp, and 32-bit shared atomics with a carry: a 64-bit one is a loop that 32 warps fight over. A lane adds
-// less than 2^53. Summed in two parts, whatever the size: a branch to a 64-bit sum made ptxas spill at each use (sm_90).
+// less than 2^53. Always summed in two parts: a branch to a 64-bit sum made ptxas spill at each use (sm_90).
 __device__ __forceinline__ void add_total(Block& b, Total total, u64 per_lane) {
   constexpr u32 kLowerBits = 26;
   const u32 lower = warp_sum((u32)per_lane & ((1u << kLowerBits) - 1));
