@@ -9,8 +9,10 @@ import pytest
 
 import dbfs
 from dbfs import cluster, forming
-from dbfs.errors import BackendUnavailableError, InvalidOptionError
+from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
+from dbfs.records import GraphRecord
 from dbfs_workers import gpus
+from dbfs_workers.stripe import Stripe
 
 
 @pytest.fixture
@@ -103,3 +105,66 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
         dbfs.connect(backend="cuda")
     with pytest.raises(InvalidOptionError, match="unknown backend 'tpu'"):
         dbfs.connect(backend="tpu")
+
+
+class Gang:
+    """Workers with a GPU each, as ``forming`` asks them; some operation fails."""
+
+    def __init__(self, fails: str, error: Exception) -> None:
+        self.fails = fails
+        self.error = error
+        self.asked: list[str] = []
+
+    async def ask(self, address: str, operation: str, **message: Any) -> object:
+        self.asked.append(operation)
+        if operation == self.fails and address == "tcp://a:2":
+            raise self.error
+        return address if operation == "dbfs_gpu" else b""
+
+
+def record(backend: str, exchange: str = "auto") -> GraphRecord:
+    return GraphRecord(
+        graph_id="id",
+        name="roads",
+        named=False,
+        client="me",
+        source="roads",
+        directed=False,
+        stripe=Stripe(100, 2),
+        addresses=("tcp://a:1", "tcp://a:2"),
+        partition_keys=("p0", "p1"),
+        external_ids_key=None,
+        order_key=None,
+        infos=(),
+        backend=backend,
+        exchange=exchange,
+        created=0.0,
+        build_seconds=0.0,
+    )
+
+
+def test_gpus_that_cannot_map_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    gang = Gang("dbfs_connect", ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
+    formed = asyncio.run(forming.form(record("auto"), gang.ask))
+    assert (formed.backend, formed.exchange) == ("cpu", "shared_memory")
+    assert "roads runs on the CPU: rank 1 can't map" in caplog.text
+    # Nobody keeps GPU memory for a gang that is not formed.
+    assert gang.asked.count("dbfs_leave") == 2
+    for wanted in (record("cuda"), record("auto", "cuda_ipc")):
+        with pytest.raises(ExchangeUnavailableError, match="can't map"):
+            asyncio.run(forming.form(wanted, gang.ask))
+
+
+def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
+    gang = Gang("dbfs_join_cuda", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+    with pytest.raises(GraphTooLargeError, match="5 bytes"):
+        asyncio.run(forming.form(record("auto"), gang.ask))
+    assert gang.asked.count("dbfs_leave") == 2
+
+
+def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
+    gang = Gang("", RuntimeError())
+    assert asyncio.run(forming.form(record("auto"), gang.ask)).exchange == "cuda_ipc"
+    assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
+    asyncio.run(forming.recover(record("auto"), gang.ask, 1.0))
+    assert gang.asked[6:] == ["dbfs_recover"] * 4

@@ -177,16 +177,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             What every rank passes to ``connect``, pickled.
 
         Raises:
-            BackendUnavailableError: there is no CuPy here.
+            BackendUnavailableError: CuPy can't be imported.
             ExchangeUnavailableError, GraphTooLargeError: see ``CudaMember.make``.
         """
-        try:
-            from dbfs_workers.cuda.member import CudaMember
-        except ImportError as error:
-            raise BackendUnavailableError(f"rank {rank} ({self.worker.address}) has no CuPy: {error}") from error
+        from dbfs_workers.cuda.member import CudaMember
+
         member = CudaMember(rank, _key(partition_key))
         self._enter(graph_id, member)
-        return pickle.dumps(await member.in_thread(member.make, self.worker.data[member.partition_key]))
+        try:
+            return pickle.dumps(await member.in_thread(member.make, self.worker.data[member.partition_key]))
+        except ImportError as error:
+            raise BackendUnavailableError(f"rank {rank} ({self.worker.address}): CuPy fails: {error}") from error
 
     async def connect(self, graph_id: str, infos: Sequence[bytes]) -> None:
         """Map the GPU memory of the whole gang, given by rank.

@@ -189,7 +189,9 @@ class CudaMember(Member):
         graph, distances, parents = engine.graph, engine.distances, engine.predecessors
         offsets = graph.row_offsets
         count_reached, add_degrees = _reductions()
-        reached = int(count_reached(distances))
+        # All three are under way before the first is waited for.
+        sums = (count_reached(distances), add_degrees(distances, offsets[:-1], offsets[1:]), distances.max())
+        reached, edges, depth = (int(total) for total in sums)
         sources = own_rows(graph.stripe, self.rank, spec.sources).size
         discovered = _discoveries(distances, sources, reached, outcome.records)
         return RankRun(
@@ -198,8 +200,8 @@ class CudaMember(Member):
             counts=_counts(outcome.records, discovered),
             seconds=_seconds(outcome),
             reached=reached,
-            edges=int(add_degrees(distances, offsets[:-1], offsets[1:])),
-            depth=max(0, int(distances.max())),
+            edges=edges,
+            depth=max(0, depth),
             elapsed=outcome.seconds - outcome.reset_seconds,
             setup=outcome.reset_seconds,
         )
