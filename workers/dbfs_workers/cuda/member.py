@@ -9,7 +9,6 @@ exchanged in the middle of a run.
 import threading
 import time
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dbfs_workers.cuda import layout
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
 from dbfs_workers.cuda.resident import CAPACITY_SHARE, SPARSE_EDGES_LEAST, ResidentEngine
+from dbfs_workers.cuda.summary import summarise
 from dbfs_workers.cuda.window import window_layout
 from dbfs_workers.errors import (
     DbfsError,
@@ -33,7 +33,7 @@ from dbfs_workers.members import Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.scratch import Labels
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
-from dbfs_workers.traversal import RunSpec, own_rows
+from dbfs_workers.traversal import RunSpec
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -175,7 +175,7 @@ class CudaMember(Member):
         finally:
             with self._lock:
                 self._running = None
-        return self._report(engine, spec, outcome)
+        return self._report(engine, outcome)
 
     def _refuse(self, number: int, where: str) -> None:
         """Raise the error of an aborted run."""
@@ -185,23 +185,17 @@ class CudaMember(Member):
         error: DbfsError = abort_error(cause, where, self.rank, message)
         raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
 
-    def _report(self, engine: ResidentEngine, spec: RunSpec, outcome: cuda_run.Outcome) -> RankRun:
-        graph, distances, parents = engine.graph, engine.distances, engine.predecessors
-        offsets = graph.row_offsets
-        count_reached, add_degrees = _reductions()
-        # All three are under way before the first is waited for.
-        sums = (count_reached(distances), add_degrees(distances, offsets[:-1], offsets[1:]), distances.max())
-        reached, edges, depth = (int(total) for total in sums)
-        sources = own_rows(graph.stripe, self.rank, spec.sources).size
-        discovered = _discoveries(distances, sources, reached, outcome.records)
+    def _report(self, engine: ResidentEngine, outcome: cuda_run.Outcome) -> RankRun:
+        summary = summarise(engine.graph, engine.distances, outcome.records.size)
+        parents = engine.predecessors
         return RankRun(
             # The engine's arrays are the next run's.
-            labels=Labels(distances.copy(), None if parents is None else parents.copy()),
-            counts=_counts(outcome.records, discovered),
+            labels=Labels(engine.distances.copy(), None if parents is None else parents.copy()),
+            counts=_counts(outcome.records, summary.discovered),
             seconds=_seconds(outcome),
-            reached=reached,
-            edges=edges,
-            depth=max(0, depth),
+            reached=summary.reached,
+            edges=summary.edges,
+            depth=summary.depth,
             elapsed=outcome.seconds - outcome.reset_seconds,
             setup=outcome.reset_seconds,
         )
@@ -240,25 +234,6 @@ def nbytes(partition: Partition) -> int:
     return partition.nbytes + windows + rows * (2 * (4 + 8) + 8 + 4 + 3 * 8 + 8)
 
 
-def _discoveries(distances: Any, sources: int, reached: int, records: NDArray[Any]) -> NDArray[np.int64]:
-    """Vertices labelled on this rank by each recorded level: the kernel's count, or the labels' where that falls short.
-
-    It falls short of vertices that no edge leaves, and of those whose record is past the capacity.
-    """
-    import cupy
-
-    counted: NDArray[np.int64] = records["discovered"].astype(np.int64)
-    if sources + counted.sum() == reached:
-        return counted
-    # Few levels have millions of vertices each, for which a histogram's counters would be fought over.
-    if counted.size <= 64:
-        each = cupy.stack([cupy.count_nonzero(distances == level) for level in range(1, counted.size + 1)])
-    else:
-        each = cupy.bincount(distances[distances > 0], minlength=counted.size + 1)[1 : counted.size + 1]
-    labelled: NDArray[np.int64] = cupy.asnumpy(each).astype(np.int64)
-    return labelled
-
-
 def _counts(records: NDArray[Any], discovered: NDArray[np.int64]) -> NDArray[np.int64]:
     """``COUNT_FIELDS`` of the levels that the kernel kept a record of (``STATISTICS_CAPACITY`` of them).
 
@@ -283,15 +258,3 @@ def _seconds(outcome: cuda_run.Outcome) -> NDArray[np.float64]:
     seconds = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
     seconds[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
     return seconds
-
-
-@cache
-def _reductions() -> tuple[Any, Any]:
-    """Kernels that count the labelled rows and add up their degrees (compiled once)."""
-    import cupy
-
-    reached = cupy.ReductionKernel("int32 d", "int64 y", "d >= 0 ? 1 : 0", "a + b", "y = a", "0", "dbfs_reached")
-    edges = cupy.ReductionKernel(
-        "int32 d, int64 begin, int64 end", "int64 y", "d >= 0 ? end - begin : 0", "a + b", "y = a", "0", "dbfs_edges"
-    )
-    return reached, edges

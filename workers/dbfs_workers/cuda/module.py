@@ -54,6 +54,7 @@ PHASE_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 KERNELS: Final = (
     *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
     ("phases.cu", PHASE_DEFINES),
+    ("summary.cu", PHASE_DEFINES),
 )
 
 
