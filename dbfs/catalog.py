@@ -261,11 +261,18 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         graph = self.graphs.get(graph_id)
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded, and its ranks took the labels of this run with them")
-        graph.require_whole(f"run {run_id}")
+        doing = f"fetching labels of run {run_id}"
+        graph.require_whole(doing)
         addresses = graph.record.addresses
         message = {"graph_id": graph_id, "run_id": run_id, "index": index}
-        sizes = await asyncio.gather(*(self._ask(address, "dbfs_publish_rank", **message) for address in addresses))
-        for address, nbytes in zip(addresses, sizes, strict=True):
+        asked = [self._ask(address, "dbfs_publish_rank", **message) for address in addresses]
+        answers: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
+        for rank, answer in enumerate(answers):
+            if isinstance(answer, _UnreachableError):
+                raise WorkerLostError(f"{doing}: lost rank {rank}: {answer}") from answer
+            if isinstance(answer, BaseException):
+                raise answer
+        for address, nbytes in zip(addresses, answers, strict=True):
             self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=client)
 
     async def drop(self, graph_id: str, dropped: list[tuple[str, int]]) -> None:
