@@ -87,12 +87,16 @@ class _GpuClient(distributed.Client):  # type: ignore[misc]  # distributed is un
 
 
 def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) -> distributed.Client:
-    gpus = [] if backend == "cpu" else visible_gpus()
-    lacking = _lacking(gpus, n_workers)
-    if backend == "cpu" or lacking:
+    gpus = visible_gpus()
+    if backend == "cpu":
+        if gpus and cluster.get("processes", True):
+            # A graph of one rank would take the GPU that all workers see.
+            cluster = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **cluster}
+        return distributed.Client(n_workers=n_workers, **cluster)
+    if lacking := _lacking(gpus, n_workers):
         if backend == "cuda":
             raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
-        logger.info("a local cluster on CPU cores: %s", lacking or "as asked for")
+        logger.info("a local cluster on CPU cores: %s", lacking)
         return distributed.Client(n_workers=n_workers, **cluster)
     from dask_cuda import LocalCUDACluster
 

@@ -1,6 +1,7 @@
 """Where a graph runs: what is chosen on a machine without GPUs, and how the choice is refused."""
 
 import asyncio
+import os
 from typing import Any
 
 import dask
@@ -91,6 +92,15 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
 def test_bad_backends(client: distributed.Client, backend: str, exchange: str, words: str) -> None:
     with dask.config.set({"dbfs.exchange": exchange}), pytest.raises(InvalidOptionError, match=words):
         dbfs.load("path:n=3", client=client, backend=backend)
+
+
+def test_workers_of_a_cluster_on_the_cpu_see_no_gpu(machine: pytest.MonkeyPatch) -> None:
+    with dbfs.connect(n_workers=1, backend="cpu", dashboard_address=None) as client:
+        assert list(client.run(visible_in_the_environment).values()) == [""]
+
+
+def visible_in_the_environment() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
