@@ -10,15 +10,15 @@ import itertools
 import logging
 import pickle
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dbfs import forming
 from dbfs.errors import (
     DeadlineExceededError,
-    ExchangeUnavailableError,
     GraphNotFoundError,
     NameTakenError,
     RunAbortedError,
@@ -26,7 +26,7 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import GraphRecord, GraphStatus, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunStatus
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.plugin import NAME, RunReport, WorkerService, answering, unpack
 
@@ -45,10 +45,17 @@ class _Graph:
 
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
-        self.exchange = ""
+        self.formed = Formed("", "")
+        # A run on GPUs ended early: the ranks have to forget it before the next.
+        self.failed = False
         self.lost: set[int] = set()
         self.runs = 0
         self.numbers = itertools.count(1)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether its ranks compute on GPUs."""
+        return self.formed.backend == "cuda"
 
     def require_whole(self, doing: str = "") -> None:
         """Raise ``WorkerLostError`` if a rank is gone."""
@@ -109,6 +116,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         handlers = (
             self.reserve,
             self.release,
+            self.require_gpus,
             self.add,
             self.open,
             self.list_graphs,
@@ -136,12 +144,20 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         """Give back a name whose graph could not be built."""
         self.reserved.pop(name, None)
 
-    async def add(self, record: bytes) -> str:
-        """Take over a graph's partitions and form its gang; returns how its ranks exchange.
+    async def require_gpus(self, addresses: list[str]) -> None:
+        """Make sure that workers have a GPU each, before a graph is built for them.
+
+        Raises:
+            BackendUnavailableError: one has not.
+        """
+        await forming.require_gpus(tuple(addresses), self._ask)
+
+    async def add(self, record: bytes) -> Formed:
+        """Take over a graph's partitions and form its gang.
 
         Raises:
             WorkerLostError: a rank is gone already.
-            ExchangeUnavailableError: the ranks can't exchange as was asked.
+            BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError: see ``forming.form``.
         """
         added: GraphRecord = pickle.loads(record)
         self.reserved.pop(added.name, None)
@@ -149,20 +165,20 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         if missing:
             raise WorkerLostError(f"{added.name}: lost {', '.join(missing)} before the graph was whole; load it again")
         graph = _Graph(added)
-        graph.exchange = await self._form_gang(added)
+        graph.formed = await forming.form(added, self._ask)
         self.scheduler.client_desires_keys(keys=added.keys, client=_holder(added.graph_id))
         self.graphs[added.graph_id] = graph
-        return graph.exchange
+        return graph.formed
 
-    async def open(self, name: str) -> tuple[GraphRecord, str]:
-        """A graph by its name, and how its ranks exchange.
+    async def open(self, name: str) -> tuple[GraphRecord, Formed]:
+        """A graph by its name, and what its gang became.
 
         Raises:
             GraphNotFoundError: with the names there are.
         """
         for graph in self.graphs.values():
             if graph.record.named and graph.record.name == name:
-                return graph.record, graph.exchange
+                return graph.record, graph.formed
         names = sorted(graph.record.name for graph in self.graphs.values() if graph.record.named)
         there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
         raise GraphNotFoundError(f"no graph is named {name!r}; {there}")
@@ -178,7 +194,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 ranks=graph.record.stripe.p,
                 created=graph.record.created,
                 runs=graph.runs,
-                exchange=graph.exchange,
+                backend=graph.formed.backend,
+                exchange=graph.formed.exchange,
                 lost=tuple(sorted(graph.lost)),
             )
             for graph in self.graphs.values()
@@ -327,6 +344,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
 
     async def _run(self, run: _Run, specs: bytes, deadline: float, dropped: list[tuple[str, int]]) -> list[RunReport]:
         graph = run.graph
+        await self._recover(run, deadline)
         message = {
             "graph_id": graph.record.graph_id,
             "number": run.number,
@@ -338,18 +356,52 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         calls = [
             asyncio.ensure_future(self._ask(address, "dbfs_run_rank", **message)) for address in graph.record.addresses
         ]
-        _, late = await asyncio.wait(calls, timeout=deadline + _GRACE)
+        late = await self._wait(run, calls, deadline)
+        errors = [error for call in calls if call not in late and (error := call.exception()) is not None]
+        graph.failed = graph.on_gpus and bool(late or errors)
         if late:
             await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")
             for call in late:
                 call.cancel()
-            await asyncio.wait(calls)
+            await asyncio.wait(late)
             ranks = ", ".join(str(rank) for rank, call in enumerate(calls) if call in late)
-            raise DeadlineExceededError(f"run {run.run_id}: not done after {deadline:g} s; no answer from rank {ranks}")
-        errors = [error for call in calls if (error := call.exception()) is not None]
+            errors.append(
+                DeadlineExceededError(f"run {run.run_id}: not done after {deadline:g} s; no answer from rank {ranks}")
+            )
         if errors:
             raise _cause(errors)
         return [call.result() for call in calls]
+
+    async def _wait(
+        self, run: _Run, calls: Sequence[asyncio.Future[RunReport]], deadline: float
+    ) -> set[asyncio.Future[RunReport]]:
+        """Wait for the ranks; returns the calls that were not answered in time."""
+        if not run.graph.on_gpus:
+            return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]
+        # Kernels don't tell each other of a failure: somebody has to, at the first.
+        done, late = await asyncio.wait(calls, timeout=deadline + _GRACE, return_when=asyncio.FIRST_EXCEPTION)
+        errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
+        first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
+        if late and first is not None:
+            rank, error = first
+            if isinstance(error, _UnreachableError):
+                await self._lose(run, rank)
+            else:
+                await self._stop(run, Cause.FAILED, f"rank {rank} failed first: {error}")
+            late = (await asyncio.wait(calls, timeout=_GRACE))[1]
+        return late
+
+    async def _recover(self, run: _Run, deadline: float) -> None:
+        """Have the ranks forget an earlier run that failed."""
+        graph = run.graph
+        if graph.failed:
+            try:
+                await forming.recover(graph.record, self._ask, deadline)
+            except TimeoutError:
+                raise DeadlineExceededError(
+                    f"run {run.run_id}: not all ranks got over a run that failed before, after {deadline:g} s"
+                ) from None
+            graph.failed = False
 
     async def _stop(self, run: _Run, cause: Cause, message: str) -> None:
         if run.started is None:
@@ -378,37 +430,13 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         for run in list(self.runs):
             if run.graph is graph:
                 await self._stop(run, Cause.CANCELLED, "the graph was unloaded")
+        if graph.on_gpus:
+            await self._everyone(graph, "dbfs_detach", graph_id=graph.record.graph_id)
         await self._everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
         self._free(graph)
 
     def _free(self, graph: _Graph) -> None:
         self.scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
-
-    async def _form_gang(self, record: GraphRecord) -> str:
-        """Join the workers by the exchange asked for, or the best that all of them have."""
-        if record.exchange != "comm":
-            try:
-                handle = await self._join(record, 0, None)
-                await asyncio.gather(*(self._join(record, rank, handle) for rank in range(1, record.stripe.p)))
-                return "shared_memory"
-            except ExchangeUnavailableError as error:
-                if record.exchange == "shared_memory":
-                    raise
-                logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        await asyncio.gather(*(self._join(record, rank, b"") for rank in range(record.stripe.p)))
-        return "comm"
-
-    async def _join(self, record: GraphRecord, rank: int, handle: bytes | None) -> Any:
-        return await self._ask(
-            record.addresses[rank],
-            "dbfs_join",
-            graph_id=record.graph_id,
-            rank=rank,
-            partition_key=record.partition_keys[rank],
-            stripe=pickle.dumps(record.stripe),
-            addresses=list(record.addresses),
-            handle=handle,
-        )
 
     async def _everyone(self, graph: _Graph, op: str, **message: Any) -> None:
         """Tell all workers of a gang that are there; nobody waits long for one that does not answer."""
@@ -429,7 +457,7 @@ def _holder(graph_id: str) -> str:
     return f"dbfs-{graph_id}"
 
 
-def _cause(errors: list[BaseException]) -> BaseException:
+def _cause(errors: Sequence[BaseException]) -> BaseException:
     """Of the ranks' errors the one that says most: what happened, rather than its echo on another rank."""
 
     def order(error: BaseException) -> int:

@@ -1,6 +1,7 @@
 """Clusters and clients: starting a local cluster, and choosing the workers that will be a graph's ranks."""
 
 import importlib
+import importlib.util
 import logging
 import time
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import distributed
 
 from dbfs import config
-from dbfs.errors import ClientError, InvalidOptionError, NoWorkersError
+from dbfs.errors import BackendUnavailableError, ClientError, InvalidOptionError, NoWorkersError
+from dbfs.records import BACKENDS
+from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -22,22 +25,35 @@ _KERNELS = (
 
 
 def connect(
-    address: str | None = None, *, n_workers: int | None = None, timeout: float | str | None = None, **cluster: Any
+    address: str | None = None,
+    *,
+    n_workers: int | None = None,
+    backend: str = "auto",
+    timeout: float | str | None = None,
+    **cluster: Any,
 ) -> distributed.Client:
     """A client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
 
-    Closing the client closes the local cluster. Any other ``distributed.Client`` serves as well.
+    A local cluster has a worker for each GPU (``dask_cuda.LocalCUDACluster``) where there are GPUs and dask-cuda, else
+    a worker for each CPU core. Closing the client closes the local cluster. Any other ``distributed.Client`` serves as
+    well.
 
     Args:
         address: scheduler address, such as ``tcp://host:8786``.
-        n_workers: workers to start; one per CPU core if None. With an address: workers to wait for, at least 1.
+        n_workers: workers to start; one per GPU or CPU core if None. With an address: workers to wait for, at least 1.
+        backend: of a local cluster: ``cuda`` for workers with a GPU each, ``cpu`` for none, ``auto`` for GPUs where
+            there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
-        cluster: further arguments of ``distributed.LocalCluster``.
+        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``).
 
     Raises:
         NoWorkersError: the scheduler can't be reached, or too few workers came in time.
-        InvalidOptionError: ``n_workers`` is not above zero, or cluster arguments came with an address.
+        InvalidOptionError: ``n_workers`` is not above zero, the backend is none, or cluster arguments came with an
+            address.
+        BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or no dask-cuda.
     """
+    if backend not in BACKENDS:
+        raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if n_workers is not None and n_workers < 1:
         raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
     seconds = config.seconds("workers-timeout", timeout)
@@ -50,13 +66,50 @@ def connect(
             raise NoWorkersError(f"no scheduler answered at {address} within {seconds:g} s: {error}") from error
     else:
         warm_up()
-        client = distributed.Client(n_workers=n_workers, **{"threads_per_worker": 1, **cluster})
+        client = _local_client(n_workers, backend, {"threads_per_worker": 1, **cluster})
     try:
         roster(client, n_workers, timeout=timeout)
     except NoWorkersError:
         client.close()
         raise
     return client
+
+
+class _GpuClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
+    """Closes its cluster with itself, as Dask does only for clusters that a client has made."""
+
+    def close(self, *arguments: Any, **keywords: Any) -> Any:
+        """Close the client, then the cluster."""
+        done = super().close(*arguments, **keywords)
+        if self.cluster is not None:
+            self.cluster.close()
+        return done
+
+
+def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) -> distributed.Client:
+    gpus = visible_gpus()
+    if backend == "cpu":
+        if gpus and cluster.get("processes", True):
+            # A graph of one rank would take the GPU that all workers see.
+            cluster = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **cluster}
+        return distributed.Client(n_workers=n_workers, **cluster)
+    if lacking := _lacking(gpus, n_workers):
+        if backend == "cuda":
+            raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
+        logger.info("a local cluster on CPU cores: %s", lacking)
+        return distributed.Client(n_workers=n_workers, **cluster)
+    from dask_cuda import LocalCUDACluster
+
+    logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
+    return _GpuClient(LocalCUDACluster(CUDA_VISIBLE_DEVICES=gpus[:n_workers], **cluster))
+
+
+def _lacking(gpus: list[str], n_workers: int | None) -> str:
+    """What a cluster on GPUs would need and is not there; empty where nothing is."""
+    if len(gpus) < (n_workers or 1):
+        return f"{n_workers or 1} GPUs wanted, {len(gpus)} there" if gpus else "there is no GPU"
+    missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed; pip install dbfs[cu13], or [cu12]" if missing else ""
 
 
 def warm_up() -> None:

@@ -1,6 +1,7 @@
 """The errors of dbfs: see ``dbfs_workers.errors`` for what each one means."""
 
 from dbfs_workers.errors import (
+    BackendUnavailableError,
     ClientError,
     DbfsError,
     DeadlineExceededError,
@@ -26,6 +27,7 @@ from dbfs_workers.errors import (
 )
 
 __all__ = [
+    "BackendUnavailableError",
     "ClientError",
     "DbfsError",
     "DeadlineExceededError",

@@ -18,11 +18,10 @@ from dbfs import config, engines
 from dbfs.engines import Progress
 from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, ResultReleasedError
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
-from dbfs.records import GraphRecord
+from dbfs.records import Formed, GraphRecord
 from dbfs.result import BFSResult
 from dbfs.sampling import sample_sources
 from dbfs.service import Service
-from dbfs_workers import backends
 from dbfs_workers.stripe import Stripe
 from dbfs_workers.traversal import DIRECTIONS, RunSpec
 
@@ -40,16 +39,18 @@ class Graph:
         name: where the edges came from.
         directed: whether edges hold in one direction only.
         build_seconds: how long reading and building took.
-        exchange: how its ranks exchange in the resident engine: ``shared_memory`` or ``comm``.
+        backend: what the resident engine runs on: ``cpu`` or ``cuda``. The taskgraph engine runs on the CPU.
+        exchange: how its ranks exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
         record: everything the service knows of it.
     """
 
-    def __init__(self, record: GraphRecord, exchange: str, client: distributed.Client) -> None:
+    def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
         self.record = record
         self.name = record.name
         self.directed = record.directed
         self.build_seconds = record.build_seconds
-        self.exchange = exchange
+        self.backend = formed.backend
+        self.exchange = formed.exchange
         self._gang = Gang(client, record.addresses)
         self._unloaded = False
         self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
@@ -170,7 +171,6 @@ class Graph:
         targets: Sequence[int] | None = None,
         direction: str = "auto",
         engine: str = "auto",
-        backend: str = "auto",
         validate: bool = False,
         deadline: float | str | None = None,
         progress: Progress | None = None,
@@ -185,7 +185,6 @@ class Graph:
             direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
                 graph need its in-edges (``load(..., in_edges=True)``); ``auto`` does without them.
             engine: one of ``dbfs.engines.ENGINES``.
-            backend: one of ``dbfs_workers.backends.BACKENDS``.
             validate: check the result on the workers before returning it.
             deadline: seconds (or a Dask duration) the run may take; ``dbfs.deadline`` if None.
             progress: called with each finished level and the vertices it discovered.
@@ -205,7 +204,6 @@ class Graph:
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            backend=backend,
             deadline=deadline,
             progress=progress,
         )
@@ -221,7 +219,6 @@ class Graph:
         max_depth: int | None = None,
         direction: str = "auto",
         engine: str = "auto",
-        backend: str = "auto",
         deadline: float | str | None = None,
     ) -> list[BFSResult]:
         """A traversal from each source, one after another in one call of the gang; labels stay on the workers.
@@ -237,7 +234,6 @@ class Graph:
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            backend=backend,
             deadline=deadline,
             progress=None,
         )
@@ -283,15 +279,13 @@ class Graph:
         max_depth: int | None,
         direction: str,
         engine: str,
-        backend: str,
         deadline: float | str | None,
         progress: Progress | None,
     ) -> list[BFSResult]:
         self._require_loaded()
         runner = engines.choose(engine)
-        for value, choices, what in ((backend, backends.BACKENDS, "backend"), (direction, DIRECTIONS, "direction")):
-            if value not in choices:
-                raise InvalidOptionError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
+        if direction not in DIRECTIONS:
+            raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None and _whole_number(max_depth, "max_depth") < 0:
             raise InvalidOptionError(f"max_depth must be at least 0, not {max_depth}")
         wanted = tuple(self.check_vertex(target, "target") for target in targets or ())
@@ -302,7 +296,7 @@ class Graph:
                 run_id=run_id,
                 sources=self._positions(sources),
                 predecessors=predecessors,
-                backend=backend,
+                backend="cpu",
                 direction=direction,
                 max_depth=max_depth,
                 targets=self._positions(wanted),

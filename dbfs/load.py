@@ -16,7 +16,7 @@ from dbfs.edges import EdgeList
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs.gang import Gang, release
 from dbfs.graph import Graph
-from dbfs.records import EXCHANGES, GraphRecord, GraphStatus, RunStatus
+from dbfs.records import BACKENDS, EXCHANGES, GraphRecord, GraphStatus, RunStatus
 from dbfs.service import Service
 
 
@@ -30,6 +30,7 @@ def load(
     name: str | None = None,
     in_edges: bool = False,
     order: str = "given",
+    backend: str = "auto",
 ) -> Graph:
     """Build a graph on a cluster's workers.
 
@@ -45,12 +46,17 @@ def load(
         in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists:
             faster on graphs with hubs. Callers' vertex ids stay what they are.
+        backend: what the resident engine runs on: ``cpu``; ``cuda``, a GPU for each worker; ``auto`` for CUDA where
+            every worker has CuPy and a GPU of its own and the GPUs can map each other's memory, else the CPU. The graph
+            is built on the CPU, and a copy of it is uploaded; the taskgraph engine stays on the CPU.
 
     Raises:
         ClientError, NoWorkersError: there is no usable client, or not enough workers.
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
         NameTakenError: another graph has the name.
-        GraphTooLargeError: the graph won't fit the workers.
+        GraphTooLargeError: the graph won't fit the workers, or their GPUs.
+        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU of its own, or no CuPy.
+        ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` or ``backend="cuda"`` want.
         InvalidOptionError: an option's value is not one of its choices.
     """
     client = current_client(client)
@@ -71,8 +77,11 @@ def load(
         raise EdgeInputError(f"load takes an edge list, a path or a generator's spec, not {type(edges).__name__}")
     options = BuildOptions(in_edges, order)
     exchange = config.choice("exchange", EXCHANGES)
+    _check_backend(backend, exchange)
     gang = Gang(client, roster(client, ranks))
     service = Service.of(client)
+    if backend == "cuda":
+        service.call("require_gpus", addresses=list(gang.addresses))
     if name is not None:
         service.call("reserve", name=name, client=client.id)
     try:
@@ -90,6 +99,7 @@ def load(
             external_ids_key=None if built.external_ids is None else built.external_ids.key,
             order_key=None if built.order is None else built.order.key,
             infos=built.infos,
+            backend=backend,
             exchange=exchange,
             created=time.time(),
             build_seconds=built.seconds,
@@ -114,8 +124,16 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
         ClientError: there is no usable client.
     """
     client = current_client(client)
-    record, exchange = Service.of(client).call("open", name=name)
-    return Graph(record, exchange, client)
+    record, formed = Service.of(client).call("open", name=name)
+    return Graph(record, formed, client)
+
+
+def _check_backend(backend: str, exchange: str) -> None:
+    if backend not in BACKENDS:
+        raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    unlike = {"cpu": ("cuda_ipc",), "cuda": ("shared_memory", "comm"), "auto": ()}[backend]
+    if exchange in unlike:
+        raise InvalidOptionError(f"backend={backend!r} does not go with the exchange {exchange} (dbfs.exchange)")
 
 
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:

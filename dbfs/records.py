@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from dbfs_workers.partition import PartitionInfo
 from dbfs_workers.stripe import Stripe
 
-EXCHANGES = ("auto", "shared_memory", "comm")
+EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "comm")
+BACKENDS = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class GraphRecord:
         external_ids_key: Dask key of the file's own ids; None where they are 0..n-1.
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
         infos: the partitions' counts, by rank.
+        backend: what its ranks shall compute on, one of ``BACKENDS``.
         exchange: how its ranks shall exchange, one of ``EXCHANGES``.
         created: seconds since the epoch.
         build_seconds: how long reading and building took.
@@ -43,6 +45,7 @@ class GraphRecord:
     external_ids_key: Hashable | None
     order_key: Hashable | None
     infos: tuple[PartitionInfo, ...]
+    backend: str
     exchange: str
     created: float
     build_seconds: float
@@ -52,6 +55,19 @@ class GraphRecord:
         """Dask keys of all its data."""
         extra = (self.external_ids_key, self.order_key)
         return [*self.partition_keys, *(key for key in extra if key is not None)]
+
+
+@dataclass(frozen=True)
+class Formed:
+    """What a graph's gang became.
+
+    Attributes:
+        backend: what its ranks compute on in the resident engine: ``cpu`` or ``cuda``.
+        exchange: how they exchange in it: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+    """
+
+    backend: str
+    exchange: str
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,7 @@ class GraphStatus:
         ranks: number of ranks.
         created: seconds since the epoch.
         runs: runs started so far.
+        backend: what its ranks compute on.
         exchange: how its ranks exchange.
         lost: ranks whose workers are gone.
     """
@@ -77,6 +94,7 @@ class GraphStatus:
     ranks: int
     created: float
     runs: int
+    backend: str
     exchange: str
     lost: tuple[int, ...]
 

@@ -14,7 +14,7 @@ SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[distributed.Client]:
-    with dbfs.connect(n_workers=4, dashboard_address=None) as client:
+    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
         yield client
 
 

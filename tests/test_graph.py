@@ -65,7 +65,6 @@ def test_whole_numbers_are_sources(graph: Graph, source: object) -> None:
     ("options", "words"),
     [
         ({"engine": "warp"}, "unknown engine 'warp'; choose one of auto, resident, taskgraph"),
-        ({"backend": "tpu"}, "unknown backend 'tpu'; choose one of auto, cpu"),
         ({"direction": "sideways"}, "unknown direction 'sideways'; choose one of auto, top-down, bottom-up"),
         ({"engine": "taskgraph", "direction": "bottom-up"}, "top-down levels only"),
         ({"max_depth": -1}, "max_depth must be at least 0"),

@@ -40,7 +40,7 @@ ENDLESS = 3_000_000
 @pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
     """A cluster of the test's own, to be harmed."""
-    with dbfs.connect(n_workers=3, dashboard_address=None) as client:
+    with dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client:
         yield client
 
 

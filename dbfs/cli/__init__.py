@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dbfs.cli.bench import bench
+from dbfs.cli.doctor import doctor
 from dbfs.cli.run import run
 from dbfs.errors import DbfsError, ValidationError
 
@@ -54,3 +55,4 @@ def main() -> None:
 
 main.add_command(run)
 main.add_command(bench)
+main.add_command(doctor)

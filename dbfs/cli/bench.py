@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+import dbfs
 from dbfs.build import ORDERS
 from dbfs.cli.run import connect
 
@@ -105,6 +107,49 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
         for engine, seconds in cost.traversals.items():
             median = statistics.median(seconds) * 1e3
             click.echo(f"traversal, {engine}: median {median:.0f} ms from call to result, {sources} sources")
+
+
+@bench.command()
+@click.option("--gpus", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--sources", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--graph", "graphs", multiple=True, help="Only rows whose graph has this in its name; may be repeated.")
+@click.option("--predecessors", is_flag=True, help="Record predecessors, too.")
+@click.option("--memory-limit", default="auto", show_default=True, help="Of each worker, in Dask's words; 0: none.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the table as JSON, with the git revision.")
+def gpu(
+    gpus: int, sources: int, graphs: Sequence[str], predecessors: bool, memory_limit: str, out: Path | None
+) -> None:
+    """Rates of the resident engine on GPUs, next to cuGraph's.
+
+    Example: dbfs bench gpu --gpus 4 --graph "kronecker 24"
+    """
+    from dbfs.bench.gpu import ROWS, bench_gpu, revision
+
+    rows = [row for row in ROWS if not graphs or any(part in row.graph for part in graphs)]
+    cluster: dict[str, Any] = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
+    with dbfs.connect(n_workers=gpus, backend="cuda", **cluster) as client:
+        rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
+    if out is not None:
+        report = {"revision": revision(), "rates": [asdict(rate) for rate in rates]}
+        out.write_text(json.dumps(report, indent=2), encoding="utf-8")
+    columns = ("graph", "order", "direction", "GTEPS", "worst", "ms", "over it", "depth", "build s", "cuGraph")
+    cells = [
+        (
+            r.graph,
+            r.order,
+            r.direction,
+            f"{r.gteps:.1f}",
+            f"{r.worst:.1f}",
+            f"{r.milliseconds:.3f}",
+            f"{r.call:.2f}",
+            str(r.depth),
+            f"{r.build_seconds:.1f}",
+            "" if r.cugraph is None else f"{r.cugraph:g}",
+        )
+        for r in rates
+    ]
+    kind = "distances and predecessors" if predecessors else "distances"
+    _print(f"{gpus} GPUs, {kind}, directed GTEPS, {revision()}", columns, cells, rates, as_json=False)
 
 
 def _print(

@@ -19,17 +19,17 @@ from dbfs import generate, tables
 from dbfs.build import ORDERS
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError
+from dbfs.records import BACKENDS
 from dbfs.result import BFSResult
-from dbfs_workers.backends import BACKENDS
 from dbfs_workers.traversal import DIRECTIONS
 
 GENERATORS_HELP = "\n\n\b\nGenerators:\n" + generate.describe()
 
 
-def connect(scheduler: str | None, ranks: int | None) -> distributed.Client:
+def connect(scheduler: str | None, ranks: int | None, backend: str = "auto") -> distributed.Client:
     """A client of the scheduler given, or of a local cluster whose dashboard takes any free port, without a word."""
     local = {} if scheduler else {"dashboard_address": ":0"}
-    return dbfs.connect(scheduler, n_workers=ranks, **local)
+    return dbfs.connect(scheduler, n_workers=ranks, backend=backend, **local)
 
 
 def stderr_progress() -> Progress:
@@ -56,7 +56,13 @@ def stderr_progress() -> Progress:
 @click.option("--order", type=click.Choice(ORDERS), default="given", show_default=True, help="Of vertices, inside.")
 @click.option("--in-edges", is_flag=True, help="Keep a directed graph's in-edges, too, for bottom-up levels.")
 @click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True)
-@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="auto",
+    show_default=True,
+    help="CPU cores, or a GPU for each rank.",
+)
 @click.option("--predecessors", is_flag=True, help="Record each vertex's parent, too.")
 @click.option("--max-depth", type=int, help="Leave vertices farther than this unreached.")
 @click.option("--directed/--undirected", default=None, help="Override what the file's format or header says.")
@@ -98,9 +104,15 @@ def run(
         _check_out(out)
     with stderr_progress() as progress:
         task = progress.add_task("connecting", total=None)
-        with connect(scheduler, ranks) as client:
+        with connect(scheduler, ranks, backend) as client:
             progress.update(task, description=f"building {graph}")
-            layout: dict[str, Any] = {"ranks": ranks, "directed": directed, "order": order, "in_edges": in_edges}
+            layout: dict[str, Any] = {
+                "ranks": ranks,
+                "directed": directed,
+                "order": order,
+                "in_edges": in_edges,
+                "backend": backend,
+            }
             with dbfs.load(graph, client=client, **layout) as loaded:
                 progress.update(task, description=f"traversing from {source}")
                 result = loaded.bfs(
@@ -109,7 +121,6 @@ def run(
                     max_depth=max_depth,
                     direction=direction,
                     engine=engine,
-                    backend=backend,
                     progress=lambda level, count: progress.update(
                         task, description=f"level {level}: {count:,} vertices discovered"
                     ),

@@ -66,7 +66,7 @@ class ResidentEngine:
                 Outcome(
                     labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
                     levels=functools.partial(_level_reports, ranks),
-                    depth=int((discovered > 0).sum()),
+                    depth=max(rank.depth for rank in ranks),
                     reached=sum(rank.reached for rank in ranks),
                     edges=sum(rank.edges for rank in ranks),
                     seconds=max(rank.elapsed for rank in ranks),

@@ -77,6 +77,10 @@ class ExchangeUnavailableError(DbfsError, OSError):
     """Two ranks can't exchange this way: they are on different hosts or in different containers."""
 
 
+class BackendUnavailableError(DbfsError, RuntimeError):
+    """A worker can't compute on the device asked for; the message names the rank and what is missing there."""
+
+
 class StaleRunError(DbfsError, RuntimeError):
     """A phase was repeated or came out of order: wrong run id, level or phase. The run ends, no label is wrong."""
 

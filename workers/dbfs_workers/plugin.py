@@ -1,21 +1,20 @@
 """The worker plugin: a worker's part in each graph's gang, and the handlers by which the scheduler starts runs.
 
-A gang is formed once for a graph: rank 0 makes the exchange, the others attach to it. A run is one call of ``run`` on
-every worker of the gang; the levels are looped in a thread of their own, so that the worker's event loop goes on
-answering. The member keeps what a run found until it is dropped, or published: put among the worker's Dask data, where
-it is fetched, counted and freed like any task's result.
+A gang is formed once for a graph: on CPUs rank 0 makes the exchange and the others attach to it; on GPUs all make their
+engines, and then all map each other's. A run is one call of ``run`` on every worker of the gang; the levels are looped
+in a thread of the member's own, so that the worker's event loop goes on answering. The member keeps what a run found
+until it is dropped, or published: put among the worker's Dask data, where it is fetched, counted and freed like any
+task's result.
 
 Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception that left a handler would be logged
 here and lose its type on the way through the scheduler.
 """
 
-import asyncio
 import functools
 import logging
 import pickle
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +23,18 @@ import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import DbfsError, ResultReleasedError, StaleRunError
+from dbfs_workers.errors import BackendUnavailableError, DbfsError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.gpus import own_gpu
+from dbfs_workers.members import CpuMember, Kept, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
-from dbfs_workers.scratch import Labels
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import RunSpec
 
 if TYPE_CHECKING:
-    from dbfs_workers import spmd
+    from dbfs_workers.cuda.member import CudaMember
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class RankReport:
     seconds: NDArray[np.float64]
     reached: int
     edges: int
+    depth: int
     elapsed: float
     setup: float
 
@@ -61,48 +62,6 @@ class RunReport:
     """A run on one rank: one report a traversal."""
 
     traversals: list[RankReport]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The labels of one traversal, and the client they belong to."""
-
-    client: str
-    labels: Labels
-
-
-class Member:
-    """This worker's part in one gang.
-
-    Attributes:
-        rank: its rank.
-        partition_key: Dask key of its partition.
-        exchange: its end of the exchange.
-        kept: labels of traversals, by run id and index.
-    """
-
-    def __init__(self, rank: int, partition_key: Any, exchange: Exchange) -> None:
-        self.rank = rank
-        self.partition_key = partition_key
-        self.exchange = exchange
-        # One thread: a gang's runs come one after another, and the exchange belongs to the thread that crosses it.
-        self.executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
-        self.scratch: Any = None
-        self.number = 0
-        self.kept: dict[tuple[str, int], Kept] = {}
-
-    def close(self) -> None:
-        """End the run in progress, if any, and let go of the memory."""
-        self.exchange.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
-        self.executor.submit(self.exchange.close)
-        self.executor.shutdown(wait=False)
-        self.scratch = None
-        self.kept = {}
-
-    def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
-        """Forget labels."""
-        for run_id, index in dropped:
-            self.kept.pop((run_id, index), None)
 
 
 def answering(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
@@ -141,7 +100,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.worker = worker
         worker.handlers.update(
             {
+                "dbfs_gpu": answering(self.gpu),
                 "dbfs_join": answering(self.join),
+                "dbfs_join_cuda": answering(self.join_cuda),
+                "dbfs_connect": answering(self.connect),
+                "dbfs_recover": answering(self.recover),
+                "dbfs_detach": answering(self.detach),
                 "dbfs_leave": answering(self.leave),
                 "dbfs_run_rank": answering(self.run),
                 "dbfs_publish_rank": answering(self.publish),
@@ -199,10 +163,50 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 answer = pickle.dumps(exchange.handle)
             else:
                 exchange = SharedMemoryExchange.attach(pickle.loads(handle), rank)
-        if graph_id in self.members:
-            self.members.pop(graph_id).close()
-        self.members[graph_id] = Member(rank, _key(partition_key), exchange)
+        self._enter(graph_id, CpuMember(rank, _key(partition_key), exchange))
         return answer
+
+    async def gpu(self) -> str | None:
+        """The GPU that this worker would compute on, as its machine names it; None without one."""
+        return own_gpu()
+
+    async def join_cuda(self, graph_id: str, rank: int, partition_key: Any) -> bytes:
+        """Become a rank of a gang on GPUs: upload the partition and make the engines.
+
+        Returns:
+            What every rank passes to ``connect``, pickled.
+
+        Raises:
+            BackendUnavailableError: CuPy can't be imported.
+            ExchangeUnavailableError, GraphTooLargeError: see ``CudaMember.make``.
+        """
+        from dbfs_workers.cuda.member import CudaMember
+
+        member = CudaMember(rank, _key(partition_key))
+        self._enter(graph_id, member)
+        try:
+            return pickle.dumps(await member.in_thread(member.make, self.worker.data[member.partition_key]))
+        except ImportError as error:
+            raise BackendUnavailableError(f"rank {rank} ({self.worker.address}): CuPy fails: {error}") from error
+
+    async def connect(self, graph_id: str, infos: Sequence[bytes]) -> None:
+        """Map the GPU memory of the whole gang, given by rank.
+
+        Raises:
+            ExchangeUnavailableError: a peer's can't be mapped.
+        """
+        member = self._cuda_member(graph_id)
+        await member.in_thread(member.connect, [pickle.loads(info) for info in infos])
+
+    async def recover(self, graph_id: str, clear: bool) -> None:
+        """After a failed run on GPUs: wait until this rank's kernel has left, and forget the run if ``clear``."""
+        member = self._cuda_member(graph_id)
+        await member.in_thread(member.recover if clear else _nothing)
+
+    async def detach(self, graph_id: str) -> None:
+        """Unmap the GPU memory of the gang; every rank does before any leaves."""
+        member = self._cuda_member(graph_id)
+        await member.in_thread(member.detach)
 
     async def leave(self, graph_id: str) -> None:
         """Stop being a rank of a gang, if this worker is one."""
@@ -232,11 +236,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member.drop(dropped)
         partition: Partition = self.worker.data[member.partition_key]
         wanted: list[RunSpec] = pickle.loads(specs)
-        arguments = (member, partition, number, wanted, time.monotonic() + deadline)
-        done = await asyncio.get_running_loop().run_in_executor(member.executor, _run, *arguments)
+        done = await member.in_thread(member.run, partition, number, wanted, time.monotonic() + deadline)
         for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
             member.kept[spec.run_id, index] = Kept(client, rank.labels)
-        return RunReport([RankReport(r.counts, r.seconds, r.reached, r.edges, r.elapsed, r.setup) for r in done])
+        return RunReport(
+            [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
+        )
 
     async def publish(self, graph_id: str, run_id: str, index: int) -> dict[Any, int]:
         """Put kept labels among the worker's data; returns the size of each key.
@@ -251,9 +256,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             raise ResultReleasedError(f"rank {member.rank} has no labels of traversal {index} of run {run_id} any more")
         stripe = self.worker.data[member.partition_key].stripe
         owned = stripe.owned(member.rank)
-        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): kept.labels.distances[:owned]}
-        if kept.labels.predecessors is not None:
-            ids = kept.labels.predecessors[:owned]
+        labels = member.fetch(kept.labels)
+        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): labels.distances[:owned]}
+        if labels.predecessors is not None:
+            ids = labels.predecessors[:owned]
             parents = np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
             data[label_key("predecessors", run_id, index, member.rank)] = parents
         sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
@@ -275,20 +281,33 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Stop a run on all ranks."""
         member = self.members.get(graph_id)
         if member is not None:
-            member.exchange.abort(number, Cause(cause), message)
+            member.abort(number, Cause(cause), message)
 
     async def peer_lost(self, graph_id: str, number: int, rank: int) -> None:
-        """A rank's worker is gone. Who shares memory with it sees that sooner; who waits for its message can't."""
+        """A rank's worker is gone."""
         member = self.members.get(graph_id)
-        if member is not None and isinstance(member.exchange, CommExchange):
-            member.exchange.lost(number, rank)
+        if member is not None:
+            member.peer_lost(number, rank)
 
     def deliver(self, graph_id: str, message: Any) -> None:
         """Take a peer's message (``exchange.comm``)."""
         member = self.members.get(graph_id)
         # A peer's last words may come after this rank has left.
-        if member is not None and isinstance(member.exchange, CommExchange):
+        if isinstance(member, CpuMember) and isinstance(member.exchange, CommExchange):
             member.exchange.receive(WorkerPost.unwrap(message))
+
+    def _enter(self, graph_id: str, member: Member) -> None:
+        if graph_id in self.members:
+            self.members.pop(graph_id).close()
+        self.members[graph_id] = member
+
+    def _cuda_member(self, graph_id: str) -> "CudaMember":
+        from dbfs_workers.cuda.member import CudaMember
+
+        member = self._member(graph_id)
+        if not isinstance(member, CudaMember):
+            raise StaleRunError(f"{self.worker.address} is no rank on a GPU of the graph {graph_id}")
+        return member
 
     def _member(self, graph_id: str) -> Member:
         member = self.members.get(graph_id)
@@ -302,15 +321,8 @@ def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int,
     return (f"{label}-{run_id}", index, rank)
 
 
-def _run(
-    member: Member, partition: Partition, number: int, specs: list[RunSpec], deadline: float
-) -> "list[spmd.RankRun]":
-    from dbfs_workers import spmd
-    from dbfs_workers.scratch import Scratch
-
-    if member.scratch is None:
-        member.scratch = Scratch(partition, specs[0].backend)
-    return spmd.run(member.scratch, specs, member.exchange, number=number, deadline=deadline)
+def _nothing() -> None:
+    """Done once the thread has come to it."""
 
 
 def _key(sent: Any) -> Any:

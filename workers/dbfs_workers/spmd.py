@@ -38,6 +38,7 @@ COUNT_FIELDS: Final = (
     "bytes_sent",
 )
 TIME_FIELDS: Final = ("search", "exchange", "contract")
+_DISCOVERED = COUNT_FIELDS.index("discovered")
 
 # What the counts of a crossing are: the frontier's vertices (after a top-down level: those found, some of them by two
 # ranks), its edges (at the start: the graph's), targets without a label, and at the start the largest degree.
@@ -56,6 +57,7 @@ class RankRun:
             the own bin; or the bottom-up search), waiting for and sending to peers, the contraction of their bins.
         reached: vertices labelled on this rank, the sources included.
         edges: the sum of their degrees.
+        depth: the largest distance on this rank, 0 where nothing was reached.
         elapsed: seconds from the first crossing, after which all ranks are ready, to the last.
         setup: seconds before it: clearing the state, taking memory for labels, waiting for the others.
     """
@@ -65,6 +67,7 @@ class RankRun:
     seconds: NDArray[np.float64]
     reached: int
     edges: int
+    depth: int
     elapsed: float
     setup: float
 
@@ -143,12 +146,14 @@ class _Traversal:
             self.level += 1
         if scratch.frontier.size:
             self.edges += scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
         return RankRun(
             labels=self.labels,
-            counts=np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS)),
+            counts=counts,
             seconds=np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
             reached=reached,
             edges=self.edges,
+            depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
             elapsed=self.ended - started,
             setup=started - began,
         )

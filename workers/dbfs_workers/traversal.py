@@ -33,7 +33,7 @@ class RunSpec:
         run_id: names this attempt; every message carries it.
         sources: vertex ids of distance 0.
         predecessors: whether parents are recorded beside distances.
-        backend: name of the backend.
+        backend: name of the backend where the phases run on arrays of Dask data or of a ``Scratch``.
         direction: one of ``DIRECTIONS``.
         max_depth: label no vertex farther than this; None for no bound.
         targets: vertex ids; stop as soon as all of them are labelled. None of them: no such stop.

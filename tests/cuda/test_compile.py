@@ -1,0 +1,125 @@
+"""Every kernel compiles for every architecture, with NVRTC and no GPU; the resident kernel's variants do not spill.
+
+Axes: resident.cu in its four variants (one rank or a gang, with and without predecessors) and summary.cu, each for
+sm_75, sm_80, sm_90 and sm_100. Measured on 2 cores: about 25 s, two compilations at a time.
+"""
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dbfs_workers.cuda.module import HERE, KERNELS, SUMMARY_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.errors import BackendUnavailableError
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
+    pytest.mark.timeout(300),
+]
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.product((False, True), repeat=2)]
+# The register file of a multiprocessor, of every architecture above.
+REGISTERS = 64 * 1024
+SUMMARY_KERNELS = {"dbfs_summary"}
+
+Compiled = tuple[bytes, str]
+
+
+@dataclass(frozen=True)
+class Function:
+    """What ptxas says of a function; `registers` is None where it is no kernel."""
+
+    name: str
+    stack: int
+    spilled: int
+    registers: int | None
+
+
+def functions(log: str) -> dict[str, Function]:
+    """The functions of a verbose compiler log by name."""
+    pattern = re.compile(
+        r"Function properties for (\w+)\n"
+        r".*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+        r"(?:\n.*?Used (\d+) registers)?"
+    )
+    found = {}
+    for name, stack, stores, loads, registers in pattern.findall(log):
+        found[name] = Function(name, int(stack), int(stores) + int(loads), int(registers) if registers else None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[dict[tuple[str, str, tuple[str, ...]], Future[Compiled]]]:
+    """All compilations by source, architecture and options: begun together, two at a time; NVRTC frees the GIL."""
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [(source, arch, defines) for arch in ARCHITECTURES for source, defines in KERNELS]
+        yield {job: pool.submit(compile_cubin, *job, verbose=True) for job in jobs}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"gang={v.gang:d}-predecessors={v.predecessors:d}")
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_resident_kernel_keeps_to_its_registers(compiled, arch: str, variant: Variant) -> None:  # type: ignore[no-untyped-def]
+    cubin, log = compiled["resident.cu", arch, variant.defines].result()
+    assert cubin.startswith(b"\x7fELF")
+    found = functions(log)
+    assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
+    kernel = found["dbfs_resident"]
+    assert kernel.stack == 0
+    assert kernel.registers is not None
+    assert kernel.registers * variant.threads * variant.blocks_per_sm <= REGISTERS
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_summary_compiles(compiled, arch: str) -> None:  # type: ignore[no-untyped-def]
+    cubin, log = compiled["summary.cu", arch, SUMMARY_DEFINES].result()
+    assert cubin.startswith(b"\x7fELF")
+    found = functions(log)
+    assert set(found) == SUMMARY_KERNELS
+    assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
+
+
+def test_every_source_is_compiled_here() -> None:
+    assert {path.name for path in HERE.glob("*.cu")} == {source for source, _ in KERNELS}
+
+
+def test_spills_would_be_seen() -> None:
+    """With half the registers the kernel spills, and the log is read that way."""
+    crowded = Variant(gang=False, predecessors=False, blocks_per_sm=2)
+    _, log = compile_cubin("resident.cu", "sm_90", crowded.defines, verbose=True)
+    found = functions(log)["dbfs_resident"]
+    assert found.spilled > 0
+    assert found.registers == 32
+
+
+def test_what_does_not_compile_says_where() -> None:
+    with pytest.raises(RuntimeError, match=r"summary\.cu for sm_90: NVRTC_ERROR_COMPILATION\n(?s:.)*DBFS_PREDECESSORS"):
+        compile_cubin("summary.cu", "sm_90")
+
+
+def test_an_architecture_nvrtc_does_not_know() -> None:
+    with pytest.raises(RuntimeError, match=r"summary\.cu for sm_1: .*\n(?s:.)*gpu-architecture"):
+        compile_cubin("summary.cu", "sm_1", SUMMARY_DEFINES)
+
+
+def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
+    path = cached_cubin("summary.cu", "sm_90", SUMMARY_DEFINES)
+    assert path.parent == tmp_path
+    path.write_bytes(b"kept")
+    assert cached_cubin("summary.cu", "sm_90", SUMMARY_DEFINES) == path
+    assert path.read_bytes() == b"kept"
+    assert cached_cubin("summary.cu", "sm_80", SUMMARY_DEFINES) != path
+    assert sorted(tmp_path.glob("*.cubin")) == sorted(tmp_path.iterdir())
+
+
+def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(BackendUnavailableError, match="no NVRTC to compile kernels with"):
+        compile_cubin("summary.cu", "sm_90", SUMMARY_DEFINES)

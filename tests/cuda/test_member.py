@@ -1,0 +1,142 @@
+"""A rank on a GPU, without one: how a run that ends early is told of. The engine is a stand-in."""
+
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbfs_workers.cuda import run as cuda_run
+from dbfs_workers.cuda.member import CudaMember
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    InvalidOptionError,
+    RunAbortedError,
+    RunCancelledError,
+    StaleRunError,
+    WorkerLostError,
+)
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.traversal import RunSpec
+
+SPEC = RunSpec("run", (0,), predecessors=False, backend="cpu")
+SYMMETRIC = SimpleNamespace(parents=object())
+
+
+class CudaRuntimeError(RuntimeError):
+    """Stands for CuPy's."""
+
+
+class Engine:
+    """Ends its runs as it is told to; an abort while it runs makes it raise what the real one would."""
+
+    def __init__(self, ends: Callable[["Engine"], None]) -> None:
+        self.ends = ends
+        self.aborted = False
+        self.options: Any = None
+
+    def prepare(self, options: cuda_run.RunOptions) -> None:
+        self.options = options
+
+    def launch(self) -> None:
+        # As the real one: whatever was asked for before is forgotten.
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def wait(self) -> None:
+        self.ends(self)
+        if self.aborted:
+            raise cuda_run.RunAbortedError("the run was aborted: rank 2, level 7, merge step")
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
+    runtime = SimpleNamespace(CUDARuntimeError=CudaRuntimeError)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    member = CudaMember(2, "partition")
+    member.number = 1
+    return member
+
+
+def run(member: CudaMember, ends: Callable[[Engine], None], spec: RunSpec = SPEC, number: int = 1) -> None:
+    engine: Any = Engine(ends)
+    member._engines = [engine, engine]
+    partition: Any = SYMMETRIC
+    member.run(partition, number, [spec], time.monotonic() + 5)
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "words"),
+    [
+        (Cause.CANCELLED, RunCancelledError, "rank 2, level 7, merge step: cancelled: by request"),
+        (Cause.DEADLINE, DeadlineExceededError, "level 7, merge step: the deadline passed.*by request"),
+        (Cause.FAILED, RunAbortedError, "level 7, merge step: by request"),
+    ],
+)
+def test_an_aborted_run_says_why(member: CudaMember, cause: Cause, error: type[Exception], words: str) -> None:
+    def ends(engine: Engine) -> None:
+        member.abort(1, cause, "by request")
+        member.abort(1, Cause.LOST, "too late to be the cause")
+
+    with pytest.raises(error, match=words):
+        run(member, ends)
+
+
+def test_a_lost_peer(member: CudaMember) -> None:
+    with pytest.raises(WorkerLostError, match="rank 2, level 7, merge step: lost rank 0"):
+        run(member, lambda engine: member.peer_lost(1, 0))
+
+
+def test_an_abort_that_comes_before_the_launch(member: CudaMember) -> None:
+    member.abort(1, Cause.CANCELLED, "by request")
+    with pytest.raises(RunCancelledError, match="before its first level"):
+        run(member, lambda engine: pytest.fail("it was launched"))
+
+
+def test_an_abort_of_another_run_is_ignored(member: CudaMember) -> None:
+    def ends(engine: Engine) -> None:
+        member.abort(2, Cause.CANCELLED, "the next one")
+        assert not engine.aborted
+        raise DeadlineExceededError("rank 2, level 3")
+
+    with pytest.raises(DeadlineExceededError):
+        run(member, ends)
+    with pytest.raises(StaleRunError, match="run 1 came after run 1"):
+        run(member, ends)
+    member.abort(1, Cause.CANCELLED, "it is over")
+    member.number = 2
+    with pytest.raises(RunCancelledError, match="the next one"):
+        run(member, ends, number=2)
+
+
+def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
+    def breaks(engine: Engine) -> None:
+        raise CudaRuntimeError("cudaErrorIllegalAddress")
+
+    def hangs(engine: Engine) -> None:
+        raise cuda_run.KernelHungError("rank 2: the kernel did not leave, at level 9")
+
+    with pytest.raises(RunAbortedError, match="rank 2: its GPU failed: cudaErrorIllegalAddress"):
+        run(member, breaks)
+    with pytest.raises(RunAbortedError, match="at level 9; its worker has to be restarted"):
+        run(member, hangs, number=2)
+
+
+def test_options_of_a_run(member: CudaMember) -> None:
+    def ends(engine: Engine) -> None:
+        assert engine.options.sources == (5, 3)
+        assert engine.options.direction is cuda_run.Direction.BOTTOM_UP
+        assert engine.options.max_depth == 4
+        assert 4 < engine.options.timeout <= 5
+        raise DeadlineExceededError("enough")
+
+    spec = RunSpec("run", (5, 3, 5), predecessors=True, backend="cpu", direction="bottom-up", max_depth=4)
+    with pytest.raises(DeadlineExceededError):
+        run(member, ends, spec)
+    nowhere: Any = SimpleNamespace(parents=None)
+    with pytest.raises(InvalidOptionError, match="in_edges=True"):
+        member.run(nowhere, 2, [spec], time.monotonic() + 5)

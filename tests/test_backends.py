@@ -1,0 +1,180 @@
+"""Where a graph runs: what is chosen on a machine without GPUs, and how the choice is refused."""
+
+import asyncio
+import os
+from typing import Any
+
+import dask
+import distributed
+import pytest
+
+import dbfs
+from dbfs import cluster, forming
+from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
+from dbfs.records import GraphRecord
+from dbfs_workers import gpus
+from dbfs_workers.stripe import Stripe
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A machine that seems to have four GPUs."""
+    monkeypatch.setattr(gpus, "_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (None, ["0", "1", "2", "3"]),
+        ("2,0", ["2", "0"]),
+        ("1, -1, 0", ["1"]),
+        ("", []),
+        ("GPU-8f2,GPU-77a", ["GPU-8f2", "GPU-77a"]),
+    ],
+)
+def test_visible_gpus(machine: pytest.MonkeyPatch, chosen: str | None, expected: list[str]) -> None:
+    if chosen is not None:
+        machine.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert gpus.visible_gpus() == expected
+
+
+def test_no_gpu_whatever_is_visible(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(gpus, "_count", lambda: 0)
+    machine.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert gpus.visible_gpus() == []
+    assert gpus.own_gpu() is None
+
+
+def require(*workers: tuple[str, str | None]) -> None:
+    async def ask(address: str, operation: str, **message: Any) -> str | None:
+        assert operation == "dbfs_gpu"
+        return dict(workers)[address]
+
+    asyncio.run(forming.require_gpus(tuple(address for address, _ in workers), ask))
+
+
+def test_every_rank_has_a_gpu_of_its_own() -> None:
+    require(("tcp://a:1", "0"), ("tcp://a:2", "1"), ("tcp://b:1", "0"))
+    with pytest.raises(BackendUnavailableError, match="rank 1 .tcp://a:2. has no GPU"):
+        require(("tcp://a:1", "0"), ("tcp://a:2", None))
+    with pytest.raises(BackendUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
+        require(("tcp://a:1", "0"), ("tcp://a:2", "0"))
+
+
+def test_auto_is_the_cpu_where_workers_have_no_gpu(client: distributed.Client) -> None:
+    with dbfs.load("path:n=9", client=client) as graph:
+        if graph.backend == "cuda":
+            pytest.skip("there is a GPU")
+        assert (graph.backend, graph.exchange) == ("cpu", "shared_memory")
+        assert graph.bfs(0).to_dict()["backend"] == "cpu"
+        assert dbfs.graphs(client=client)[-1].backend == "cpu"
+        # The workers did not even look whether CuPy imports.
+        imported = client.run(lambda: "cupy" in __import__("sys").modules)
+        assert not any(imported.values())
+
+
+def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, leaves_nothing: None) -> None:
+    with pytest.raises(BackendUnavailableError, match="rank 0 .*has no GPU|are on one GPU"):
+        dbfs.load("path:n=9", client=client, backend="cuda", name="refused")
+    dbfs.load("path:n=9", client=client, backend="cpu", name="refused").unload()
+
+
+@pytest.mark.parametrize(
+    ("backend", "exchange", "words"),
+    [
+        ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
+        ("cuda", "comm", "backend='cuda' does not go with the exchange comm"),
+        ("cpu", "cuda_ipc", "backend='cpu' does not go with the exchange cuda_ipc"),
+    ],
+)
+def test_bad_backends(client: distributed.Client, backend: str, exchange: str, words: str) -> None:
+    with dask.config.set({"dbfs.exchange": exchange}), pytest.raises(InvalidOptionError, match=words):
+        dbfs.load("path:n=3", client=client, backend=backend)
+
+
+def test_workers_of_a_cluster_on_the_cpu_see_no_gpu(machine: pytest.MonkeyPatch) -> None:
+    with dbfs.connect(n_workers=1, backend="cpu", dashboard_address=None) as client:
+        assert list(client.run(visible_in_the_environment).values()) == [""]
+
+
+def visible_in_the_environment() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(cluster.importlib.util, "find_spec", lambda name: None if name == "dask_cuda" else name)
+    assert cluster._lacking([], None) == "there is no GPU"
+    assert cluster._lacking(["0", "1"], 3) == "3 GPUs wanted, 2 there"
+    assert "dask_cuda not installed; pip install dbfs[cu13]" in cluster._lacking(["0", "1"], 2)
+    machine.setattr(cluster.importlib.util, "find_spec", lambda name: name)
+    assert cluster._lacking(["0", "1"], None) == ""
+    machine.setattr(gpus, "_count", lambda: 0)
+    with pytest.raises(BackendUnavailableError, match="no local cluster on GPUs: there is no GPU"):
+        dbfs.connect(backend="cuda")
+    with pytest.raises(InvalidOptionError, match="unknown backend 'tpu'"):
+        dbfs.connect(backend="tpu")
+
+
+class Gang:
+    """Workers with a GPU each, as ``forming`` asks them; some operation fails."""
+
+    def __init__(self, fails: str, error: Exception) -> None:
+        self.fails = fails
+        self.error = error
+        self.asked: list[str] = []
+
+    async def ask(self, address: str, operation: str, **message: Any) -> object:
+        self.asked.append(operation)
+        if operation == self.fails and address == "tcp://a:2":
+            raise self.error
+        return address if operation == "dbfs_gpu" else b""
+
+
+def record(backend: str, exchange: str = "auto") -> GraphRecord:
+    return GraphRecord(
+        graph_id="id",
+        name="roads",
+        named=False,
+        client="me",
+        source="roads",
+        directed=False,
+        stripe=Stripe(100, 2),
+        addresses=("tcp://a:1", "tcp://a:2"),
+        partition_keys=("p0", "p1"),
+        external_ids_key=None,
+        order_key=None,
+        infos=(),
+        backend=backend,
+        exchange=exchange,
+        created=0.0,
+        build_seconds=0.0,
+    )
+
+
+def test_gpus_that_cannot_map_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    gang = Gang("dbfs_connect", ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
+    formed = asyncio.run(forming.form(record("auto"), gang.ask))
+    assert (formed.backend, formed.exchange) == ("cpu", "shared_memory")
+    assert "roads runs on the CPU: rank 1 can't map" in caplog.text
+    # Nobody keeps GPU memory for a gang that is not formed.
+    assert gang.asked.count("dbfs_leave") == 2
+    for wanted in (record("cuda"), record("auto", "cuda_ipc")):
+        with pytest.raises(ExchangeUnavailableError, match="can't map"):
+            asyncio.run(forming.form(wanted, gang.ask))
+
+
+def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
+    gang = Gang("dbfs_join_cuda", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+    with pytest.raises(GraphTooLargeError, match="5 bytes"):
+        asyncio.run(forming.form(record("auto"), gang.ask))
+    assert gang.asked.count("dbfs_leave") == 2
+
+
+def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
+    gang = Gang("", RuntimeError())
+    assert asyncio.run(forming.form(record("auto"), gang.ask)).exchange == "cuda_ipc"
+    assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
+    asyncio.run(forming.recover(record("auto"), gang.ask, 1.0))
+    assert gang.asked[6:] == ["dbfs_recover"] * 4

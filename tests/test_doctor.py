@@ -1,0 +1,204 @@
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dbfs import doctor
+from dbfs.cli import main
+from dbfs.cli.doctor import peers_table
+from dbfs.doctor import Finding, Report, State, examine
+from dbfs_workers.cuda import module, probe
+from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.exchange.segment import Segment
+
+TWO_GPUS = probe.Driver(
+    release="580.159.04",
+    cuda=(13, 0),
+    gpus=tuple(probe.Gpu(index, "NVIDIA H200", "sm_90", 141 << 30) for index in range(2)),
+    peer_access=((False, True), (False, False)),
+)
+
+
+@pytest.fixture(autouse=True)
+def few_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiling all takes seconds, and tests/cuda does."""
+    monkeypatch.setattr(module, "KERNELS", module.KERNELS[-1:])
+    monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
+
+
+@pytest.fixture
+def without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver and none of the packages that need one, whatever this machine has."""
+    monkeypatch.setattr(probe, "driver", lambda: None)
+    monkeypatch.setattr(doctor, "_first_version", lambda names: None)
+
+
+def by_name(report: Report) -> dict[str, Finding]:
+    return {finding.name: finding for finding in report.findings}
+
+
+def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
+    report = examine()
+    found = by_name(report)
+    assert (report.gpus, report.peer_access, report.peer_bandwidth) == ((), (), ())
+    assert found["GPUs"].advice == "nothing to do: the CPU backend will serve"
+    assert {name for name, finding in found.items() if finding.state is State.MISSING} >= {
+        *("driver", "GPUs", "CuPy", "dask-cuda", "NCCL", "UCX")
+    }
+    assert {found[name].state for name in ("packages", "shared memory", "CPU kernels")} == {State.OK}
+    assert found["CuPy"].advice == "for GPUs: pip install 'dbfs[cu13]'"
+    assert all(finding.advice for finding in report.findings if finding.state is not State.OK)
+    assert not any("\n" in (finding.advice or "") for finding in report.findings)
+
+
+def test_text(without_gpus: None) -> None:
+    answer = CliRunner().invoke(main, ["doctor"])
+    assert answer.exit_code == 0, answer.output
+    assert "GPUs: nothing to do: the CPU backend will serve" in answer.stdout
+    assert "pip install 'dbfs[cu13]'" in answer.stdout
+
+
+def test_json(without_gpus: None) -> None:
+    answer = CliRunner().invoke(main, ["doctor", "--json"])
+    assert answer.exit_code == 0, answer.output
+    report = json.loads(answer.stdout)
+    assert {"findings", "gpus", "peer_access", "peer_bandwidth"} == set(report)
+    assert {"name", "state", "found", "advice"} == set(report["findings"][0])
+
+
+def test_gpus_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "driver", lambda: TWO_GPUS)
+    monkeypatch.setattr(doctor, "_first_version", lambda names: None)
+    report = examine()
+    found = by_name(report)
+    assert found["driver"].found == "580.159.04, runs CUDA up to 13.0"
+    assert found["GPUs"].found == "2: NVIDIA H200 (sm_90, 141 GiB), NVIDIA H200 (sm_90, 141 GiB)"
+    assert (found["peers"].state, found["peers"].advice) == (State.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+    assert list(peers_table(report).columns[2].cells) == ["not measured", ""]
+    assert list(peers_table(report).columns[1].cells) == ["", "no access"]
+
+
+def test_pairs_that_cannot_map_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "peer_bandwidth", lambda access: ((None, 310.0), (None, None)))
+    rates, finding = doctor._peers(TWO_GPUS.peer_access)
+    assert rates[0][1] == 310.0
+    assert (finding.state, finding.found) == (State.MISSING, "1 of 2 pairs of GPUs can't map each other")
+
+
+def test_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "peer_bandwidth", lambda access: ((None, 310.4), (305.0, None)))
+    _, finding = doctor._peers(((False, True), (True, False)))
+    assert (finding.state, finding.found) == (State.OK, "every GPU maps every other, 305 GB/s or more")
+
+
+def test_an_older_driver_is_told_of_cuda_12(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "driver", lambda: probe.Driver("550.54.15", (12, 4), (), ()))
+    monkeypatch.setattr(doctor, "_first_version", lambda names: None)
+    found = by_name(examine())
+    assert found["CuPy"].advice == "for GPUs: pip install 'dbfs[cu12]'"
+
+
+def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise probe.DriverError("cuInit failed with code 999")
+
+    monkeypatch.setattr(probe, "driver", broken)
+    found = by_name(examine())
+    assert (found["driver"].state, found["driver"].found) == (State.FAILED, "cuInit failed with code 999")
+
+
+def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    finding = by_name(examine())["GPU kernels"]
+    assert finding.found.startswith("no NVRTC to compile kernels with: ")
+    assert (finding.state, finding.advice) == (State.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+
+
+def test_without_shared_memory(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(stripe: object, record: int) -> None:
+        raise ExchangeUnavailableError("shared memory between workers needs Linux")
+
+    monkeypatch.setattr(Segment, "create", refuse)
+    finding = by_name(examine())["shared memory"]
+    assert finding.state is State.FAILED
+    assert finding.found == "ExchangeUnavailableError: shared memory between workers needs Linux"
+
+
+def test_a_process_that_may_not_open_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_ATTACH", "raise PermissionError(13, 'Permission denied')")
+    finding = doctor._shared_memory()
+    assert finding.state is State.FAILED
+    assert finding.found == "PermissionError: [Errno 13] Permission denied"
+
+
+class FakeCuda:
+    """``libcuda`` with two H200, of which only the first can map the other."""
+
+    def __init__(self, started: int = 0) -> None:
+        self.started = started
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def function(*arguments: Any) -> int:
+            if name == "cuInit":
+                return self.started
+            if name == "cuDeviceGetName":
+                arguments[0].value = b"NVIDIA H200"
+                return 0
+            answers = {
+                "cuDriverGetVersion": lambda: 13000,
+                "cuDeviceGetCount": lambda: 2,
+                "cuDeviceGet": lambda index: index + 10,
+                "cuDeviceTotalMem_v2": lambda device: 141 << 30,
+                "cuDeviceGetAttribute": lambda attribute, device: {75: 9, 76: 0}[attribute],
+                "cuDeviceCanAccessPeer": lambda one, other: int(one == 10),
+            }
+            arguments[0]._obj.value = answers[name](*arguments[1:])
+            return 0
+
+        function.__name__ = name
+        return function
+
+
+@pytest.fixture
+def release_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "version"
+    path.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\nGCC version: 13\n"
+    )
+    monkeypatch.setattr(probe, "RELEASE_FILE", path)
+
+
+def test_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch, release_file: None) -> None:
+    monkeypatch.setattr(probe.ctypes, "CDLL", lambda name: FakeCuda())
+    assert probe.driver() == TWO_GPUS
+
+
+def test_a_driver_without_devices(monkeypatch: pytest.MonkeyPatch, release_file: None) -> None:
+    monkeypatch.setattr(probe.ctypes, "CDLL", lambda name: FakeCuda(started=100))
+    assert probe.driver() == probe.Driver("580.159.04", (13, 0), (), ())
+
+
+def test_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe.ctypes, "CDLL", lambda name: FakeCuda(started=999))
+    with pytest.raises(probe.DriverError, match="cuInit failed with code 999"):
+        probe.driver()
+
+
+def test_no_driver() -> None:
+    assert probe.driver("libno-such-driver.so") is None
+
+
+@pytest.mark.gpu
+def test_this_machines_gpus() -> None:
+    driver = probe.driver()
+    if driver is None or not driver.gpus:
+        pytest.skip("no GPU")
+    found = by_name(examine())
+    assert found["GPUs"].state is State.OK
+    assert found["CuPy"].state is State.OK
+    if len(driver.gpus) > 1 and all(sum(row) == len(row) - 1 for row in driver.peer_access):
+        assert found["peers"].state is State.OK

@@ -1,0 +1,209 @@
+// Top-down level of few vertices with few neighbours each, as meshes and road networks have them by the thousand: every
+// step of latency counts, so this path has the fewest instructions and one barrier.
+//
+// A group of lanes, as many as the degrees need (at most 8), takes a vertex: lane j its edges j, j + group,
+// ... No prefix sum, no search. What is discovered, here or by a peer, is queued unlabelled, and the level that takes
+// it labels it if it is the first to. Two bitmaps keep that exact: `visited` says what this rank has queued or sent
+// before; `known` what is labelled, and is claimed when a vertex is taken. With one bitmap a discovery of this level
+// (distance d + 1) could claim a vertex that still lies in the inbox with distance d. A block stages its discoveries by
+// owner and reserves room once for each. In one beat a thread inspects one edge. Reads 4 bytes and 16 of offsets a
+// vertex, 4 bytes and a bit an edge.
+#pragma once
+#include "barrier.cuh"
+
+namespace dbfs {
+
+// Room in the stage for each owner.
+__device__ __forceinline__ u32 stage_region(const Params& a) { return kGang ? kStage / a.ranks : kStage; }
+
+// The vertex of queue position i for all lanes of a group: its first lane labels it if it was pending. kNoVertex where
+// another way to it was shorter.
+__device__ __forceinline__ u32 take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
+  const Run& run = b.run;
+  u32 row = kNoVertex, parent = kNoVertex;
+  bool received = false;
+  if (i < run.small) {
+    row = a.queues[run.queue][i];
+    if (!run.frontier.pending) return row;
+    if (kPredecessors && leads) parent = a.queue_parents[run.queue][i];
+  } else if (kGang && i < items) {
+    i -= run.small;
+    u32 rank = 0;
+    for (; rank < a.ranks; ++rank) {
+      const u32 count = rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
+      if (i < count) break;
+      i -= count;
+    }
+    const u64 at = inbox_offset(a, run.level & 1, rank) + i;
+    row = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
+    if (kPredecessors && leads) parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
+    received = true;
+  }
+  bool mine = row != kNoVertex;
+  if (mine && leads) {
+    const u32 bit = 1u << (row & 31);
+    if (kGang) {
+      mine = claim(a.known, row);
+      if (mine && received) set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], bit);
+    } else {
+      set_bits(&a.known[row >> 5], bit);
+    }
+    if (mine) label(a, row, run.level, parent);
+  }
+  return mine ? row : kNoVertex;
+}
+
+__device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
+  const u32 owner = kGang && won ? id / a.n_local : 0;
+  const u32 winners = __ballot_sync(kAll, won);
+  if (!won) return;
+  const u32 same = kGang ? __match_any_sync(winners, owner) : winners;
+  const u32 first = __ffs(same) - 1;
+  u32 at = 0;
+  if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
+  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region(a);
+  b.stage.ids[at] = kGang ? id - owner * a.n_local : id;
+  if (kPredecessors) b.stage.parents[at] = parent;
+}
+
+// All threads call it. `last` of the level: the block may keep some. The caller's next block barrier comes before
+// anything is staged again.
+__device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, const Output& to, bool last) {
+  const u32 ranks = kGang ? a.ranks : 1;
+  __syncthreads();
+  if (threadIdx.x < ranks) {
+    const u32 owner = threadIdx.x, count = b.staged_for[owner];
+    const bool mine = !kGang || owner == a.rank;
+    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    // A block with too many gives half away, so that few levels have a queue to read.
+    const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
+    const u32 leave = count - kept;
+    b.base[owner] = leave ? atomicAdd(&to.slot->lines[mine ? (u32)kSmall : kSent + owner].value, (u64)leave) : 0;
+    b.staged_counts[owner] = count;
+    b.staged_for[owner] = 0;
+    if (mine) {
+      if (last) b.kept = kept;
+      if (kGang) {
+        b.totals[kDiscovered] += count;
+      } else {
+        b.queued += leave;
+      }
+    }
+  }
+  __syncthreads();
+  const u32 owner = kGang ? warp_in_block() % ranks : 0;
+  const u32 share = kGang ? (kWarps - owner + ranks - 1) / ranks : kWarps;  // warps that serve this owner
+  const bool mine = !kGang || owner == a.rank;
+  const u32 count = b.staged_counts[owner], region = owner * stage_region(a), kept = mine && last ? b.kept : 0;
+  const u64 base = b.base[owner] + (mine ? 0 : inbox_offset(a, to.parity, a.rank));
+  u32* rows = mine ? a.queues[to.queue] : a.peers[owner].inbox;
+  u32* parents = mine ? a.queue_parents[to.queue] : a.peers[owner].inbox_parents;
+  for (u32 i = (kGang ? warp_in_block() / ranks : warp_in_block()) * kLanes + lane_id(); i < count;
+       i += share * kLanes) {
+    const u32 row = b.stage.ids[region + i];
+    if (i < kept) {
+      b.keep_rows[i] = row;
+      if (kPredecessors) b.keep_parents[i] = b.stage.parents[region + i];
+      continue;
+    }
+    if (mine) prefetch(&a.out.offsets[row]);
+    rows[base + i - kept] = row;
+    if (kPredecessors) parents[base + i - kept] = b.stage.parents[region + i];
+  }
+}
+
+// While the block waits (its first warp at the barrier): fetch the neighbours of the vertices it keeps.
+__device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
+  if (!b.kept) return;
+  const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  u32 id = kNoVertex;
+  if (i < b.kept) {
+    const Degree degree = degree_of(a.out, b.keep_rows[i]);
+    if (j < degree.count) id = __ldg(&a.out.columns[degree.begin + j]);
+  }
+  b.keep_edges[threadIdx.x] = id;
+}
+
+// Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
+// reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
+__device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded, u32& inspected) {
+  const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
+  const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
+  const u32 row = i < kept ? b.keep_rows[i] : 0;
+  bool won = id != kNoVertex;
+  if (!kGang && won) prefetch(&a.out.offsets[id]);
+  if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
+  if (i < kept && j == 0) {
+    bool first = true;
+    if (kGang) {
+      first = claim(a.known, row);
+    } else {
+      set_bits(&a.known[row >> 5], 1u << (row & 31));
+    }
+    if (first) label(a, row, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
+    expanded += first;
+  }
+  inspected += id != kNoVertex;
+  stage_by_owner(a, b, won, id, (kGang ? a.rank * a.n_local : 0) + row);
+}
+
+__device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
+  const u32 lane = lane_id(), first_id = kGang ? a.rank * a.n_local : 0;
+  const u32 group_log = a.light - 1, group = 1u << group_log, per_warp = kLanes >> group_log;
+  const u32 j = lane & (group - 1);
+  u32* visited = a.peers[kGang ? a.rank : 0].visited;
+  u32 items = b.run.small;
+  if (kGang && b.run.frontier.pending) {
+    for (u32 rank = 0; rank < a.ranks; ++rank) {
+      items += rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
+    }
+  }
+  const u32 most_beats = stage_region(a) / kThreads, kept = b.kept;
+  u32 inspected = 0, expanded = 0, beats = 0;
+  if (kept) {
+    expand_kept(a, b, kept, expanded, inspected);
+    beats = 1;
+  }
+  for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
+    const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
+    // A warp without vertices leaves the multiprocessor to the others.
+    const bool works = warp_first < items;
+    u32 row = kNoVertex;
+    Degree degree = {0, 0};
+    if (works) {
+      row = take(a, b, warp_first + (lane >> group_log), items, j == 0);
+      if (kGang) row = __shfl_sync(kAll, row, lane & ~(group - 1));
+      if (row != kNoVertex) degree = degree_of(a.out, row);
+      if (j == 0) {
+        expanded += row != kNoVertex;
+        inspected += (u32)degree.count;
+      }
+    }
+    for (u32 at = 0; at < a.max_degree; at += group) {
+      if (beats == most_beats) {
+        publish_by_owner(a, b, to, false);
+        __syncthreads();
+        beats = 0;
+      }
+      if (works) {
+        bool won = at + j < degree.count;
+        u32 id = 0;
+        if (won) {
+          id = __ldg(&a.out.columns[degree.begin + at + j]);
+          if (!kGang) prefetch(&a.out.offsets[id]);
+          won = claim(visited, id);
+        }
+        stage_by_owner(a, b, won, id, first_id + row);
+      }
+      ++beats;
+    }
+  }
+  if (__any_sync(kAll, expanded | inspected)) {
+    add_small_total(b, kExpanded, expanded);
+    add_small_total(b, kInspected, inspected);
+  }
+  if (beats) publish_by_owner(a, b, to, true);  // else there was nothing kept, and is nothing to keep
+}
+
+}  // namespace dbfs

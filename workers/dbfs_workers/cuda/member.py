@@ -1,0 +1,260 @@
+"""A worker's part in a gang on GPUs: its slice of the graph in device memory and the resident kernels.
+
+Forming the gang takes two rounds: every rank makes its engines (``make``) and hands out what its peers map them by;
+then every rank maps all others (``connect``). The partition is built on the CPU and uploaded here. There are two
+engines, with and without predecessors: the faster one needs no parents in the window, and peers' windows can't be
+exchanged in the middle of a run.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.cuda import run as cuda_run
+from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
+from dbfs_workers.cuda.resident import CAPACITY_SHARE, SPARSE_EDGES_LEAST, ResidentEngine
+from dbfs_workers.cuda.summary import summarise
+from dbfs_workers.cuda.window import window_layout
+from dbfs_workers.errors import (
+    DbfsError,
+    ExchangeUnavailableError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    RunAbortedError,
+    StaleRunError,
+)
+from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.members import Member
+from dbfs_workers.partition import Partition
+from dbfs_workers.scratch import Labels
+from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
+from dbfs_workers.traversal import RunSpec
+
+DIRECTIONS = {
+    "auto": cuda_run.Direction.AUTO,
+    "top-down": cuda_run.Direction.TOP_DOWN,
+    "bottom-up": cuda_run.Direction.BOTTOM_UP,
+}
+
+Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
+"""Of the engine without predecessors, and of the one with them."""
+
+
+class CudaMember(Member):
+    """See ``Member``. ``make`` and ``connect`` come before the first run, ``recover`` after one that failed."""
+
+    def __init__(self, rank: int, partition_key: Any) -> None:
+        super().__init__(rank, partition_key)
+        self._graph: DeviceGraph | None = None
+        self._engines: list[ResidentEngine] = []
+        # Guards what follows: aborts come from the event loop's thread, and a launch forgets those before it.
+        self._lock = threading.Lock()
+        self._ended = 0
+        self._running: ResidentEngine | None = None
+        self._stop: tuple[int, Cause, str] | None = None
+
+    def make(self, partition: Partition) -> Infos:
+        """Upload the partition and make the engines; compiles the kernels where the cache has none.
+
+        Raises:
+            GraphTooLargeError: the GPU's free memory does not hold them.
+            ExchangeUnavailableError: there are more ranks than the kernels serve.
+        """
+        import cupy
+
+        p = partition.stripe.p
+        if p > layout.MAX_RANKS:
+            raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {p}")
+        needed = nbytes(partition)
+        free = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes()
+        too_large = GraphTooLargeError(
+            f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
+        )
+        if needed > free:
+            raise too_large
+        try:
+            self._graph = upload(partition)
+            self._engines = [ResidentEngine(self._graph, predecessors=wanted) for wanted in (False, True)]
+        except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.runtime.CUDARuntimeError) as error:
+            # Somebody else may have taken memory since.
+            if isinstance(error, cupy.cuda.memory.OutOfMemoryError) or "MemoryAllocation" in str(error):
+                raise too_large from error
+            raise
+        return (self._engines[0].info(), self._engines[1].info())
+
+    def connect(self, infos: Sequence[Infos]) -> None:
+        """Map the windows of all ranks.
+
+        Raises:
+            ExchangeUnavailableError: a peer's memory can't be mapped: it is on another host, in another container, or
+                in the same process.
+        """
+        import cupy
+
+        try:
+            for engine, of_ranks in zip(self._engines, zip(*infos, strict=True), strict=True):
+                engine.connect(of_ranks)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
+
+    def run(self, partition: Partition, number: int, specs: list[RunSpec], deadline: float) -> list[RankRun]:
+        """See ``Member``."""
+        import cupy
+
+        if number <= self._ended:
+            raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
+        try:
+            if specs[0].direction == "bottom-up" and partition.parents is None:
+                raise InvalidOptionError(
+                    "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+                )
+            return [self._traverse(number, spec, deadline) for spec in specs]
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
+        finally:
+            with self._lock:
+                self._ended = number
+
+    def fetch(self, labels: Labels) -> Labels:
+        """Copy them from the GPU."""
+        import cupy
+
+        parents = labels.predecessors
+        return Labels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """Stop this rank's kernel. Peers have to be told on their own: kernels don't tell each other."""
+        with self._lock:
+            if number <= self._ended or (self._stop is not None and self._stop[0] == number):
+                return
+            self._stop = (number, cause, message)
+            if self._running is not None and number == self.number:
+                self._running.abort()
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        """Its part of the barriers will not come any more."""
+        self.abort(number, Cause.LOST, f"lost rank {rank}")
+
+    def recover(self) -> None:
+        """Forget a run that failed. The kernels of all ranks have left, and none starts before all have recovered."""
+        for engine in self._engines:
+            engine.recover()
+
+    def detach(self) -> None:
+        """Unmap the peers' memory. All ranks do so before any of them closes."""
+        for engine in self._engines:
+            engine.disconnect()
+
+    def _traverse(self, number: int, spec: RunSpec, deadline: float) -> RankRun:
+        engine = self._engines[int(spec.predecessors)]
+        engine.prepare(
+            cuda_run.RunOptions(
+                sources=tuple(dict.fromkeys(spec.sources)),
+                targets=spec.targets,
+                max_depth=cuda_run.UNLIMITED if spec.max_depth is None else spec.max_depth,
+                direction=DIRECTIONS[spec.direction],
+                timeout=max(1e-3, deadline - time.monotonic()),
+            )
+        )
+        with self._lock:
+            self._refuse(number, f"rank {self.rank}, before its first level")
+            engine.launch()
+            self._running = engine
+        try:
+            outcome = engine.wait()
+        except cuda_run.RunAbortedError as error:
+            self._refuse(number, str(error))
+            raise RunAbortedError(str(error)) from error
+        except cuda_run.KernelHungError as error:
+            raise RunAbortedError(f"{error}; its worker has to be restarted") from error
+        finally:
+            with self._lock:
+                self._running = None
+        return self._report(engine, outcome)
+
+    def _refuse(self, number: int, where: str) -> None:
+        """Raise the error of an aborted run."""
+        if self._stop is None or self._stop[0] != number:
+            return
+        _, cause, message = self._stop
+        error: DbfsError = abort_error(cause, where, self.rank, message)
+        raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
+
+    def _report(self, engine: ResidentEngine, outcome: cuda_run.Outcome) -> RankRun:
+        summary = summarise(engine.graph, engine.distances, outcome.records.size)
+        parents = engine.predecessors
+        return RankRun(
+            # The engine's arrays are the next run's.
+            labels=Labels(engine.distances.copy(), None if parents is None else parents.copy()),
+            counts=_counts(outcome.records, summary.discovered),
+            seconds=_seconds(outcome),
+            reached=summary.reached,
+            edges=summary.edges,
+            depth=summary.depth,
+            elapsed=outcome.seconds - outcome.reset_seconds,
+            setup=outcome.reset_seconds,
+        )
+
+    def _free(self) -> None:
+        import cupy
+
+        for engine in self._engines:
+            engine.close()
+        self._engines = []
+        self._graph = None
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def upload(partition: Partition) -> DeviceGraph:
+    """Copy a partition to the current GPU."""
+    import cupy
+
+    into = partition.in_edges
+    return device_graph(
+        partition.stripe,
+        partition.rank,
+        cupy.asarray(partition.row_offsets),
+        cupy.asarray(partition.columns),
+        symmetric=not partition.directed,
+        in_csr=None if into is None else (cupy.asarray(into.row_offsets), cupy.asarray(into.columns)),
+    )
+
+
+def nbytes(partition: Partition) -> int:
+    """Bytes that a member takes of its GPU, its first labels and the temporary arrays of the upload included."""
+    stripe, rows = partition.stripe, partition.stripe.n_local
+    capacity = max(1, min(rows, max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)))
+    windows = sum(window_layout(stripe, capacity, wanted).nbytes for wanted in (False, True))
+    # By row, both engines' distances and queues; degrees and in-degrees, the rows with an edge; labels.
+    return partition.nbytes + windows + rows * (2 * (4 + 8) + 8 + 4 + 3 * 8 + 8)
+
+
+def _counts(records: NDArray[Any], discovered: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``COUNT_FIELDS`` of the levels that the kernel kept a record of (``STATISTICS_CAPACITY`` of them).
+
+    A rank's edges lead to vertices that their owners discover, so ``filtered`` holds as a sum over the ranks. What was
+    sent and culled is not counted, and stays 0.
+    """
+    known = {
+        "bottom_up": records["mode"] == cuda_run.Mode.BOTTOM_UP,
+        "frontier": records["frontier"],
+        "edges": records["edges"],
+        "filtered": records["edges"].astype(np.int64) - discovered,
+        "discovered": discovered,
+    }
+    counts = np.zeros((records.size, len(COUNT_FIELDS)), np.int64)
+    for name, values in known.items():
+        counts[:, COUNT_FIELDS.index(name)] = values
+    return counts
+
+
+def _seconds(outcome: cuda_run.Outcome) -> NDArray[np.float64]:
+    """``TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
+    seconds = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
+    seconds[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
+    return seconds

@@ -1,0 +1,172 @@
+"""Kernels from source to a loaded module: NVRTC at first use, and a cache on disk.
+
+Compiling needs no GPU and no driver (``compile_cubin``); loading does. The cache key covers every source file, the
+options, the architecture and NVRTC's version, so a stale kernel is never loaded.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.errors import BackendUnavailableError
+
+HERE: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One compilation of ``resident.cu``.
+
+    Attributes:
+        gang: whether several ranks take part.
+        predecessors: whether parents are recorded.
+        threads: threads of a block.
+        blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
+    """
+
+    gang: bool
+    predecessors: bool
+    threads: int = 1024
+    blocks_per_sm: int = 1
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Compiler options."""
+        return (
+            f"-DDBFS_GANG={int(self.gang)}",
+            f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
+            f"-DDBFS_THREADS={self.threads}",
+            f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
+            *(f"-D{name}={size}" for name, size in layout.SIZES.items()),
+        )
+
+
+# summary.cu shares types.cuh, where these have to be something; nothing it uses depends on them.
+SUMMARY_DEFINES: Final = Variant(gang=True, predecessors=True).defines
+
+# Every compilation that a run can ask for: source and options.
+KERNELS: Final = (
+    *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
+    ("summary.cu", SUMMARY_DEFINES),
+)
+
+
+@cache
+def _headers() -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(HERE.glob("*.cuh"))}
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: ``$DBFS_KERNEL_CACHE``, else under the user's cache folder."""
+    chosen = os.environ.get("DBFS_KERNEL_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbfs" / "kernels"
+
+
+def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verbose: bool = False) -> tuple[bytes, str]:
+    """Compile one ``.cu`` file of this folder for an architecture such as ``sm_90``, past the cache.
+
+    Returns:
+        The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
+
+    Raises:
+        BackendUnavailableError: there is no NVRTC.
+        RuntimeError: the source does not compile; the message is the compiler's.
+    """
+    nvrtc = _nvrtc()
+    headers = _headers()
+    texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
+    options = [
+        f"-arch={arch}",
+        "-std=c++17",
+        "-default-device",
+        *(("--ptxas-options=-v",) if verbose else ()),
+        *defines,
+    ]
+    source_text = (HERE / source).read_text().encode()
+    (program,) = _call(nvrtc.nvrtcCreateProgram, source_text, source.encode(), len(names), texts, names)
+    try:
+        (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
+        if failed:
+            raise RuntimeError(f"{source} for {arch}: {failed.name}\n{log}")
+        return _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
+    finally:
+        _call(nvrtc.nvrtcDestroyProgram, program)
+
+
+def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> list[Any]:
+    failed, *answers = function(*arguments)
+    if failed:
+        raise RuntimeError(f"{function.__name__}: {failed.name}")
+    return answers
+
+
+def _read(size_of: Callable[..., tuple[Any, ...]], get: Callable[..., tuple[Any, ...]], program: Any) -> bytes:
+    (size,) = _call(size_of, program)
+    # NVRTC writes into the bytes object. It is never of length 1: Python shares those among all who have an equal one.
+    buffer = bytes(size + 1)
+    _call(get, program, buffer)
+    return buffer[:size]
+
+
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        # The library itself is loaded by the first call.
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise BackendUnavailableError(f"no NVRTC to compile kernels with: {error}") from error
+    return nvrtc
+
+
+def nvrtc_version() -> tuple[int, int]:
+    """NVRTC's version, such as (13, 0).
+
+    Raises:
+        BackendUnavailableError: there is none.
+    """
+    major, minor = _call(_nvrtc().nvrtcVersion)
+    return major, minor
+
+
+def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+    """The path of the compiled file, compiled now if the cache has none."""
+    key = hashlib.sha256()
+    for text in (source, (HERE / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
+        key.update(text.encode())
+    for name, text in _headers().items():
+        key.update(f"{name}\0{text}".encode())
+    path = cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
+    if not path.exists():
+        cubin, _ = compile_cubin(source, arch, defines)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several workers compile at once: each writes its own file, and the last rename wins with the same bytes.
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(cubin)
+        partial.replace(path)
+    return path
+
+
+@cache
+def _load(source: str, arch: str, defines: tuple[str, ...], device: int, cooperative: bool) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(device):
+        return cupy.RawModule(path=str(cached_cubin(source, arch, defines)), enable_cooperative_groups=cooperative)
+
+
+def load(source: str, defines: tuple[str, ...] = (), *, cooperative: bool = False) -> Any:
+    """The module on the current device (a ``cupy.RawModule``), loaded once."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    return _load(source, f"sm_{device.compute_capability}", defines, device.id, cooperative)

@@ -1,0 +1,308 @@
+"""The resident engine on one GPU: allocate, connect to the peers, launch, wait, read.
+
+One ``ResidentEngine`` per rank and graph, in the process that owns the GPU. Nothing here knows Dask: whoever starts the
+gang moves ``PeerInfo`` records between the ranks and calls ``start`` on all of them within the run's deadline::
+
+    engine = ResidentEngine(graph, predecessors=True)
+    infos = exchange(engine.info())          # every rank's record, on every rank
+    engine.connect(infos)
+    engine.start(RunOptions(sources=(0,)))   # returns at once
+    outcome = engine.wait()                  # labels stay on the GPU: engine.distances, engine.predecessors
+    engine.disconnect(); barrier(); engine.close()
+
+After a run that failed, on all ranks: ``wait`` has returned or raised everywhere, ``engine.recover()``, a barrier.
+"""
+
+import math
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.device_graph import DeviceGraph
+from dbfs_workers.cuda.module import Variant, load
+from dbfs_workers.cuda.run import (
+    UNLIMITED,
+    Direction,
+    KernelHungError,
+    Outcome,
+    PeerInfo,
+    Progress,
+    Reason,
+    RunAbortedError,
+    RunOptions,
+    Step,
+)
+from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
+from dbfs_workers.errors import DeadlineExceededError, InvalidOptionError
+from dbfs_workers.stripe import NO_VERTEX, WORD_BITS
+
+# Measured: NOTES.md.
+# Bins hold an eighth of the vertices; but where there are large degrees, a dense level is faster from a 64th on.
+CAPACITY_SHARE: Final = 8
+SPARSE_SHARE: Final = 64
+# Largest degree of a graph whose levels may be light.
+LIGHT_DEGREE: Final = 32
+SPARSE_EDGES_LEAST: Final = 1 << 16
+STATISTICS_CAPACITY: Final = 4096
+# What a kernel may take to leave after it was told to.
+LEAVE_SECONDS: Final = 5.0
+
+
+class _Mapped:
+    """Pinned host memory that the kernel writes while it runs."""
+
+    def __init__(self, records: int) -> None:
+        import ctypes
+
+        import cupy
+
+        self._runtime = cupy.cuda.runtime
+        size = layout.HOST_HEADER.itemsize + records * layout.RECORD.itemsize
+        self.address: int = self._runtime.hostAlloc(size, 2)  # cudaHostAllocMapped
+        ctypes.memset(self.address, 0, size)
+        memory: Any = (ctypes.c_char * size).from_address(self.address)
+        self.header = np.frombuffer(memory, layout.HOST_HEADER, 1)
+        self.records = np.frombuffer(memory, layout.RECORD, records, offset=layout.HOST_HEADER.itemsize)
+
+    def __getitem__(self, field: str) -> int:
+        return int(self.header[field][0])
+
+    def clear(self) -> None:
+        self.header[:] = np.zeros(1, layout.HOST_HEADER)
+
+    def free(self) -> None:
+        if self.address:
+            self._runtime.freeHost(self.address)
+            self.address = 0
+
+
+class ResidentEngine:
+    """The buffers and the kernel of one rank of one graph.
+
+    Args:
+        graph: the rank's slice.
+        predecessors: record parents too.
+        sparse_edges: most edges (on all ranks) of a frontier that goes through the bins; sets their size. The same on
+            all ranks.
+        threads: threads of a block.
+        blocks_per_sm: blocks on a multiprocessor.
+    """
+
+    def __init__(
+        self,
+        graph: DeviceGraph,
+        *,
+        predecessors: bool = False,
+        sparse_edges: int | None = None,
+        threads: int = 1024,
+        blocks_per_sm: int = 1,
+    ) -> None:
+        import cupy
+
+        stripe = graph.stripe
+        if stripe.p > layout.MAX_RANKS:
+            raise InvalidOptionError(f"the resident engine runs on up to {layout.MAX_RANKS} GPUs, not {stripe.p}")
+        self.graph = graph
+        self._cupy = cupy
+        self._device = cupy.cuda.Device()
+        self._most_edges = max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE) if sparse_edges is None else sparse_edges
+        # A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
+        self._bin_capacity = max(1, min(stripe.n_local, self._most_edges))
+        self._variant = Variant(stripe.p > 1, predecessors, threads, blocks_per_sm)
+        self._kernel = load("resident.cu", self._variant.defines, cooperative=True).get_function("dbfs_resident")
+        # The rest of the multiprocessor's memory is the L1 cache, where the visited bitmap wants to be.
+        room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
+        used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
+        self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
+        self._blocks = self._device.attributes["MultiProcessorCount"] * blocks_per_sm
+        self._window = Window(window_layout(stripe, self._bin_capacity, predecessors))
+        self._peers: PeerWindows | None = None
+        words = stripe.words_local
+        self.distances = cupy.full(stripe.n_local, -1, np.int32)
+        self.predecessors: Any | None = None
+        if predecessors:
+            parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
+            self.predecessors = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
+            self.predecessors.fill(NO_VERTEX)
+        self._known = cupy.zeros(words + 4, np.uint32)
+        self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
+        self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
+        self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
+        self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
+        self._host = _Mapped(STATISTICS_CAPACITY)
+        self._target_bits: Any | None = None
+        self._sources = cupy.zeros(1, np.uint32)
+        self._dirty_tail = True
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._params = np.zeros(1, layout.PARAMS)
+        self._done = cupy.cuda.Event(disable_timing=True)
+        cupy.cuda.get_current_stream().synchronize()
+
+    def info(self) -> PeerInfo:
+        """What the other ranks need to know."""
+        graph = self.graph
+        return PeerInfo(
+            rank=graph.rank,
+            handle=self._window.export() if graph.stripe.p > 1 else b"",
+            m_local=graph.m_local,
+            connected=graph.connected,
+            max_degree=graph.max_degree,
+            bottom_up=graph.in_columns is not None,
+        )
+
+    def connect(self, infos: Iterable[PeerInfo]) -> None:
+        """Map the peers' windows. Takes the records of all ranks, this one's included."""
+        graph, stripe = self.graph, self.graph.stripe
+        by_rank = {info.rank: info for info in infos}
+        if sorted(by_rank) != list(range(stripe.p)):
+            raise InvalidOptionError(f"rank {graph.rank} was given the ranks {sorted(by_rank)} of {stripe.p}")
+        self._peers = PeerWindows(graph.rank, self._window, {rank: info.handle for rank, info in by_rank.items()})
+        params = self._params[0]
+        params["peers"] = self._peers.params()
+        params["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
+        self._bottom_up = all(info.bottom_up for info in by_rank.values())
+        if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
+            params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
+            params["first_in"] = graph.first_in.data.ptr
+        params["distances"] = self.distances.data.ptr
+        params["known"] = self._known.data.ptr
+        params["queues"] = [queue.data.ptr for queue in self._queues]
+        params["queue_parents"] = [queue.data.ptr for queue in self._queue_parents]
+        params["closed"] = 0 if graph.closed is None else graph.closed.data.ptr
+        params["chunks"] = [queue.data.ptr for queue in self._chunks]
+        params["control"] = self._control.data.ptr
+        params["host"] = self._host.address
+        params["edges_total"] = sum(info.m_local for info in by_rank.values())
+        params["vertices_total"] = max(1, sum(info.connected for info in by_rank.values()))
+        params["max_degree"] = max(info.max_degree for info in by_rank.values())
+        params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
+        params["rank"], params["ranks"] = graph.rank, stripe.p
+        params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
+        params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
+        params["stats_capacity"] = STATISTICS_CAPACITY
+
+    @staticmethod
+    def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
+        """1 + log2 of the lanes that share a vertex in light levels, 8 at most; 0 where levels can't be light."""
+        # The block's stage has room for a beat's discoveries, should all go to one of four owners.
+        if max_degree > LIGHT_DEGREE or ranks > 4:
+            return 0
+        return 1 + min(3, max(0, max_degree - 1).bit_length())
+
+    def prepare(self, options: RunOptions) -> None:
+        """Upload what a run needs; ``start`` does it where it was not done."""
+        cupy, stripe, rank = self._cupy, self.graph.stripe, self.graph.rank
+        if self._peers is None:
+            raise InvalidOptionError("connect() comes before the first run")
+        if options.direction is Direction.BOTTOM_UP and not self._bottom_up:
+            raise InvalidOptionError("bottom-up levels of a directed graph need its in-edges")
+        params = self._params[0]
+        sources = np.asarray(options.sources, np.int64)
+        self._sources = cupy.asarray(np.asarray(stripe.internal(sources), np.uint32))
+        params["sources"], params["source_count"] = self._sources.data.ptr, sources.size
+        # Rows past the last edge are touched only as sources: they stay unreached, and a reset may pass over them.
+        params["reset_rows"] = stripe.n_local if self._dirty_tail else self.graph.rows_used
+        self._dirty_tail = bool(np.any(stripe.row(sources[stripe.owner(sources) == rank]) >= self.graph.rows_used))
+        targets = np.unique(np.asarray(options.targets, np.int64))
+        params["target_total"] = targets.size
+        params["target_bits"] = 0
+        if targets.size:
+            bits = np.zeros(stripe.words_local, np.uint32)
+            rows = stripe.row(targets[stripe.owner(targets) == rank])
+            np.bitwise_or.at(bits, rows // WORD_BITS, (1 << (rows % WORD_BITS)).astype(np.uint32))
+            self._target_bits = cupy.asarray(bits)
+            params["target_bits"] = self._target_bits.data.ptr
+        direction = options.direction if self._bottom_up else Direction.TOP_DOWN
+        params["direction"], params["max_depth"] = direction, min(options.max_depth, UNLIMITED)
+        params["alpha"], params["beta"] = options.alpha, options.beta
+        limit = options.sparse_edges
+        if limit is None:
+            limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
+        params["sparse_edges"] = min(limit, self._most_edges)
+        params["timeout_ns"] = int(options.timeout * 1e9)
+        self._timeout = options.timeout
+        cupy.cuda.get_current_stream().synchronize()
+
+    def launch(self) -> None:
+        """Launch the prepared run on ``stream``."""
+        self._host.clear()
+        with self.stream:
+            self._kernel((self._blocks,), (self._variant.threads,), (self._params,))
+        self._done.record(self.stream)
+
+    def start(self, options: RunOptions) -> None:
+        """Prepare and launch a run; every rank of the gang must, within the timeout. Returns at once."""
+        self.prepare(options)
+        self.launch()
+
+    def progress(self) -> Progress:
+        """Where the run is, read from host memory."""
+        return Progress(self._host["level"], self._done.done)
+
+    def abort(self) -> None:
+        """Tell the kernel to leave; ``wait`` then raises ``RunAbortedError``."""
+        self._host.header["abort"] = 1
+
+    def wait(self) -> Outcome:
+        """Wait for the kernel and read what it left in host memory.
+
+        Raises:
+            DeadlineExceededError: a wait in the kernel outlasted the run's timeout.
+            RunAbortedError: ``abort`` was called.
+            KernelHungError: the kernel neither finished nor left.
+        """
+        give_up = time.monotonic() + self._timeout
+        while not self._done.done:
+            if time.monotonic() > give_up + LEAVE_SECONDS:
+                raise KernelHungError(
+                    f"rank {self.graph.rank}: the kernel did not leave, at level {self._host['level']}"
+                )
+            if time.monotonic() > give_up:
+                self.abort()
+            time.sleep(20e-6)
+        self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
+        status = self._host["status"]
+        reason, step, level = Reason(status & 0xFF), status >> 16 & 0xFF, status >> 32
+        if reason is not Reason.FINISHED:
+            where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
+            if reason is Reason.ABORTED:
+                raise RunAbortedError(f"the run was aborted: {where}")
+            raise DeadlineExceededError(f"the run took longer than {self._timeout} s: {where}")
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        host = self._host
+        levels = host["levels"]
+        nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
+        records = host.records[: min(levels, STATISTICS_CAPACITY)].copy()
+        records["discovered"][:-1] = records["frontier"][1:]
+        return Outcome(
+            levels=levels,
+            records=records,
+            nanoseconds_a_cycle=nanoseconds_a_cycle,
+            seconds=(host["end_ns"] - host["gate_ns"] + host["reset_ns"] - host["begin_ns"]) * 1e-9,
+            reset_seconds=(host["reset_ns"] - host["begin_ns"]) * 1e-9,
+        )
+
+    def recover(self) -> None:
+        """Make the engine usable after a failed run. All ranks' kernels have left; a gang barrier follows."""
+        self._control.fill(0)
+        self._window.clear_flags()
+        self._host.clear()
+        self._dirty_tail = True
+        self._cupy.cuda.runtime.deviceSynchronize()
+
+    def disconnect(self) -> None:
+        """Unmap the peers' windows. A gang barrier comes between this and ``close``."""
+        if self._peers is not None:
+            self._peers.close()
+            self._peers = None
+
+    def close(self) -> None:
+        """Free the buffers."""
+        self.disconnect()
+        self._window.free()
+        self._host.free()

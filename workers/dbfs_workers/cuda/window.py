@@ -1,0 +1,121 @@
+"""The memory that a rank's peers see: one plain ``cudaMalloc`` buffer, exported and opened as a CUDA IPC handle.
+
+A rank keeps its window until every peer has closed it: the caller puts a gang barrier between ``PeerWindows.close`` and
+``Window.free``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.stripe import Stripe
+
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class WindowLayout:
+    """Where each part of a window starts; the same on all ranks.
+
+    Attributes:
+        offsets: byte offset of each field of ``layout.PEER``; absent parts have none.
+        nbytes: size of the window.
+    """
+
+    offsets: Mapping[str, int]
+    nbytes: int
+
+
+def window_layout(stripe: Stripe, bin_capacity: int, predecessors: bool) -> WindowLayout:
+    """Lay out a window. One rank has no inbox."""
+    bins = 4 * 2 * stripe.p * bin_capacity if stripe.p > 1 else 0
+    parts = {
+        "flags": 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS,
+        "visited": 4 * stripe.words,
+        "frontier": 2 * 4 * stripe.words,
+        "inbox": bins,
+        "inbox_parents": bins if predecessors else 0,
+        "parents": 4 * stripe.p * stripe.n_local if predecessors else 0,
+    }
+    offsets: dict[str, int] = {}
+    at = 0
+    for name, nbytes in parts.items():
+        if nbytes:
+            offsets[name] = at
+            # The resets write whole 16-byte words.
+            at += -(-(nbytes + 16) // ALIGNMENT) * ALIGNMENT
+    return WindowLayout(offsets, at)
+
+
+class Window:
+    """This rank's window, zeroed."""
+
+    def __init__(self, parts: WindowLayout) -> None:
+        import cupy
+
+        self._runtime = cupy.cuda.runtime
+        self.layout = parts
+        self.address: int = self._runtime.malloc(parts.nbytes)
+        self._runtime.memset(self.address, 0, parts.nbytes)
+        self._runtime.deviceSynchronize()
+
+    def export(self) -> bytes:
+        """The IPC handle, for peers in other processes."""
+        return bytes(self._runtime.ipcGetMemHandle(self.address))
+
+    def array(self, name: str, count: int, dtype: Any) -> Any:
+        """A part as a CuPy array; valid until ``free``."""
+        import cupy
+
+        address = self.address + self.layout.offsets[name]
+        dtype = np.dtype(dtype)
+        memory = cupy.cuda.UnownedMemory(address, count * dtype.itemsize, self)
+        return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+    def clear_flags(self) -> None:
+        """Forget the barriers of a run that was cut short."""
+        size = 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS
+        self._runtime.memset(self.address + self.layout.offsets["flags"], 0, size)
+
+    def free(self) -> None:
+        """Give the memory back. Every peer must have closed it."""
+        if self.address:
+            self._runtime.free(self.address)
+            self.address = 0
+
+
+class PeerWindows:
+    """All ranks' windows as mapped here, this rank's own among them."""
+
+    def __init__(self, rank: int, own: Window, handles: Mapping[int, bytes]) -> None:
+        import cupy
+
+        self._runtime = cupy.cuda.runtime
+        self._opened: list[int] = []
+        self.addresses = {rank: own.address}
+        try:
+            for peer, handle in handles.items():
+                if peer != rank:
+                    address = self._runtime.ipcOpenMemHandle(handle)
+                    self._opened.append(address)
+                    self.addresses[peer] = address
+        except BaseException:
+            self.close()
+            raise
+        self._layout = own.layout
+
+    def params(self) -> np.ndarray[Any, Any]:
+        """The addresses of all parts, as ``layout.PEER`` records by rank."""
+        peers = np.zeros(layout.MAX_RANKS, layout.PEER)
+        for rank, address in self.addresses.items():
+            for name, offset in self._layout.offsets.items():
+                peers[rank][name] = address + offset
+        return peers
+
+    def close(self) -> None:
+        """Unmap the peers' windows."""
+        while self._opened:
+            self._runtime.ipcCloseMemHandle(self._opened.pop())
