@@ -6,7 +6,6 @@ of clients may traverse at once and none deadlocks. A worker or a client that le
 """
 
 import asyncio
-import itertools
 import logging
 import pickle
 import time
@@ -17,11 +16,11 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import forming
+from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
     NameTakenError,
-    RunAbortedError,
     RunCancelledError,
     RunNotFoundError,
     WorkerLostError,
@@ -36,67 +35,6 @@ logger = logging.getLogger(__name__)
 _GRACE = 2.0
 
 
-class _UnreachableError(WorkerLostError):
-    """A call to a worker broke off."""
-
-
-class _Graph:
-    """A graph in the catalog."""
-
-    def __init__(self, record: GraphRecord) -> None:
-        self.record = record
-        self.formed = Formed("", "")
-        # A run on GPUs ended early: the ranks have to forget it before the next.
-        self.failed = False
-        self.lost: set[int] = set()
-        self.runs = 0
-        self.numbers = itertools.count(1)
-
-    @property
-    def on_gpus(self) -> bool:
-        """Whether its ranks compute on GPUs."""
-        return self.formed.backend == "cuda"
-
-    def require_whole(self, doing: str = "") -> None:
-        """Raise ``WorkerLostError`` if a rank is gone."""
-        if self.lost:
-            ranks = ", ".join(f"rank {rank} ({self.record.addresses[rank]})" for rank in sorted(self.lost))
-            where = f", {doing}" if doing else ""
-            raise WorkerLostError(f"{self.record.name}{where}: lost {ranks}; load the graph again")
-
-
-class _Run:
-    """A run, waiting or under way."""
-
-    def __init__(self, graph: _Graph, client: str, run_id: str, traversals: int) -> None:
-        self.graph = graph
-        self.client = client
-        self.run_id = run_id
-        self.traversals = traversals
-        self.workers = frozenset(graph.record.addresses)
-        self.queued = time.time()
-        self.started: float | None = None
-        # Set when it may start; an exception where it must not any more.
-        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.number = 0
-
-    def refuse(self, error: Exception) -> None:
-        """End it before its turn."""
-        if not self.turn.done():
-            self.turn.set_exception(error)
-
-    def status(self) -> RunStatus:
-        """As it is listed."""
-        return RunStatus(
-            run_id=self.run_id,
-            graph=self.graph.record.name,
-            client=self.client,
-            traversals=self.traversals,
-            running=self.started is not None,
-            seconds=time.time() - (self.started or self.queued),
-        )
-
-
 class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
     """See the module. ``dbfs.service`` calls the handlers."""
 
@@ -104,10 +42,10 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
     idempotent = True
 
     def __init__(self) -> None:
-        self.graphs: dict[str, _Graph] = {}
+        self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, str] = {}
         # In the order in which they came, under way or not.
-        self.runs: list[_Run] = []
+        self.runs: list[RunEntry] = []
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def start(self, scheduler: distributed.Scheduler) -> None:
@@ -164,7 +102,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         missing = [address for address in added.addresses if address not in self.scheduler.workers]
         if missing:
             raise WorkerLostError(f"{added.name}: lost {', '.join(missing)} before the graph was whole; load it again")
-        graph = _Graph(added)
+        graph = GraphEntry(added)
         graph.formed = await forming.form(added, self._ask)
         self.scheduler.client_desires_keys(keys=added.keys, client=_holder(added.graph_id))
         self.graphs[added.graph_id] = graph
@@ -238,7 +176,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         graph = self.graphs.get(graph_id)
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded; load it again")
-        run = _Run(graph, client, run_id, traversals)
+        run = RunEntry(graph, client, run_id, traversals)
         self.runs.append(run)
         try:
             self._start_runs()
@@ -267,7 +205,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         asked = (self._ask(address, "dbfs_publish_rank", **message) for address in addresses)
         sizes: list[dict[Any, int]] = []
         for rank, answer in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
-            if isinstance(answer, _UnreachableError):
+            if isinstance(answer, UnreachableError):
                 raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
             if isinstance(answer, BaseException):
                 raise answer
@@ -342,7 +280,9 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 run.turn.set_result(None)
             wanted |= run.workers
 
-    async def _run(self, run: _Run, specs: bytes, deadline: float, dropped: list[tuple[str, int]]) -> list[RunReport]:
+    async def _run(
+        self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]
+    ) -> list[RunReport]:
         graph = run.graph
         await self._recover(run, deadline)
         message = {
@@ -369,11 +309,11 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 DeadlineExceededError(f"run {run.run_id}: not done after {deadline:g} s; no answer from rank {ranks}")
             )
         if errors:
-            raise _cause(errors)
+            raise cause_of(errors)
         return [call.result() for call in calls]
 
     async def _wait(
-        self, run: _Run, calls: Sequence[asyncio.Future[RunReport]], deadline: float
+        self, run: RunEntry, calls: Sequence[asyncio.Future[RunReport]], deadline: float
     ) -> set[asyncio.Future[RunReport]]:
         """Wait for the ranks; returns the calls that were not answered in time."""
         if not run.graph.on_gpus:
@@ -384,14 +324,14 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
         if late and first is not None:
             rank, error = first
-            if isinstance(error, _UnreachableError):
+            if isinstance(error, UnreachableError):
                 await self._lose(run, rank)
             else:
                 await self._stop(run, Cause.FAILED, f"rank {rank} failed first: {error}")
             late = (await asyncio.wait(calls, timeout=_GRACE))[1]
         return late
 
-    async def _recover(self, run: _Run, deadline: float) -> None:
+    async def _recover(self, run: RunEntry, deadline: float) -> None:
         """Have the ranks forget an earlier run that failed."""
         graph = run.graph
         if graph.failed:
@@ -403,7 +343,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 ) from None
             graph.failed = False
 
-    async def _stop(self, run: _Run, cause: Cause, message: str) -> None:
+    async def _stop(self, run: RunEntry, cause: Cause, message: str) -> None:
         if run.started is None:
             run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: {message}"))
             return
@@ -417,7 +357,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             message=message,
         )
 
-    async def _lose(self, run: _Run, rank: int) -> None:
+    async def _lose(self, run: RunEntry, rank: int) -> None:
         if run.started is None:
             run.refuse(
                 WorkerLostError(f"run {run.run_id}, waiting for its turn: lost rank {rank}; load the graph again")
@@ -426,7 +366,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         message = {"graph_id": run.graph.record.graph_id, "number": run.number, "rank": rank}
         await self._everyone(run.graph, "dbfs_peer_lost", **message)
 
-    async def _dissolve(self, graph: _Graph) -> None:
+    async def _dissolve(self, graph: GraphEntry) -> None:
         for run in list(self.runs):
             if run.graph is graph:
                 await self._stop(run, Cause.CANCELLED, "the graph was unloaded")
@@ -435,10 +375,10 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         await self._everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
         self._free(graph)
 
-    def _free(self, graph: _Graph) -> None:
+    def _free(self, graph: GraphEntry) -> None:
         self.scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
 
-    async def _everyone(self, graph: _Graph, op: str, **message: Any) -> None:
+    async def _everyone(self, graph: GraphEntry, op: str, **message: Any) -> None:
         """Tell all workers of a gang that are there; nobody waits long for one that does not answer."""
         there = [address for address in graph.record.addresses if address in self.scheduler.workers]
         asked = [asyncio.wait_for(self._ask(address, op, **message), _GRACE) for address in there]
@@ -448,22 +388,10 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         try:
             answer = await getattr(self.scheduler.rpc(address), op)(**message)
         except OSError as error:
-            raise _UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
+            raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
         return unpack(answer)
 
 
 def _holder(graph_id: str) -> str:
     """The client in whose name the scheduler keeps a graph's keys (as Dask's published datasets do)."""
     return f"dbfs-{graph_id}"
-
-
-def _cause(errors: Sequence[BaseException]) -> BaseException:
-    """Of the ranks' errors the one that says most: what happened, rather than its echo on another rank."""
-
-    def order(error: BaseException) -> int:
-        # A rank that lost a peer knows in which level; that a call broke off is the same news with less in it.
-        kinds = (_UnreachableError, WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError)
-        places = (1, 0, 2, 3, 5)
-        return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 4)
-
-    return min(errors, key=order)
