@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import uuid
 import weakref
@@ -16,7 +17,13 @@ from numpy.typing import NDArray
 
 from dbfs import config, engines
 from dbfs.engines import Progress
-from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, ResultReleasedError
+from dbfs.errors import (
+    InvalidOptionError,
+    InvalidVertexError,
+    InvalidVertexTypeError,
+    ResultReleasedError,
+    WorkerLostError,
+)
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.records import Formed, GraphRecord
 from dbfs.result import BFSResult
@@ -251,7 +258,9 @@ class Graph:
         if not self._unloaded:
             # The ranks leave the gang, and take what they keep with them.
             for result in list(self._results):
-                result.keep()
+                # What a lost worker took can't be kept, and must not keep the rest from being freed.
+                with contextlib.suppress(WorkerLostError):
+                    result.keep()
             self._unloaded = True
             Service.of(self._gang.client).call("unload", graph_id=self.record.graph_id)
 

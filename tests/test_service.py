@@ -247,6 +247,34 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> N
         assert again.bfs(0, validate=True).depth == 49
 
 
+def test_a_graph_that_lost_a_worker_can_be_unloaded(mortal: distributed.Client) -> None:
+    with dbfs.load("path:n=50", client=mortal) as graph:
+        result = graph.bfs(0)
+        victim = graph.gang.addresses[1]
+        os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+        while not dbfs.graphs(client=mortal)[0].lost:
+            time.sleep(0.02)
+    assert dbfs.graphs(client=mortal) == []
+    with pytest.raises(GraphNotFoundError, match="took the labels"):
+        result.distances()
+
+
+def test_labels_dropped_with_a_run_that_fails_are_forgotten(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        graph.bfs(0, max_depth=3).release()
+        with pytest.raises(DeadlineExceededError):
+            graph.bfs(0, deadline=0.2)
+        for _ in range(50):
+            if not any(client.run(labels_kept, workers=list(graph.gang.addresses)).values()):
+                return
+            time.sleep(0.1)
+        pytest.fail("labels are kept that nobody can ask for")
+
+
+def labels_kept(dask_worker: distributed.Worker) -> int:
+    return sum(len(member.kept) for member in dask_worker.plugins["dbfs"].members.values())
+
+
 def test_a_stopped_worker_does_not_hold_the_run_past_its_deadline(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
     victim = graph.gang.addresses[2]

@@ -40,6 +40,7 @@ class ResidentEngine:
         """Start the run and wait for the ranks' reports."""
         service = Service.of(gang.client)
         run_id = specs[0].run_id
+        dropped = service.take_dropped(record.graph_id)
         try:
             reports: list[RunReport] = service.call(
                 "run",
@@ -49,10 +50,14 @@ class ResidentEngine:
                 specs=pickle.dumps(list(specs)),
                 traversals=len(specs),
                 deadline=deadline.seconds,
-                dropped=service.take_dropped(record.graph_id),
+                dropped=dropped,
             )
-        except KeyboardInterrupt:
-            service.tell("cancel", run_id=run_id)
+        except BaseException as error:
+            # The message may not have reached the ranks; to drop labels twice does no harm.
+            for traversal in dropped:
+                service.drop(record.graph_id, *traversal)
+            if isinstance(error, KeyboardInterrupt):
+                service.tell("cancel", run_id=run_id)
             raise
 
         outcomes = []
