@@ -7,7 +7,8 @@ them. Nothing here holds the edges of a file or a generator.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import ModuleType
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,18 @@ class Piece(Protocol):
     def read(self) -> Edges:
         """The piece's sources and targets: two int64 arrays of one length."""
         ...
+
+
+class GeneratedPiece(ABC):
+    """A ``Piece`` computed from its parameters, on the CPU or on a GPU; the same edges in the same order on both."""
+
+    @abstractmethod
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
+        """The sources and targets as int64 arrays of ``xp``: NumPy, or CuPy on its current device and stream."""
+
+    def read(self) -> Edges:
+        """The sources and targets as NumPy arrays."""
+        return self.read_on(np)
 
 
 @dataclass(frozen=True)
