@@ -126,6 +126,33 @@ class Gang:
             raise
         return result
 
+    def on_each_rank(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Sequence[Sequence[Any]],
+        deadline: Deadline,
+        doing: Callable[[], str] | str,
+    ) -> list[Any]:
+        """Call a function once on each rank, with plain values and results there (``Ref``); its answers by rank.
+
+        Args:
+            name: of the tasks.
+            function: what to call; picklable.
+            arguments: by rank.
+            deadline: when to give up.
+            doing: what this is for, for messages.
+
+        Raises:
+            WorkerLostError, DeadlineExceededError: see ``gather``.
+        """
+        graph, token = TaskGraph(), uuid.uuid4().hex
+        keys: list[Key] = [(f"{name}-{token}", rank) for rank in range(self.p)]
+        for rank, key in enumerate(keys):
+            graph.add(rank, key, function, *arguments[rank])
+        futures = self.submit(graph, keys)
+        return self.gather([futures[key] for key in keys], deadline, doing)
+
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is gone."""
         self.client.sync(self._check, doing, cause)

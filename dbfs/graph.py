@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import uuid
 import weakref
 from collections.abc import Hashable, Sequence
@@ -20,23 +19,24 @@ from dbfs.engines import Progress
 from dbfs.errors import (
     InvalidOptionError,
     InvalidVertexError,
-    InvalidVertexTypeError,
     ResultReleasedError,
     WorkerLostError,
 )
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.graph_counts import GraphCounts
 from dbfs.records import Formed, GraphRecord
 from dbfs.result import BFSResult
 from dbfs.sampling import sample_sources
 from dbfs.service import Service
-from dbfs_workers.stripe import Stripe
+from dbfs.vertices import whole_count, whole_number
 from dbfs_workers.traversal import DIRECTIONS, RunSpec
 
 if TYPE_CHECKING:
+    from dbfs.analytics import Components, DiameterBounds
     from dbfs_workers.ordering import DegreeOrder
 
 
-class Graph:
+class Graph(GraphCounts):
     """A graph whose vertices are striped over the workers of a gang. Made by ``dbfs.load``.
 
     Vertex ids are 0..n-1. Where a file has ids of its own (an edge list with gaps), ``external_ids`` has them in order:
@@ -52,7 +52,7 @@ class Graph:
     """
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
-        self.record = record
+        super().__init__(record)
         self.name = record.name
         self.directed = record.directed
         self.build_seconds = record.build_seconds
@@ -66,51 +66,6 @@ class Graph:
         if not record.named:
             # Nobody else can reach a nameless graph: it goes with the last object that knows it.
             weakref.finalize(self, _let_go, Service.of(client), record.graph_id).atexit = False
-
-    @property
-    def n(self) -> int:
-        """Number of vertices."""
-        return self.record.stripe.n
-
-    @property
-    def m(self) -> int:
-        """Directed edges stored: an undirected edge counts twice (a self-loop once), duplicates included."""
-        return sum(info.m_local for info in self.record.infos)
-
-    @property
-    def input_edges(self) -> int:
-        """Edges read, as the file or generator lists them."""
-        return self.record.infos[0].input_edges
-
-    @property
-    def self_loops(self) -> int:
-        """Edges from a vertex to itself, duplicates included."""
-        return sum(info.self_loops for info in self.record.infos)
-
-    @property
-    def duplicates(self) -> int:
-        """Directed edges that repeat another: ``m - duplicates`` are distinct."""
-        return sum(info.duplicates for info in self.record.infos)
-
-    @property
-    def max_degree(self) -> int:
-        """The largest number of edges stored at a vertex."""
-        return max(info.max_degree for info in self.record.infos)
-
-    @property
-    def nbytes(self) -> tuple[int, ...]:
-        """Bytes of each rank's partition."""
-        return tuple(info.nbytes for info in self.record.infos)
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self._gang.p
-
-    @property
-    def stripe(self) -> Stripe:
-        """How vertices lie on the ranks."""
-        return self.record.stripe
 
     @property
     def gang(self) -> Gang:
@@ -147,7 +102,7 @@ class Graph:
         Raises:
             InvalidVertexError: the id does not occur in the graph.
         """
-        wanted = _whole_number(external_id, "external id")
+        wanted = whole_number(external_id, "external id")
         ids = self.external_ids
         if ids is None:
             return self.check_vertex(external_id, "external id")
@@ -163,7 +118,7 @@ class Graph:
             InvalidVertexError: outside 0..n-1.
             InvalidVertexTypeError: not an integer (a float, a bool).
         """
-        vertex = _whole_number(value, what)
+        vertex = whole_number(value, what)
         if not 0 <= vertex < self.n:
             there = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
             raise InvalidVertexError(f"{what} {vertex} is not in {self.name}: {there}")
@@ -253,6 +208,59 @@ class Graph:
         """
         return sample_sources(self, count, seed)
 
+    def khop(self, vertex: int | Sequence[int], k: int) -> NDArray[np.int64]:
+        """int64, the vertices at most ``k`` edges away from a vertex (or from the nearest of several), ascending.
+
+        It is among them itself. In a directed graph edges are followed forwards.
+
+        Raises:
+            InvalidOptionError: ``k`` is below 0.
+            InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
+        """
+        result = self.bfs(vertex, max_depth=whole_count(k, "k"))
+        found = result.vertices()
+        result.release()
+        return found
+
+    def components(self) -> Components:
+        """The connected components; of a directed graph the weak ones, edges being taken both ways.
+
+        One traversal from the vertex of the largest degree finds the giant component. The edges that it left are united
+        on the workers (union-find), however many components they make: isolated vertices cost nothing. A rank takes
+        4 bytes for each vertex of the graph, the client 32.
+
+        Raises:
+            WorkerLostError, DeadlineExceededError: see ``bfs``.
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+        """
+        from dbfs.analytics.components import components
+
+        return components(self)
+
+    def eccentricity_bound(self, source: int | None = None) -> DiameterBounds:
+        """Bounds on the largest eccentricity (the diameter) of a vertex's component, by four traversals.
+
+        Args:
+            source: a vertex of the component; None for a vertex of the largest degree.
+
+        Raises:
+            DirectedGraphError: the graph is directed.
+            InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
+        """
+        from dbfs.analytics.diameter import eccentricity_bound
+
+        return eccentricity_bound(self, source)
+
+    def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The degrees that occur, ascending, and how many vertices have each: two int64 arrays of one length.
+
+        A degree counts the edges stored at a vertex: duplicates are counted, a self-loop once; in a directed graph it
+        is the out-degree. Counted on the workers. Errors as for ``components``.
+        """
+        from dbfs.analytics.degrees import degree_counts
+
+        return degree_counts(self)
+
     def unload(self) -> None:
         """Free the graph's memory on the workers, for everybody. Results already made keep their labels."""
         if not self._unloaded:
@@ -295,8 +303,8 @@ class Graph:
         runner = engines.choose(engine)
         if direction not in DIRECTIONS:
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
-        if max_depth is not None and _whole_number(max_depth, "max_depth") < 0:
-            raise InvalidOptionError(f"max_depth must be at least 0, not {max_depth}")
+        if max_depth is not None:
+            whole_count(max_depth, "max_depth")
         wanted = tuple(self.check_vertex(target, "target") for target in targets or ())
         limit = Deadline(config.seconds("deadline", deadline))
         run_id = uuid.uuid4().hex
@@ -343,16 +351,6 @@ class Graph:
                 raise InvalidVertexError("bfs needs at least one source")
             return tuple(self.check_vertex(one, "source") for one in source)
         return (self.check_vertex(source, "source"),)
-
-
-def _whole_number(value: Any, what: str) -> int:
-    # A bool is an int to Python, and 1.0 would do as an index to some; neither is meant as a vertex.
-    if not isinstance(value, bool | np.bool):
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise InvalidVertexTypeError(f"{what} must be an integer, not {value!r} ({type(value).__name__})")
 
 
 def _let_go(service: Service, graph_id: str) -> None:

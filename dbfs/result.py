@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from dbfs import config
 from dbfs.engines import HeldLabels, LevelReport, Outcome
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.gang import Deadline
+from dbfs.gang import Deadline, Ref
 from dbfs.validate import validate_labels
+from dbfs.vertices import joined, whole_count
 from dbfs_workers.traversal import RunSpec
 
 if TYPE_CHECKING:
     import dask.array as da
     import pandas as pd
+    import scipy.sparse
 
     from dbfs.graph import Graph
 
@@ -100,7 +102,7 @@ class BFSResult:
             ResultReleasedError: the result was released.
             WorkerLostError: a worker that held labels is gone.
         """
-        by_position = self._gathered(self._held().distances, np.dtype(np.int32))
+        by_position = self._gathered(self.held().distances, np.dtype(np.int32))
         order = self.graph.order
         return by_position if order is None else order.by_vertex(by_position)
 
@@ -130,7 +132,7 @@ class BFSResult:
 
         if label not in ("distances", "predecessors"):
             raise InvalidOptionError(f"unknown label {label!r}; choose distances or predecessors")
-        futures, dtype = (self._held().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
+        futures, dtype = (self.held().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
         chunks = [
             da.from_delayed(dask.delayed(future), (self.graph.stripe.owned(rank),), dtype=dtype)
             for rank, future in enumerate(futures)
@@ -156,19 +158,66 @@ class BFSResult:
             path.append(at)
         return path[::-1]
 
+    def tree(self) -> scipy.sparse.csr_array:
+        """The tree of predecessors as a sparse matrix of int8, n x n: 1 at (predecessor, vertex).
+
+        A source has no entry of its own, so that there are ``reached`` less the sources; of several sources each is the
+        root of a tree. ``scipy.sparse.csgraph.breadth_first_tree`` gives the same form.
+
+        Raises:
+            InvalidOptionError: the run did not record predecessors.
+            ResultReleasedError, WorkerLostError: see ``distances``.
+        """
+        import scipy.sparse
+
+        parents = self.predecessors()
+        children = np.flatnonzero((parents >= 0) & (parents != np.arange(parents.size)))
+        ones = np.ones(children.size, np.int8)
+        shape = (self.graph.n, self.graph.n)
+        return scipy.sparse.coo_array((ones, (parents[children], children)), shape=shape).tocsr()
+
+    def vertices_at(self, distance: int) -> NDArray[np.int64]:
+        """int64, the vertices at a distance, ascending; none past ``depth``. Only they come from the workers.
+
+        Raises:
+            InvalidOptionError: the distance is below 0.
+            InvalidVertexTypeError: it is not an integer.
+            ResultReleasedError, WorkerLostError: see ``distances``.
+        """
+        wanted = whole_count(distance, "distance")
+        return self._vertices_between(wanted, wanted)
+
+    def vertices(self) -> NDArray[np.int64]:
+        """int64, the vertices reached, ascending; the sources are among them. Errors as for ``distances``."""
+        return self._vertices_between(0, self.depth)
+
     def validate(self) -> None:
         """Check the labels on the workers against the graph's edges (Graph500's rules).
 
         Raises:
             ValidationError: with the rule and the vertices that break it.
         """
-        labels = self._held()
+        labels = self.held()
         validate_labels(self.graph, labels.distances, labels.predecessors, self.spec, self.farthest)
+
+    def held(self) -> HeldLabels:
+        """The labels where they lie, as Dask data of this client.
+
+        Raises:
+            ResultReleasedError: the result was released, or the graph was unloaded from elsewhere.
+            GraphNotFoundError, WorkerLostError: they are gone.
+        """
+        if self._released:
+            raise ResultReleasedError("the labels of this result were released")
+        if self._labels is None:
+            self._labels = self._source.hold()
+            self._dropping.detach()
+        return self._labels
 
     def keep(self) -> None:
         """Make the labels Dask data of this client now, so that they outlive the graph."""
         if self._dropping.alive:
-            self._held()
+            self.held()
 
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay."""
@@ -205,19 +254,18 @@ class BFSResult:
             f"depth {self.depth}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
         )
 
-    def _held(self) -> HeldLabels:
-        if self._released:
-            raise ResultReleasedError("the labels of this result were released")
-        if self._labels is None:
-            self._labels = self._source.hold()
-            self._dropping.detach()
-        return self._labels
-
     def _parents(self) -> tuple[distributed.Future, ...]:
-        parents = self._held().predecessors
+        parents = self.held().predecessors
         if parents is None:
             raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
         return parents
+
+    def _vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
+        arguments = [(Ref(future.key), least, most) for future in self.held().distances]
+        deadline = Deadline(config.seconds("deadline"))
+        doing = f"picking vertices of run {self.run_id}"
+        rows = self.graph.gang.on_each_rank("vertices-between", _rows_between, arguments, deadline, doing)
+        return joined(rows, self.graph.order)
 
     def _gathered(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         gang = self.graph.gang
@@ -226,3 +274,7 @@ class BFSResult:
         for rank, part in enumerate(parts):
             whole[rank :: gang.p] = part
         return whole
+
+
+def _rows_between(distances: NDArray[np.int32], least: int, most: int) -> NDArray[np.int64]:
+    return np.flatnonzero((distances >= least) & (distances <= most))

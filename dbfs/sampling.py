@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.errors import InvalidOptionError
-from dbfs.gang import Deadline, Key, Ref, TaskGraph
+from dbfs.gang import Deadline, Ref
 from dbfs_workers.partition import Partition
 
 if TYPE_CHECKING:
@@ -38,14 +37,14 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
 
 
 def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
-    tasks, token = TaskGraph(), uuid.uuid4().hex
-    keys: list[Key] = [(f"have-neighbours-{token}", rank) for rank in range(graph.ranks)]
     positions = vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
-    for rank, partition_key in enumerate(graph.partition_keys):
-        mine = positions[positions % graph.ranks == rank] // graph.ranks
-        tasks.add(rank, keys[rank], _rows_with_neighbours, Ref(partition_key), mine)
-    futures = graph.gang.submit(tasks, keys)
-    answers = graph.gang.gather([futures[key] for key in keys], deadline, f"sampling sources of {graph.name}")
+    arguments = [
+        (Ref(key), positions[positions % graph.ranks == rank] // graph.ranks)
+        for rank, key in enumerate(graph.partition_keys)
+    ]
+    answers = graph.gang.on_each_rank(
+        "have-neighbours", _rows_with_neighbours, arguments, deadline, f"sampling sources of {graph.name}"
+    )
     flags = np.zeros(vertices.size, bool)
     for rank, answer in enumerate(answers):
         flags[positions % graph.ranks == rank] = answer

@@ -21,6 +21,10 @@ class InvalidOptionError(DbfsError, ValueError):
     """An option has a value that is not one of its choices; the message lists them."""
 
 
+class DirectedGraphError(DbfsError, ValueError):
+    """The graph is directed, and what was asked for means something in undirected graphs only."""
+
+
 class EdgeInputError(DbfsError, ValueError):
     """Edges given as arrays or a matrix are malformed: shapes, dtypes or ids."""
 

@@ -1,0 +1,140 @@
+"""Connected components: one traversal for the giant one, union-find on the workers for all others at once."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.analytics.degrees import hub
+from dbfs.errors import InvalidOptionError
+from dbfs.gang import Deadline, Ref, TaskGraph
+from dbfs.vertices import whole_number
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import Stripe
+
+if TYPE_CHECKING:
+    from dbfs.graph import Graph
+    from dbfs.result import BFSResult
+
+
+@dataclass(frozen=True)
+class Components:
+    """The connected components of a graph, numbered from the largest; those of one size by their smallest vertex.
+
+    Attributes:
+        graph: the graph's name.
+        labels: int64[n], each vertex's component.
+        sizes: int64[count], the vertices of each, falling.
+    """
+
+    graph: str
+    labels: NDArray[np.int64] = field(repr=False)
+    sizes: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.sizes.size
+
+    @property
+    def isolated(self) -> int:
+        """How many of them are a vertex alone."""
+        return int(np.count_nonzero(self.sizes == 1))
+
+    def vertices(self, component: int) -> NDArray[np.int64]:
+        """int64, the vertices of a component, ascending.
+
+        Raises:
+            InvalidOptionError: there is no component of that number.
+            InvalidVertexTypeError: not an integer.
+        """
+        number = whole_number(component, "component")
+        if not 0 <= number < self.count:
+            raise InvalidOptionError(f"{self.graph} has {self.count} components, counted from 0; there is no {number}")
+        return np.flatnonzero(self.labels == number)
+
+    def __repr__(self) -> str:
+        largest = int(self.sizes.max(initial=0))
+        return (
+            f"<dbfs.Components of {self.graph}: {self.count}, the largest of {largest} of {self.labels.size} vertices; "
+            f"{self.isolated} are a vertex alone>"
+        )
+
+
+def components(graph: Graph) -> Components:
+    """See ``Graph.components``."""
+    if graph.n == 0:
+        return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64))
+    # The hub is in the giant component, or there is none: then all edges are left to the union-find.
+    giant = graph.bfs(hub(graph))
+    try:
+        by_position = _roots(graph, giant)
+    finally:
+        giant.release()
+    return _numbered(graph.name, by_position if graph.order is None else by_position[graph.order.position])
+
+
+def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
+    """uint32[n], the same id for all vertices of a component; by position in a graph ordered by degree."""
+    tasks, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
+    reached = [
+        tasks.add(rank, (f"reached-bits-{token}", rank), _reached_bits, Ref(future.key), stripe)
+        for rank, future in enumerate(giant.held().distances)
+    ]
+    forests = {
+        rank: tasks.add(rank, (f"own-forest-{token}", rank), _own_forest, Ref(key), reached)
+        for rank, key in enumerate(graph.partition_keys)
+    }
+    step = 1
+    while step < graph.ranks:
+        for rank in range(0, graph.ranks - step, 2 * step):
+            key = (f"unite-forests-{token}", step, rank)
+            forests[rank] = tasks.add(rank, key, _united, forests[rank], forests[rank + step])
+        step *= 2
+    last = (f"component-roots-{token}", 0)
+    tasks.add(0, last, _roots_by_vertex, forests[0], stripe)
+    futures = graph.gang.submit(tasks, [last])
+    deadline = Deadline(config.seconds("deadline"))
+    found: NDArray[np.uint32] = graph.gang.gather([futures[last]], deadline, f"components of {graph.name}")[0]
+    return found
+
+
+def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
+    counts = np.bincount(roots)
+    present = np.flatnonzero(counts)
+    first = np.zeros(counts.size, np.int64)
+    # Of several values for one place the last one stays: the smallest vertex.
+    first[roots[::-1]] = np.arange(roots.size - 1, -1, -1)
+    order = present[np.lexsort((first[present], -counts[present]))]
+    number = np.zeros(counts.size, np.int64)
+    number[order] = np.arange(order.size)
+    return Components(name, number[roots], counts[order])
+
+
+def _reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
+    from dbfs_workers.components import reached_bits
+
+    return reached_bits(distances, stripe)
+
+
+def _own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    from dbfs_workers.components import own_forest
+
+    return own_forest(partition, reached)
+
+
+def _united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    from dbfs_workers.components import united
+
+    return united(forest, other)
+
+
+def _roots_by_vertex(forest: NDArray[np.uint32], stripe: Stripe) -> NDArray[np.uint32]:
+    from dbfs_workers.components import roots
+
+    return roots(forest, stripe)

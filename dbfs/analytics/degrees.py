@@ -1,0 +1,54 @@
+"""Degrees, counted where the edges are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.gang import Deadline, Ref
+from dbfs_workers.partition import Partition
+
+if TYPE_CHECKING:
+    from dbfs.graph import Graph
+
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def degree_counts(graph: Graph) -> Counts:
+    """See ``Graph.degree_counts``."""
+    arguments = [(Ref(key),) for key in graph.partition_keys]
+    deadline = Deadline(config.seconds("deadline"))
+    parts: list[Counts] = graph.gang.on_each_rank(
+        "degree-counts", _count, arguments, deadline, f"degrees of {graph.name}"
+    )
+    degrees, where = np.unique(np.concatenate([degrees for degrees, _ in parts]), return_inverse=True)
+    vertices = np.zeros(degrees.size, np.int64)
+    np.add.at(vertices, where, np.concatenate([counts for _, counts in parts]))
+    return degrees, vertices
+
+
+def hub(graph: Graph) -> int:
+    """A vertex of the largest degree; the graph must not be empty."""
+    arguments = [(Ref(key),) for key in graph.partition_keys]
+    deadline = Deadline(config.seconds("deadline"))
+    largest: list[tuple[int, int]] = graph.gang.on_each_rank(
+        "largest-degree", _largest, arguments, deadline, f"the hub of {graph.name}"
+    )
+    rank = max(range(graph.ranks), key=lambda rank: largest[rank][0])
+    position = largest[rank][1] * graph.ranks + rank
+    return position if graph.order is None else int(graph.order.vertex[position])
+
+
+def _count(partition: Partition) -> Counts:
+    owned = partition.stripe.owned(partition.rank)
+    degrees, counts = np.unique(np.diff(partition.row_offsets[: owned + 1]), return_counts=True)
+    return degrees, counts
+
+
+def _largest(partition: Partition) -> tuple[int, int]:
+    """The largest degree and its row; -1 on a rank without vertices."""
+    degrees = np.diff(partition.row_offsets[: partition.stripe.owned(partition.rank) + 1])
+    return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)

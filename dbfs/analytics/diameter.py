@@ -1,0 +1,107 @@
+"""Bounds on a component's diameter by a few traversals, each from where the last one ended.
+
+The double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the diameter of massive
+graphs", 2009): from the farthest vertex of a traversal the eccentricity is large, a lower bound. From the middle of
+the longest path found it is small, and two vertices are no farther apart than the sum of their distances from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.analytics.degrees import hub
+from dbfs.errors import DirectedGraphError
+from dbfs.gang import Deadline, Ref
+from dbfs.vertices import joined
+
+if TYPE_CHECKING:
+    from dbfs.graph import Graph
+    from dbfs.result import BFSResult
+
+
+@dataclass(frozen=True)
+class DiameterBounds:
+    """How large the largest eccentricity of a connected component, its diameter, is at least and at most.
+
+    Attributes:
+        lower: the distance of ``ends``: the diameter is at least this.
+        upper: the smallest sum, over the sweeps, of the two largest distances: the diameter is at most this.
+        ends: two vertices ``lower`` apart.
+        centre: the vertex of the smallest eccentricity seen.
+        radius: that eccentricity.
+        size: vertices of the component.
+    """
+
+    lower: int
+    upper: int
+    ends: tuple[int, int]
+    centre: int
+    radius: int
+    size: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bounds meet."""
+        return self.lower == self.upper
+
+
+def eccentricity_bound(graph: Graph, source: int | None) -> DiameterBounds:
+    """See ``Graph.eccentricity_bound``."""
+    if graph.directed:
+        raise DirectedGraphError(
+            f"{graph.name} is directed: distances there and back differ, and bound nothing. Load it undirected"
+        )
+    start = hub(graph) if source is None and graph.n else graph.check_vertex(0 if source is None else source, "source")
+    first = graph.bfs(start)
+    one = graph.bfs(_farthest(first))
+    other = graph.bfs(_farthest(one))
+    middle = graph.bfs(_middle(graph, one, other))
+    sweeps = [first, one, other, middle]
+    longest = max(sweeps, key=lambda sweep: sweep.depth)
+    shortest = min(sweeps, key=lambda sweep: sweep.depth)
+    bounds = DiameterBounds(
+        lower=longest.depth,
+        upper=min(_two_largest(sweep) for sweep in sweeps),
+        ends=(longest.sources[0], _farthest(longest)),
+        centre=shortest.sources[0],
+        radius=shortest.depth,
+        size=first.reached,
+    )
+    for sweep in sweeps:
+        sweep.release()
+    return bounds
+
+
+def _farthest(sweep: BFSResult) -> int:
+    return int(sweep.vertices_at(sweep.depth)[0])
+
+
+def _two_largest(sweep: BFSResult) -> int:
+    """The sum of the two largest distances."""
+    if sweep.depth == 0:
+        return 0
+    alone = sweep.reports[sweep.depth - 1].discovered == 1
+    return 2 * sweep.depth - alone
+
+
+def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
+    """The smallest vertex half-way on a shortest path between the sources of two sweeps, the first one's farthest."""
+    half = one.depth // 2
+    arguments = [
+        (Ref(from_one.key), Ref(from_other.key), half, one.depth - half)
+        for from_one, from_other in zip(one.held().distances, other.held().distances, strict=True)
+    ]
+    deadline = Deadline(config.seconds("deadline"))
+    rows = graph.gang.on_each_rank(
+        "half-way", _half_way, arguments, deadline, f"the middle of a longest path in {graph.name}"
+    )
+    return int(joined(rows, graph.order)[0])
+
+
+def _half_way(from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int) -> NDArray[np.int64]:
+    return np.flatnonzero((from_one == near) & (from_other == far))
