@@ -60,21 +60,7 @@ def load(
         InvalidOptionError: an option's value is not one of its choices.
     """
     client = current_client(client)
-    if isinstance(edges, EdgeList):
-        if directed is not None or format is not None:
-            raise InvalidOptionError("directed= and format= are for files; an edge list has them already")
-    elif isinstance(edges, str) and generate.is_spec(edges):
-        if format is not None:
-            raise InvalidOptionError(f"format= is for files; {edges} is a generator")
-        edges = generate.parse(edges)
-        if directed is not None and directed != edges.directed:
-            raise InvalidOptionError(
-                f"{edges.name} is {'' if edges.directed else 'un'}directed; directed= is for files"
-            )
-    elif isinstance(edges, str | os.PathLike):
-        edges = readers.open_edges(edges, format=format, directed=directed)
-    else:
-        raise EdgeInputError(f"load takes an edge list, a path or a generator's spec, not {type(edges).__name__}")
+    edges = edge_list(edges, directed=directed, format=format)
     options = BuildOptions(in_edges, order)
     exchange = config.choice("exchange", EXCHANGES)
     _check_backend(backend, exchange)
@@ -114,6 +100,34 @@ def load(
             service.tell("release", name=name)
         raise
     return Graph(record, formed, client)
+
+
+def edge_list(
+    edges: EdgeList | str | os.PathLike[str],
+    *,
+    directed: bool | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+) -> EdgeList:
+    """The edge list that a path or a generator's spec stands for; one that is an edge list already stays it.
+
+    Arguments and errors as for ``load``.
+    """
+    if isinstance(edges, EdgeList):
+        if directed is not None or format is not None:
+            raise InvalidOptionError("directed= and format= are for files; an edge list has them already")
+        return edges
+    if isinstance(edges, str) and generate.is_spec(edges):
+        if format is not None:
+            raise InvalidOptionError(f"format= is for files; {edges} is a generator")
+        generated = generate.parse(edges)
+        if directed is not None and directed != generated.directed:
+            raise InvalidOptionError(
+                f"{generated.name} is {'' if generated.directed else 'un'}directed; directed= is for files"
+            )
+        return generated
+    if isinstance(edges, str | os.PathLike):
+        return readers.open_edges(edges, format=format, directed=directed)
+    raise EdgeInputError(f"edges must be an edge list, a path or a generator's spec, not {type(edges).__name__}")
 
 
 def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect

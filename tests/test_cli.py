@@ -1,16 +1,23 @@
 import json
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import distributed
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+import dbfs
+from dbfs.build import BuildOptions
 from dbfs.cli import exit_code, main
 from dbfs.errors import (
+    GraphNotFoundError,
     GraphTooLargeError,
     InvalidOptionError,
     MissingFileError,
@@ -92,6 +99,7 @@ def test_exit_codes() -> None:
         InvalidOptionError: 2,
         MissingFileError: 2,
         GraphTooLargeError: 2,
+        GraphNotFoundError: 2,
         WorkerLostError: 1,
         NoWorkersError: 1,
         ValidationError: 3,
@@ -99,10 +107,58 @@ def test_exit_codes() -> None:
     assert {error: exit_code(error("x")) for error in codes} == codes
 
 
-def test_help_has_examples_and_generators() -> None:
-    answer = CliRunner().invoke(main, ["run", "--help"])
-    assert "dbfs run kronecker:scale=16" in answer.output
-    assert "grid3d:side=100" in answer.output
+def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
+def test_every_command_has_an_example_and_json(path: tuple[str, ...]) -> None:
+    answer = CliRunner().invoke(main, [*path, "--help"])
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(["dbfs", *path])
+    assert f"Example: {words}" in answer.output or f"Examples:\n    {words}" in answer.output
+    assert "--json" in answer.output
+
+
+def test_help_lists_generators_and_exit_codes() -> None:
+    assert "grid3d:side=100" in CliRunner().invoke(main, ["run", "--help"]).output
+    answer = CliRunner().invoke(main, ["--help"])
+    assert re.findall(r"^ +(\d)  ", answer.output, re.MULTILINE) == ["0", "1", "2", "3"]
+
+
+def test_shell_completion() -> None:
+    code = "from dbfs.cli import main; main(prog_name='dbfs')"
+    asked = {"_DBFS_COMPLETE": "bash_complete", "COMP_WORDS": "dbfs run g --dir", "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["plain,--directed", "plain,--direction"]
+
+
+def test_dask_has_it_as_a_command_of_its_own() -> None:
+    command = [sys.executable, "-m", "dask", "bfs", "estimate", "path:n=100", "--ranks", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["ranks"] == 2
+
+
+def test_estimates_of_a_generator_and_of_files(tmp_path: Path) -> None:
+    def estimate(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["estimate", *arguments])
+
+    found = json.loads(estimate("grid2d:side=1000", "--ranks", "4", "--order", "degree", "--json").stdout)
+    needed = dbfs.estimate(dbfs.grid2d(1000), 4, BuildOptions(order="degree"))
+    assert found["peak"] == needed.peak_bytes
+    assert found["build"] == needed.build
+    assert "degree order" in estimate("grid2d:side=1000", "--ranks", "1", "--order", "degree").stdout
+    (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
+    assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--json").stdout)["peak"] > 0
+    (tmp_path / "headless.txt").write_text("10 20\n")
+    answer = estimate(str(tmp_path / "headless.txt"), "--ranks", "1")
+    assert (answer.exit_code, "known only after reading it" in answer.stderr) == (2, True)
 
 
 def test_a_local_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The command line: ``dbfs COMMAND``.
+"""The command line: ``dbfs COMMAND``, and ``dask bfs COMMAND`` by Dask's entry point.
 
-Exit codes: 0, done; 1, the run failed (a worker lost, a deadline passed, no workers); 2, the input is wrong (an option,
-a vertex, a file); 3, a result did not validate.
+What takes long to import (Numba, pandas, pyarrow) the commands import when they run: ``dbfs --help`` shall be quick.
 """
 
 from typing import Any
@@ -10,7 +9,10 @@ import click
 
 from dbfs.cli.bench import bench
 from dbfs.cli.doctor import doctor
+from dbfs.cli.estimate import estimate
+from dbfs.cli.graphs import graphs, load, unload
 from dbfs.cli.run import run
+from dbfs.cli.runs import cancel, runs
 from dbfs.errors import DbfsError, ValidationError
 
 EXIT_FAILED, EXIT_INPUT, EXIT_INVALID = 1, 2, 3
@@ -39,20 +41,36 @@ def exit_code(error: DbfsError) -> int:
     """The exit code of an error."""
     if isinstance(error, ValidationError):
         return EXIT_INVALID
-    if isinstance(error, ValueError | TypeError | FileNotFoundError | MemoryError):
+    if isinstance(error, ValueError | TypeError | LookupError | FileNotFoundError | MemoryError):
         return EXIT_INPUT
     return EXIT_FAILED
 
 
-@click.group(cls=DbfsGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=DbfsGroup, name="bfs", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dbfs")
 def main() -> None:
     """Distributed breadth-first search on Dask workers.
 
     Example: dbfs run kronecker:scale=16 --source 1 --validate
+
+    Commands that need a running cluster take its address as --scheduler, or from DASK_SCHEDULER_ADDRESS; certificates
+    for tls:// addresses come from Dask's configuration. With --json a command prints JSON, and nothing else, on stdout.
+
+    \b
+    Exit codes:
+      0  done
+      1  it failed: a worker lost, a deadline passed, a run cancelled, no workers
+      2  the input is wrong: an option, a name, a vertex, a file, a graph too large
+      3  a result did not validate
     """
 
 
 main.add_command(run)
+main.add_command(load)
+main.add_command(graphs)
+main.add_command(unload)
+main.add_command(runs)
+main.add_command(cancel)
+main.add_command(estimate)
 main.add_command(bench)
 main.add_command(doctor)

@@ -2,23 +2,19 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from dask.utils import format_bytes
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 import dbfs
 from dbfs.build import ORDERS
-from dbfs.cli.run import connect
+from dbfs.cli.common import connect, json_option, print_results
 
 ranks_option = click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -43,7 +39,13 @@ def gang(ranks: int, times: int, as_json: bool) -> None:
     with connect(None, ranks) as client:
         costs = [bench_gang(client, ranks, exchange, times) for exchange in ("shared_memory", "comm")]
     rows = [(c.exchange, f"{min(c.milliseconds):.2f}", f"{c.median:.2f}", f"{max(c.milliseconds):.2f}") for c in costs]
-    _print(f"Round trip of a gang, {ranks} ranks", ("exchange", "min ms", "median ms", "max ms"), rows, costs, as_json)
+    print_results(
+        f"Round trip of a gang, {ranks} ranks",
+        ("exchange", "min ms", "median ms", "max ms"),
+        rows,
+        costs,
+        as_json=as_json,
+    )
 
 
 @bench.command()
@@ -60,7 +62,9 @@ def levels(ranks: int, levels: int, as_json: bool) -> None:
     with connect(None, ranks) as client:
         costs = list(bench_levels(client, ranks, levels))
     rows = [(c.way, str(c.ranks), f"{c.milliseconds:.3f}", f"{c.ratio:.4f}") for c in costs]
-    _print("A level of a path graph", ("engine and way", "ranks", "ms a level", "ratio"), rows, costs, as_json)
+    print_results(
+        "A level of a path graph", ("engine and way", "ranks", "ms a level", "ratio"), rows, costs, as_json=as_json
+    )
 
 
 @bench.command()
@@ -80,7 +84,7 @@ def kernels(graph: str, ranks: int, sources: int, orders: Sequence[str], as_json
         times = list(bench_kernels(client, graph, ranks, sources, orders))
     rows = [(t.way, f"{t.levels:.2f}", f"{t.call:.2f}", f"{t.ratio:.1f}") for t in times]
     title = f"{graph}, {ranks} ranks, {sources} source{'s' * (sources > 1)}, medians"
-    _print(title, ("who", "levels ms", "call ms", "SciPy / call"), rows, times, as_json)
+    print_results(title, ("who", "levels ms", "call ms", "SciPy / call"), rows, times, as_json=as_json)
 
 
 @bench.command()
@@ -102,7 +106,9 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
         share = peak / (3 * partition + 200e6)
         rows.append((str(rank), format_bytes(partition), format_bytes(before), format_bytes(peak), f"{share:.0%}"))
     columns = ("rank", "partition", "peak before", "peak after", "of 3 partitions + 200 MB")
-    _print(f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", columns, rows, [cost], as_json)
+    print_results(
+        f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", columns, rows, [cost], as_json=as_json
+    )
     if not as_json:
         for engine, seconds in cost.traversals.items():
             median = statistics.median(seconds) * 1e3
@@ -116,8 +122,15 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
 @click.option("--predecessors", is_flag=True, help="Record predecessors, too.")
 @click.option("--memory-limit", default="auto", show_default=True, help="Of each worker, in Dask's words; 0: none.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the table as JSON, with the git revision.")
+@json_option
 def gpu(
-    gpus: int, sources: int, graphs: Sequence[str], predecessors: bool, memory_limit: str, out: Path | None
+    gpus: int,
+    sources: int,
+    graphs: Sequence[str],
+    predecessors: bool,
+    memory_limit: str,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Rates of the resident engine on GPUs, next to cuGraph's.
 
@@ -149,18 +162,4 @@ def gpu(
         for r in rates
     ]
     kind = "distances and predecessors" if predecessors else "distances"
-    _print(f"{gpus} GPUs, {kind}, directed GTEPS, {revision()}", columns, cells, rates, as_json=False)
-
-
-def _print(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], results: Sequence[Any], as_json: bool
-) -> None:
-    if as_json:
-        click.echo(json.dumps([asdict(result) for result in results], indent=2))
-        return
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    print_results(f"{gpus} GPUs, {kind}, directed GTEPS, {revision()}", columns, cells, rates, as_json=as_json)

@@ -1,19 +1,18 @@
 """``dbfs doctor``: what this machine offers, and what to install for the rest."""
 
-import json
-
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dbfs.cli.common import json_option, print_json
 from dbfs.doctor import Report, State, examine
 
 STYLES = {State.OK: "green", State.MISSING: "yellow", State.FAILED: "red"}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def doctor(as_json: bool) -> None:
     """Check GPUs, packages, shared memory and kernels.
 
@@ -23,7 +22,7 @@ def doctor(as_json: bool) -> None:
     """
     report = examine()
     if as_json:
-        click.echo(json.dumps(report.to_dict(), indent=2))
+        print_json(report.to_dict())
         return
     console = Console()
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)

@@ -1,0 +1,43 @@
+"""``dbfs estimate``: the memory a graph will take, before anything is read."""
+
+import click
+from dask.utils import format_bytes
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import dbfs
+from dbfs.build import BuildOptions
+from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
+from dbfs.load import edge_list
+
+
+@click.command(epilog=GRAPH_HELP)
+@click.argument("graph")
+@click.option("--ranks", type=click.IntRange(1), required=True, help="Workers that would take part.")
+@order_option
+@in_edges_option
+@json_option
+def estimate(graph: str, ranks: int, order: str, in_edges: bool, as_json: bool) -> None:
+    """Estimate the memory GRAPH, a generator or a file, needs.
+
+    A file's header is read, and no more: of a plain edge list, which has none, nothing is known.
+
+    Example: dbfs estimate kronecker:scale=26 --ranks 4
+    """
+    needed = dbfs.estimate(edge_list(graph), ranks, BuildOptions(in_edges, order))
+    stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
+    if as_json:
+        print_json({"graph": graph, "ranks": ranks, "peak": needed.peak_bytes, **stages})
+        return
+    table = Table(
+        title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes a rank", title_justify="left", box=box.SIMPLE
+    )
+    for column in ("when", "what", "bytes"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for stage, parts in stages.items():
+        for what, size in parts.items():
+            table.add_row(stage, what, format_bytes(size))
+    table.add_section()
+    table.add_row("at most", "partition, and build or run", format_bytes(needed.peak_bytes))
+    Console().print(table)

@@ -1,0 +1,98 @@
+"""``dbfs load``, ``graphs``, ``unload``: named graphs in a running cluster."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+from dask.utils import format_bytes, format_time
+from rich.console import Console
+
+import dbfs
+from dbfs import tables
+from dbfs.cli.common import (
+    GRAPH_HELP,
+    cluster_option,
+    connect,
+    json_option,
+    layout_options,
+    print_json,
+    print_results,
+    stderr_progress,
+)
+
+
+@click.command(epilog=GRAPH_HELP)
+@click.argument("graph")
+@click.option("--name", required=True, help="What to call it in the cluster.")
+@layout_options
+@cluster_option
+@json_option
+def load(graph: str, name: str, scheduler: str, as_json: bool, **layout: Any) -> None:
+    """Build GRAPH on a cluster and keep it under a name.
+
+    It stays until it is unloaded: traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) from Python. A file
+    is read by the workers, so all of them must see it under this path.
+
+    Example: dbfs load web.txt --name web --scheduler tcp://host:8786
+    """
+    with stderr_progress() as progress:
+        progress.add_task(f"building {graph}", total=None)
+        with connect(scheduler, None) as client:
+            loaded = dbfs.load(graph, client=client, name=name, **layout)
+            status = next(status for status in dbfs.graphs(client=client) if status.name == name)
+    if as_json:
+        print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
+    else:
+        Console().print(tables.describe(loaded), highlight=False, soft_wrap=True)
+
+
+@click.command()
+@cluster_option
+@json_option
+def graphs(scheduler: str, as_json: bool) -> None:
+    """List the graphs in a cluster.
+
+    Example: dbfs graphs --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        found = dbfs.graphs(client=client)
+    now = time.time()
+    columns = ("name", "vertices", "edges", "ranks", "a rank", "backend", "exchange", "runs", "age", "lost ranks")
+    rows = [
+        (
+            status.name,
+            f"{status.n:,}",
+            f"{status.m:,}",
+            str(status.ranks),
+            format_bytes(max(status.bytes_per_rank)),
+            status.backend,
+            status.exchange,
+            str(status.runs),
+            format_time(now - status.created),
+            ", ".join(map(str, status.lost)),
+        )
+        for status in found
+    ]
+    print_results(f"Graphs at {scheduler}", columns, rows, found, as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@cluster_option
+@json_option
+def unload(name: str, scheduler: str, as_json: bool) -> None:
+    """Free a named graph's memory. Its runs are cancelled.
+
+    Example: dbfs unload web --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        graph = dbfs.open(name, client=client)
+        freed = sum(graph.nbytes)
+        graph.unload()
+    if as_json:
+        print_json({"name": name, "bytes": freed})
+    else:
+        click.echo(f"{name}: unloaded, {format_bytes(freed)} on {graph.ranks} ranks")

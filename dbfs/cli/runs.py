@@ -1,0 +1,56 @@
+"""``dbfs runs`` and ``cancel``: what runs on a running cluster."""
+
+import click
+from dask.utils import format_time
+
+import dbfs
+from dbfs.cli.common import cluster_option, connect, json_option, print_json, print_results
+from dbfs.errors import InvalidOptionError, RunNotFoundError
+
+
+@click.command()
+@cluster_option
+@json_option
+def runs(scheduler: str, as_json: bool) -> None:
+    """List the runs that wait or are under way.
+
+    Example: dbfs runs --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        found = [run.status for run in dbfs.runs(client=client)]
+    rows = [
+        (
+            status.run_id,
+            status.graph,
+            str(status.traversals),
+            "running" if status.running else "waiting",
+            format_time(status.seconds),
+        )
+        for status in found
+    ]
+    print_results(f"Runs at {scheduler}", ("run", "graph", "traversals", "state", "for"), rows, found, as_json=as_json)
+
+
+@click.command()
+@click.argument("run_id")
+@cluster_option
+@json_option
+def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
+    """End a run by its next level. RUN_ID, or how it begins, is as dbfs runs lists it.
+
+    Whoever waits for the run gets RunCancelledError.
+
+    Example: dbfs cancel 3f2a --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        found = [run for run in dbfs.runs(client=client) if run.status.run_id.startswith(run_id)]
+        if not found:
+            raise RunNotFoundError(f"no run {run_id} waits or is under way")
+        if len(found) > 1:
+            raise InvalidOptionError(f"{len(found)} runs begin with {run_id}; give more of its id")
+        found[0].cancel()
+    cancelled = found[0].status.run_id
+    if as_json:
+        print_json({"run_id": cancelled})
+    else:
+        click.echo(f"{cancelled}: cancelled")

@@ -1,0 +1,126 @@
+"""The commands for a running cluster, in one process and as processes that know nothing of each other."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import distributed
+import pytest
+from click.testing import CliRunner, Result
+
+import dbfs
+from dbfs.cli import main
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(client: distributed.Client, leaves_nothing: None) -> Invoke:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments, env={"DASK_SCHEDULER_ADDRESS": client.scheduler.address})
+
+    return run
+
+
+@pytest.fixture
+def start(client: distributed.Client) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``dbfs ...`` as a process."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "dbfs", *arguments],
+                env=os.environ | {"DASK_SCHEDULER_ADDRESS": client.scheduler.address},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None:
+    loaded = invoke("load", "grid2d:side=6", "--name", "town", "--ranks", "3", "--order", "degree", "--json")
+    assert loaded.exit_code == 0, loaded.output
+    assert (json.loads(loaded.stdout)["n"], json.loads(loaded.stdout)["ranks"]) == (36, 3)
+    assert "road: 9 vertices" in invoke("load", "path:n=9", "--name", "road").stdout
+    listed = json.loads(invoke("graphs", "--json").stdout)
+    assert [(graph["name"], graph["m"]) for graph in listed] == [("town", 120), ("road", 16)]
+    result = json.loads(invoke("run", "town", "--loaded", "--source", "0", "--validate", "--json").stdout)
+    assert (result["reached"], result["depth"], result["ranks"]) == (36, 10, 3)
+    table = invoke("graphs").stdout
+    assert "town" in table
+    assert "road" in table
+    freed = json.loads(invoke("unload", "town", "--json").stdout)
+    assert freed == {"name": "town", "bytes": sum(listed[0]["bytes_per_rank"])}
+    assert "road: unloaded" in invoke("unload", "road").stdout
+    assert json.loads(invoke("graphs", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["unload", "web"], "no graph is named 'web'; there are none"),
+        (["run", "web", "--loaded", "--source", "0"], "no graph is named 'web'"),
+        (["run", "web", "--loaded", "--source", "0", "--in-edges", "--ranks", "2"], "--in-edges, --ranks: the graph"),
+        (["cancel", "feed"], "no run feed waits or is under way"),
+        (["load", "path:n=5"], "Missing option '--name'"),
+    ],
+)
+def test_wrong_names(invoke: Invoke, arguments: list[str], words: str) -> None:
+    answer = invoke(*arguments)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert words in answer.stderr
+
+
+def test_a_name_twice(invoke: Invoke, client: distributed.Client) -> None:
+    with dbfs.load("path:n=5", client=client, name="twice"):
+        answer = invoke("load", "path:n=6", "--name", "twice")
+        assert (answer.exit_code, "named 'twice' already" in answer.stderr) == (2, True)
+
+
+def test_no_scheduler_named_or_none_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    for arguments in (["graphs"], ["runs"], ["load", "path:n=5", "--name", "a"]):
+        answer = CliRunner().invoke(main, arguments)
+        assert (answer.exit_code, "Missing option '--scheduler'" in answer.stderr) == (2, True)
+    answer = CliRunner().invoke(main, ["run", "web", "--loaded", "--source", "0"])
+    assert (answer.exit_code, "say with --scheduler in which cluster" in answer.stderr) == (2, True)
+    monkeypatch.setenv("DASK_DBFS__WORKERS_TIMEOUT", "300 ms")
+    command = [sys.executable, "-m", "dbfs", "graphs", "--scheduler", "tcp://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: no scheduler answered at tcp://127.0.0.1:9 within 0.3 s")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_is_seen_and_cancelled_from_other_processes(
+    invoke: Invoke, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    loaded = start("load", "path:n=6e6", "--name", "endless")
+    assert loaded.wait(60) == 0, loaded.communicate()
+    running = start("run", "endless", "--loaded", "--source", "0", "--json")
+    listed: list[dict[str, Any]] = []
+    while not listed or not listed[0]["running"]:
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+        listed = json.loads(invoke("runs", "--json").stdout)
+    assert (listed[0]["graph"], listed[0]["traversals"]) == ("endless", 1)
+    cancelled = invoke("cancel", listed[0]["run_id"][:6], "--json")
+    assert json.loads(cancelled.stdout) == {"run_id": listed[0]["run_id"]}
+    stdout, stderr = running.communicate(timeout=30)
+    assert (running.returncode, stdout) == (1, "")
+    assert "cancelled: by request" in stderr
+    assert "Traceback" not in stderr
+    assert invoke("runs", "--json").stdout.strip() == "[]"
+    assert invoke("unload", "endless").exit_code == 0
