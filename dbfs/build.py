@@ -2,14 +2,15 @@
 
 Ranks take turns at the pieces. One task reads a piece where it lies, another bins its edges by owner; each owner
 collects its bins round by round and makes its partition of them. The client sees counts only. Where ids are external,
-or the number of edges is not known before reading, the pieces are read first and their distinct ids found.
+or the number of edges is not known before reading, the pieces are read first and their distinct ids found; where the
+edges are to be kept, they are read first, too, and the graph is built of what is kept.
 """
 
 import logging
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import distributed
 
@@ -36,7 +37,9 @@ class Built:
         infos: the partitions' counts by rank.
         external_ids: future of (int64[n], edges): the ids as they were given, ascending; None where they are 0..n-1.
         order: future of the ``ordering.DegreeOrder``; None where vertices have the order given.
-        seconds: how long building took.
+        input_edges: by rank, futures of the ``InputEdges`` that it keeps; none where they were not to be kept.
+        read_seconds: how long reading took where it came first: edges that are kept, ids or counts to be found.
+        seconds: how long all of it took.
     """
 
     stripe: Stripe
@@ -44,23 +47,49 @@ class Built:
     infos: tuple[PartitionInfo, ...]
     external_ids: distributed.Future | None
     order: distributed.Future | None
+    input_edges: tuple[tuple[distributed.Future, ...], ...]
+    read_seconds: float
     seconds: float
 
     @property
     def futures(self) -> list[distributed.Future]:
         """All of them."""
-        return [*self.partitions, *(future for future in (self.external_ids, self.order) if future is not None)]
+        extra = [future for future in (self.external_ids, self.order) if future is not None]
+        return [*self.partitions, *extra, *(future for kept in self.input_edges for future in kept)]
 
 
 @dataclass(frozen=True)
 class _Input:
-    """Pieces on their way to the owners, and where they were read to; ``reads`` is None where building will read."""
+    """Pieces on their way to the owners, and what was read of them before building.
+
+    Attributes:
+        n, m: vertices and edges.
+        pieces: futures.
+        reads: futures of ``Edges``; None where building will read.
+        kept: futures of ``InputEdges``, which have vertices for ids; None where they are not to be kept.
+        external_ids: as in ``Built``.
+    """
 
     n: int
     m: int
     pieces: list[distributed.Future]
     reads: list[distributed.Future] | None
     external_ids: distributed.Future | None
+    kept: list[distributed.Future] | None = None
+
+    @property
+    def ids(self) -> Ref | None:
+        """What makes vertices of the ids read; None where they are vertices."""
+        return None if self.kept is not None or self.external_ids is None else Ref(self.external_ids.key)
+
+    @property
+    def unread(self) -> bool:
+        """Whether building has to read."""
+        return self.kept is None and self.reads is None
+
+    def edges(self, index: int) -> Ref:
+        """What was read of a piece, or the piece itself."""
+        return Ref((self.kept or self.reads or self.pieces)[index].key)
 
 
 @dataclass(frozen=True)
@@ -70,10 +99,12 @@ class BuildOptions:
     Attributes:
         in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists.
+        keep_edges: keep the edges as they were read beside the graph, for validation against them.
     """
 
     in_edges: bool = False
     order: str = "given"
+    keep_edges: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -99,6 +130,7 @@ def _estimate(edges: EdgeList, stripe: Stripe, m: int, piece_edges: int, options
         min(piece_edges, max(m, 1)),
         in_edges=options.in_edges and edges.directed,
         ordered=options.order == "degree",
+        kept_edges=m if options.keep_edges else 0,
     )
 
 
@@ -141,6 +173,9 @@ class _Builder:
         else:
             source = self._scan(self._scatter(pieces))
             self._require_fit(source.n, source.m)
+        if self.options.keep_edges:
+            source = self._keep(source)
+        read_seconds = 0.0 if source.unread else time.perf_counter() - start
         stripe = Stripe(source.n, gang.p)
 
         graph = TaskGraph()
@@ -163,7 +198,8 @@ class _Builder:
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, source.n, source.m, seconds)
         partitions = tuple(futures[key] for key in keys)
         ordered = None if order is None else futures[order.key]
-        built = Built(stripe, partitions, tuple(infos), source.external_ids, ordered, seconds)
+        kept = tuple(tuple(source.kept[rank :: gang.p]) for rank in range(gang.p)) if source.kept else ()
+        built = Built(stripe, partitions, tuple(infos), source.external_ids, ordered, kept, read_seconds, seconds)
         self.held -= set(built.futures)
         return built
 
@@ -211,37 +247,49 @@ class _Builder:
             external_ids=None if dense or edges.n is not None else futures[ids_key],
         )
 
+    def _keep(self, source: _Input) -> _Input:
+        """Read all pieces, if that was not done, into the form in which their edges are kept."""
+        graph = TaskGraph()
+        keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(source.pieces))]
+        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(source.pieces))]
+        for index, key in enumerate(keys):
+            rank = index % self.gang.p
+            kept = graph.add(rank, key, tasks.keep, source.edges(index), source.n, self.edges.name, source.ids)
+            graph.add(rank, count_keys[index], tasks.count, kept)
+        futures = self._submit(graph, keys + count_keys)
+        self.gang.gather([futures[key] for key in count_keys], self.deadline, f"reading {self.edges.name}")
+        # What they were made of takes as much memory again, and more.
+        before = {*source.pieces, *(source.reads or ())}
+        release(before)
+        self.held -= before
+        return replace(source, kept=[futures[key] for key in keys])
+
     def _degree_order(self, graph: TaskGraph, source: _Input) -> Ref:
         """Add the tasks that count degrees, each rank over its pieces one after another, and order the vertices."""
-        edges, ids = self.edges, None if source.external_ids is None else Ref(source.external_ids.key)
+        edges = self.edges
         counted: dict[int, Ref] = {}
         for index in range(len(source.pieces)):
             rank = index % self.gang.p
-            read = Ref((source.pieces if source.reads is None else source.reads)[index].key)
             key = (f"count-degrees-{self.token}", index)
-            counted[rank] = graph.add(
-                rank, key, tasks.count_degrees, read, source.n, edges.symmetrise, edges.name, ids, counted.get(rank)
-            )
+            options = (source.n, edges.symmetrise, edges.name, source.ids)
+            counted[rank] = graph.add(rank, key, tasks.count_degrees, source.edges(index), *options, counted.get(rank))
         return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counted.values()))
 
     def _exchange(self, graph: TaskGraph, source: _Input, stripe: Stripe, order: Ref | None) -> list[list[Ref]]:
         """Add the tasks that read, bin and collect; returns each owner's collected rounds."""
         edges, token = self.edges, self.token
         collected: list[list[Ref]] = [[] for _ in range(stripe.p)]
-        ids = None if source.external_ids is None else Ref(source.external_ids.key)
         for first in range(0, len(source.pieces), stripe.p):
             this_round = first // stripe.p
             binned: list[Ref] = []
             for rank, index in enumerate(range(first, min(first + stripe.p, len(source.pieces)))):
-                if source.reads is not None:
-                    read = Ref(source.reads[index].key)
-                else:
+                read = source.edges(index)
+                if source.unread:
                     # Reading waits until the round before the last is collected: unread pieces take no memory.
                     before = [collected[rank][-2]] if this_round >= 2 else []
-                    piece = Ref(source.pieces[index].key)
-                    read = graph.add(rank, (f"read-edges-{token}", index), tasks.read, piece, before)
+                    read = graph.add(rank, (f"read-edges-{token}", index), tasks.read, read, before)
                 key = (f"bin-edges-{token}", index)
-                options = (edges.symmetrise, self.in_edges, edges.name, ids, order)
+                options = (edges.symmetrise, self.in_edges, edges.name, source.ids, order)
                 binned.append(graph.add(rank, key, tasks.bin_piece, read, stripe, *options))
             for owner in range(stripe.p):
                 parts = [

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges import Edges, Piece
-from dbfs_workers.partition import EdgeBin, Partition, PartitionInfo
+from dbfs_workers.partition import EdgeBin, InputEdges, Partition, PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -44,8 +44,21 @@ def summarise_ids(united: UnitedIds) -> tuple[int, int, bool]:
     return ids.size, m, bool(ids.size == 0 or ids[-1] == ids.size - 1)
 
 
+def keep(source: Piece | Edges, n: int, name: str, united: UnitedIds | None) -> InputEdges:
+    """A piece's edges, read now if that was not done, between vertices."""
+    from dbfs_workers.building import check_ids
+
+    src, dst = check_ids(*_vertices(source, united), n, name)
+    return src.astype(np.uint32), dst.astype(np.uint32)
+
+
+def count(edges: InputEdges) -> int:
+    """How many there are."""
+    return edges[0].size
+
+
 def count_degrees(
-    source: Piece | Edges,
+    source: Piece | Edges | InputEdges,
     n: int,
     symmetrise: bool,
     name: str,
@@ -55,9 +68,7 @@ def count_degrees(
     """Degrees int64[n] of a piece's edges, added to those counted ``before``."""
     from dbfs_workers.ordering import count_degrees
 
-    src, dst = source if isinstance(source, tuple) else source.read()
-    if united is not None:
-        src, dst = np.searchsorted(united[0], src), np.searchsorted(united[0], dst)
+    src, dst = _vertices(source, united)
     degrees = count_degrees(src, dst, n, symmetrise=symmetrise, name=name)
     return degrees if before is None else degrees + before
 
@@ -70,7 +81,7 @@ def degree_order(counted: list[NDArray[np.int64]]) -> DegreeOrder:
 
 
 def bin_piece(
-    read: Edges,
+    read: Edges | InputEdges,
     stripe: Stripe,
     symmetrise: bool,
     in_edges: bool,
@@ -84,9 +95,7 @@ def bin_piece(
     """
     from dbfs_workers.building import bin_edges
 
-    src, dst = read
-    if united is not None:
-        src, dst = np.searchsorted(united[0], src), np.searchsorted(united[0], dst)
+    src, dst = _vertices(read, united)
     if order is not None:
         src, dst = order.relabel(src, dst)
     out = bin_edges(src, dst, stripe, symmetrise=symmetrise, name=name)
@@ -119,3 +128,11 @@ def describe(partition: Partition) -> PartitionInfo:
     from dbfs_workers.building import describe
 
     return describe(partition)
+
+
+def _vertices(source: Piece | Edges | InputEdges, united: UnitedIds | None) -> Edges:
+    """What was read of a piece, or is read now, as vertices: of ids their ranks in ``united``, where that is given."""
+    src, dst = source if isinstance(source, tuple) else source.read()
+    if united is not None:
+        return np.searchsorted(united[0], src), np.searchsorted(united[0], dst)
+    return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)

@@ -45,6 +45,7 @@ class Graph(GraphCounts):
     Attributes:
         name: where the edges came from.
         directed: whether edges hold in one direction only.
+        read_seconds: how long reading took where it came first (edges kept, external ids), else 0.
         build_seconds: how long reading and building took.
         backend: what the resident engine runs on: ``cpu`` or ``cuda``. The taskgraph engine runs on the CPU.
         exchange: how its ranks exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
@@ -55,6 +56,7 @@ class Graph(GraphCounts):
         super().__init__(record)
         self.name = record.name
         self.directed = record.directed
+        self.read_seconds = record.read_seconds
         self.build_seconds = record.build_seconds
         self.backend = formed.backend
         self.exchange = formed.exchange

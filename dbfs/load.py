@@ -30,6 +30,7 @@ def load(
     name: str | None = None,
     in_edges: bool = False,
     order: str = "given",
+    keep_edges: bool = False,
     backend: str = "auto",
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -46,6 +47,8 @@ def load(
         in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists:
             faster on graphs with hubs. Callers' vertex ids stay what they are.
+        keep_edges: keep the edges as they were read on the workers (8 bytes an edge), apart from what is built of them,
+            so that results are validated against the input and a graph built wrong is found out, too.
         backend: what the resident engine runs on: ``cpu``; ``cuda``, a GPU for each worker; ``auto`` for CUDA where
             every worker has CuPy and a GPU of its own and the GPUs can map each other's memory, else the CPU. The graph
             is built on the CPU, and a copy of it is uploaded; the taskgraph engine stays on the CPU.
@@ -61,7 +64,7 @@ def load(
     """
     client = current_client(client)
     edges = edge_list(edges, directed=directed, format=format)
-    options = BuildOptions(in_edges, order)
+    options = BuildOptions(in_edges, order, keep_edges)
     exchange = config.choice("exchange", EXCHANGES)
     _check_backend(backend, exchange)
     gang = Gang(client, roster(client, ranks))
@@ -84,10 +87,12 @@ def load(
             partition_keys=tuple(future.key for future in built.partitions),
             external_ids_key=None if built.external_ids is None else built.external_ids.key,
             order_key=None if built.order is None else built.order.key,
+            input_edge_keys=tuple(tuple(future.key for future in kept) for kept in built.input_edges),
             infos=built.infos,
             backend=backend,
             exchange=exchange,
             created=time.time(),
+            read_seconds=built.read_seconds,
             build_seconds=built.seconds,
         )
         try:

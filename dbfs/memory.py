@@ -19,7 +19,7 @@ class Estimate:
     """Bytes on one rank, by part, the edges being spread evenly.
 
     Attributes:
-        partition: the rank's CSR (and that of in-edges), resident until the graph is unloaded.
+        partition: the rank's CSR (and that of in-edges, and the edges as read), resident until the graph is unloaded.
         build: what building takes on top of the partition, at its peak.
         run: what a traversal with predecessors by the resident engine takes on top of the partition: the state a rank
             keeps, the bins it shares, the labels of one result.
@@ -48,7 +48,9 @@ class Estimate:
         return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} a rank"
 
 
-def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_edges: bool, ordered: bool) -> Estimate:
+def estimate_bytes(
+    stripe: Stripe, directed_edges: int, piece_edges: int, *, in_edges: bool, ordered: bool, kept_edges: int = 0
+) -> Estimate:
     """Bytes per rank.
 
     Args:
@@ -57,10 +59,13 @@ def estimate_bytes(stripe: Stripe, directed_edges: int, piece_edges: int, *, in_
         piece_edges: edges of a piece of the edge list.
         in_edges: whether a directed graph's in-edges are kept, too.
         ordered: whether vertices are numbered by degree.
+        kept_edges: edges of the input that are kept as they were read.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
+    if kept_edges:
+        partition["input edges"] = 8 * -(-kept_edges // stripe.p)
     build = {
         "bins": copies * 6 * m_local,
         "cursors": 8 * rows,

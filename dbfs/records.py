@@ -26,10 +26,12 @@ class GraphRecord:
         partition_keys: Dask keys of the partitions, by rank.
         external_ids_key: Dask key of the file's own ids; None where they are 0..n-1.
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
+        input_edge_keys: by rank, Dask keys of the ``InputEdges`` that it keeps; none where they are not kept.
         infos: the partitions' counts, by rank.
         backend: what its ranks shall compute on, one of ``BACKENDS``.
         exchange: how its ranks shall exchange, one of ``EXCHANGES``.
         created: seconds since the epoch.
+        read_seconds: how long reading took where it came before building; 0 where the two went together.
         build_seconds: how long reading and building took.
     """
 
@@ -44,17 +46,19 @@ class GraphRecord:
     partition_keys: tuple[Hashable, ...]
     external_ids_key: Hashable | None
     order_key: Hashable | None
+    input_edge_keys: tuple[tuple[Hashable, ...], ...]
     infos: tuple[PartitionInfo, ...]
     backend: str
     exchange: str
     created: float
+    read_seconds: float
     build_seconds: float
 
     @property
     def keys(self) -> list[Hashable]:
         """Dask keys of all its data."""
-        extra = (self.external_ids_key, self.order_key)
-        return [*self.partition_keys, *(key for key in extra if key is not None)]
+        extra = [key for key in (self.external_ids_key, self.order_key) if key is not None]
+        return [*self.partition_keys, *extra, *(key for kept in self.input_edge_keys for key in kept)]
 
 
 @dataclass(frozen=True)

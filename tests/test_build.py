@@ -1,4 +1,7 @@
+import uuid
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
@@ -8,6 +11,8 @@ import pytest
 import dbfs
 from dbfs.arrays import ArrayEdges
 from dbfs.errors import EdgeInputError, FormatError, GraphTooLargeError, InvalidVertexError, TruncatedFileError
+from dbfs.gang import Ref, TaskGraph
+from dbfs.graph import Graph
 from dbfs.memory import estimate_bytes
 from dbfs_workers.stripe import Stripe
 from tests import oracle
@@ -41,6 +46,45 @@ def test_external_ids_come_back_from_an_edge_list(client: distributed.Client, tm
             assert graph.bfs(graph.vertex(900)).reached == 1
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_edges_are_kept_as_they_were_read(
+    client: distributed.Client, leaves_nothing: None, order: str, ranks: int
+) -> None:
+    n, src, dst = random(40, 60, 5)
+    with dask.config.set({"dbfs.build.piece-edges": 7}):
+        edges = dbfs.from_arrays(src, dst, n=n)
+        with dbfs.load(edges, client=client, ranks=ranks, order=order, keep_edges=True) as graph:
+            assert 0 < graph.read_seconds < graph.build_seconds
+            kept = [fetched(graph, key) for keys in graph.record.input_edge_keys for key in keys]
+            assert {ids.dtype for pair in kept for ids in pair} == {np.dtype(np.uint32)}
+            found = sorted(zip(*(np.concatenate(ids).tolist() for ids in zip(*kept, strict=True)), strict=True))
+            assert found == sorted(zip(src.tolist(), dst.tolist(), strict=True))
+            matrix = oracle.adjacency(n, src, dst, directed=False)
+            np.testing.assert_array_equal(graph.bfs(0).distances(), oracle.distances(matrix, [0]))
+
+
+def test_edges_between_external_ids_are_kept_as_vertices(client: distributed.Client, tmp_path: Path) -> None:
+    (tmp_path / "sparse.txt").write_text("1000000007 5\n5 77\n77 1000000007\n900 900\n")
+    with dask.config.set({"dbfs.build.piece-edges": 1}):
+        with dbfs.load(tmp_path / "sparse.txt", client=client, ranks=2, keep_edges=True) as graph:
+            kept = [fetched(graph, key) for keys in graph.record.input_edge_keys for key in keys]
+            assert sorted((int(u), int(v)) for src, dst in kept for u, v in zip(src, dst, strict=True)) == [
+                (0, 1),
+                (1, 3),
+                (2, 2),
+                (3, 0),
+            ]
+            assert graph.bfs(graph.vertex(5)).distances().tolist() == [0, 1, -1, 1]
+
+
+def fetched(graph: Graph, key: Hashable) -> Any:
+    """A graph's data, which the service holds and not this client."""
+    tasks, copy = TaskGraph(), f"copy-{uuid.uuid4().hex}"
+    tasks.add(0, copy, tuple, Ref(key))
+    return graph.gang.submit(tasks, [copy])[copy].result(timeout=30)
+
+
 def test_a_wrong_count_is_an_error_and_leaves_nothing(client: distributed.Client, leaves_nothing: None) -> None:
     ids = np.arange(5)
     edges = ArrayEdges("five edges", 5, 6, directed=False, mirrored=False, src=ids, dst=ids)
@@ -49,11 +93,12 @@ def test_a_wrong_count_is_an_error_and_leaves_nothing(client: distributed.Client
     assert kept.value.__traceback__ is not None
 
 
-def test_ids_past_n_leave_nothing(client: distributed.Client, leaves_nothing: None) -> None:
+@pytest.mark.parametrize("keep_edges", [False, True])
+def test_ids_past_n_leave_nothing(client: distributed.Client, leaves_nothing: None, keep_edges: bool) -> None:
     ids = np.arange(5)
     edges = ArrayEdges("five edges", 4, 5, directed=False, mirrored=False, src=ids, dst=ids)
     with pytest.raises(InvalidVertexError, match=r"five edges: edge \(4, 4\)") as kept:
-        dbfs.load(edges, client=client)
+        dbfs.load(edges, client=client, keep_edges=keep_edges)
     assert kept.value.__traceback__ is not None
 
 

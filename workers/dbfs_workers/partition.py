@@ -9,6 +9,9 @@ from dbfs_workers.stripe import Stripe
 
 BUCKET_BITS = 16
 
+InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+"""Sources and targets of edges as they were read, vertex ids: half of what int64 ids take, for edges that are kept."""
+
 
 @dataclass(frozen=True)
 class EdgeBin:
