@@ -9,17 +9,19 @@ edges are to be kept, they are read first, too, and the graph is built of what i
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import distributed
 
 from dbfs import build_tasks as tasks
 from dbfs import config
+from dbfs.build_watch import BuildWatch
 from dbfs.edges import EdgeList, Piece
 from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
 from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.memory import Estimate, estimate_bytes, require_fit
+from dbfs.records import BuildProgress
 from dbfs_workers.partition import PartitionInfo
 from dbfs_workers.stripe import Stripe
 
@@ -134,8 +136,16 @@ def _estimate(edges: EdgeList, stripe: Stripe, m: int, piece_edges: int, options
     )
 
 
-def build(edges: EdgeList, gang: Gang, options: BuildOptions) -> Built:
+def build(
+    edges: EdgeList, gang: Gang, options: BuildOptions, progress: Callable[[BuildProgress], None] | None = None
+) -> Built:
     """Read, stripe and build a graph. After an error nothing stays on the workers.
+
+    Args:
+        edges: what to build it of.
+        gang: its workers.
+        options: its layout.
+        progress: told how far the build is, as often as ``dbfs.liveness-interval`` says.
 
     Raises:
         TruncatedFileError: the pieces hold another number of edges than the edge list says.
@@ -144,6 +154,8 @@ def build(edges: EdgeList, gang: Gang, options: BuildOptions) -> Built:
         DbfsError: whatever reading a piece raises.
     """
     builder = _Builder(edges, gang, options)
+    if progress is not None:
+        builder.watch = BuildWatch(gang.client, builder.token, progress).look
     try:
         return builder.run()
     finally:
@@ -161,6 +173,7 @@ class _Builder:
         self.token = uuid.uuid4().hex
         self.deadline = Deadline(config.seconds("build-deadline"))
         self.held: set[distributed.Future] = set()
+        self.watch: Callable[[], None] | None = None
 
     def run(self) -> Built:
         start = time.perf_counter()
@@ -189,7 +202,7 @@ class _Builder:
             )
             graph.add(rank, info_keys[rank], tasks.describe, partition)
         futures = self._submit(graph, keys + info_keys + ([] if order is None else [order.key]))
-        infos = gang.gather([futures[key] for key in info_keys], self.deadline, f"building {edges.name}")
+        infos = gang.gather([futures[key] for key in info_keys], self.deadline, f"building {edges.name}", self.watch)
         if infos[0].input_edges != source.m:
             raise TruncatedFileError(
                 f"{edges.name}: {source.m} edges are promised (by its header), {infos[0].input_edges} are there"
@@ -238,7 +251,8 @@ class _Builder:
         ids = graph.add(0, ids_key, tasks.unite, parts)
         graph.add(0, summary_key, tasks.summarise_ids, ids)
         futures = self._submit(graph, [*keys, ids_key, summary_key])
-        n, m, dense = self.gang.gather([futures[summary_key]], self.deadline, f"reading {edges.name}")[0]
+        summary = self.gang.gather([futures[summary_key]], self.deadline, f"reading {edges.name}", self.watch)
+        n, m, dense = summary[0]
         return _Input(
             n=n if edges.n is None else edges.n,
             m=m if edges.m is None else edges.m,

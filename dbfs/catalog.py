@@ -16,6 +16,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import forming
+from dbfs.build_watch import Stage, stages
 from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of
 from dbfs.errors import (
     DeadlineExceededError,
@@ -25,7 +26,8 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.run_watch import RunWatch, look
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.plugin import NAME, RunReport, WorkerService, answering, unpack
 
@@ -63,6 +65,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             self.publish,
             self.drop,
             self.list_runs,
+            self.progress,
+            self.build_stages,
             self.cancel,
         )
         scheduler.handlers.update({f"dbfs_{handler.__name__}": answering(handler) for handler in handlers})
@@ -220,8 +224,17 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             await self._everyone(graph, "dbfs_drop", graph_id=graph_id, dropped=dropped)
 
     async def list_runs(self) -> list[RunStatus]:
-        """The runs that wait or are under way, in the order in which they came."""
+        """The runs that wait or are under way, in the order in which they came; it looks where they are."""
+        await asyncio.gather(*(look(run, self._ask) for run in self.runs if run.started is not None))
         return [run.status() for run in self.runs]
+
+    async def progress(self, run_id: str) -> RunProgress | None:
+        """Where a run was when its ranks were last asked; None before that, and when it is over."""
+        return next((run.progress for run in self.runs if run.run_id == run_id), None)
+
+    async def build_stages(self, token: str) -> dict[str, Stage]:
+        """See ``build_watch.stages``."""
+        return stages(self.scheduler, token)
 
     async def cancel(self, run_id: str) -> None:
         """End a run by its next level; its client gets ``RunCancelledError``.
@@ -296,7 +309,11 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         calls = [
             asyncio.ensure_future(self._ask(address, "dbfs_run_rank", **message)) for address in graph.record.addresses
         ]
-        late = await self._wait(run, calls, deadline)
+        watch = RunWatch(run, self._ask)
+        try:
+            late = await self._wait(run, calls, deadline)
+        finally:
+            watch.stop()
         errors = [error for call in calls if call not in late and (error := call.exception()) is not None]
         graph.failed = graph.on_gpus and bool(late or errors)
         if late:

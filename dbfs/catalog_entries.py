@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
-from dbfs.records import Formed, GraphRecord, RunStatus
+from dbfs.records import Formed, GraphRecord, RunProgress, RunStatus
 
 
 class UnreachableError(WorkerLostError):
@@ -52,6 +52,13 @@ class RunEntry:
         # Set when it may start; an exception where it must not any more.
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
+        self.progress: RunProgress | None = None
+
+    def note(self, progress: RunProgress) -> None:
+        """Take what a look at the ranks showed, or what an earlier look showed more of."""
+        before = self.progress
+        if before is None or (before.finished, before.level) <= (progress.finished, progress.level):
+            self.progress = progress
 
     def refuse(self, error: Exception) -> None:
         """End it before its turn."""
@@ -67,6 +74,7 @@ class RunEntry:
             traversals=self.traversals,
             running=self.started is not None,
             seconds=time.time() - (self.started or self.queued),
+            progress=self.progress,
         )
 
 

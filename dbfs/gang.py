@@ -95,9 +95,19 @@ class Gang:
         return dict(zip(keys, futures, strict=True))
 
     def gather(
-        self, futures: Sequence[distributed.Future], deadline: Deadline, doing: Callable[[], str] | str
+        self,
+        futures: Sequence[distributed.Future],
+        deadline: Deadline,
+        doing: Callable[[], str] | str,
+        watch: Callable[[], None] | None = None,
     ) -> list[Any]:
         """Wait for futures and fetch their results.
+
+        Args:
+            futures: the futures.
+            deadline: when to give up.
+            doing: what they are for, as errors say it.
+            watch: called now and then while they are not done.
 
         Raises:
             WorkerLostError: a worker of the gang is gone.
@@ -113,6 +123,8 @@ class Gang:
                 except TimeoutError:
                     self.check(_words(doing))
                     deadline.enforce(doing)
+                    if watch is not None:
+                        watch()
                 except Exception as error:
                     # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) has no rank.
                     self.check(_words(doing), error)

@@ -15,7 +15,6 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dbfs import config, engines
-from dbfs.engines import Progress
 from dbfs.errors import (
     InvalidOptionError,
     InvalidVertexError,
@@ -24,7 +23,8 @@ from dbfs.errors import (
 )
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.graph_counts import GraphCounts
-from dbfs.records import Formed, GraphRecord
+from dbfs.progress import Option, of_run
+from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.result import BFSResult
 from dbfs.sampling import sample_sources
 from dbfs.service import Service
@@ -137,7 +137,7 @@ class Graph(GraphCounts):
         engine: str = "auto",
         validate: bool = False,
         deadline: float | str | None = None,
-        progress: Progress | None = None,
+        progress: Option[RunProgress] = None,
     ) -> BFSResult:
         """Breadth-first search from a vertex, or from several at once (the distance is then to the nearest).
 
@@ -151,7 +151,7 @@ class Graph(GraphCounts):
             engine: one of ``dbfs.engines.ENGINES``.
             validate: check the result on the workers before returning it.
             deadline: seconds (or a Dask duration) the run may take; ``dbfs.deadline`` if None.
-            progress: called with each finished level and the vertices it discovered.
+            progress: a bar while the run lasts, or a function told where it is: see ``dbfs.progress``.
 
         Raises:
             InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
@@ -184,6 +184,7 @@ class Graph(GraphCounts):
         direction: str = "auto",
         engine: str = "auto",
         deadline: float | str | None = None,
+        progress: Option[RunProgress] = None,
     ) -> list[BFSResult]:
         """A traversal from each source, one after another in one call of the gang; labels stay on the workers.
 
@@ -199,7 +200,7 @@ class Graph(GraphCounts):
             direction=direction,
             engine=engine,
             deadline=deadline,
-            progress=None,
+            progress=progress,
         )
 
     def sample_sources(self, count: int, seed: int = 1) -> list[int]:
@@ -299,7 +300,7 @@ class Graph(GraphCounts):
         direction: str,
         engine: str,
         deadline: float | str | None,
-        progress: Progress | None,
+        progress: Option[RunProgress],
     ) -> list[BFSResult]:
         self._require_loaded()
         runner = engines.choose(engine)
@@ -322,7 +323,8 @@ class Graph(GraphCounts):
             )
             for sources in source_sets
         ]
-        outcomes = runner.run(self._gang, self.record, specs, limit, progress)
+        with of_run(progress, self.name, self.n, len(specs)) as tell:
+            outcomes = runner.run(self._gang, self.record, specs, limit, tell)
         results = [
             BFSResult(self, sources, spec, runner.name, outcome)
             for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)

@@ -16,7 +16,8 @@ from dbfs.edges import EdgeList
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs.gang import Gang, release
 from dbfs.graph import Graph
-from dbfs.records import BACKENDS, EXCHANGES, GraphRecord, GraphStatus, RunStatus
+from dbfs.progress import Option, of_build
+from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord, GraphStatus, RunStatus
 from dbfs.service import Service
 
 
@@ -32,6 +33,7 @@ def load(
     order: str = "given",
     keep_edges: bool = False,
     backend: str = "auto",
+    progress: Option[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
 
@@ -52,6 +54,7 @@ def load(
         backend: what the resident engine runs on: ``cpu``; ``cuda``, a GPU for each worker; ``auto`` for CUDA where
             every worker has CuPy and a GPU of its own and the GPUs can map each other's memory, else the CPU. The graph
             is built on the CPU, and a copy of it is uploaded; the taskgraph engine stays on the CPU.
+        progress: a bar while the graph is built, or a function told how far it is: see ``dbfs.progress``.
 
     Raises:
         ClientError, NoWorkersError: there is no usable client, or not enough workers.
@@ -74,7 +77,8 @@ def load(
     if name is not None:
         service.call("reserve", name=name, client=client.id)
     try:
-        built = build(edges, gang, options)
+        with of_build(progress, edges.name if name is None else name) as tell:
+            built = build(edges, gang, options, tell)
         record = GraphRecord(
             graph_id=uuid.uuid4().hex,
             name=edges.name if name is None else name,

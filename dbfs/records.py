@@ -104,6 +104,54 @@ class GraphStatus:
 
 
 @dataclass(frozen=True)
+class RunProgress:
+    """Where a run is. While it lasts its ranks are asked one after another, so that the numbers are nearly those of one
+    moment; when it is over they are exact.
+
+    Attributes:
+        traversals: how many it makes.
+        finished: how many of them are over.
+        level: of the traversal under way the level under way; of one that is over, how many it had.
+        direction: of that level, ``top-down`` or ``bottom-up``.
+        frontier: vertices that it expands.
+        reached: vertices reached by the traversal so far, its sources included. While the taskgraph engine runs this
+            is a bound, as is ``frontier``: what ranks sent each other, before the owners drop what they knew.
+        seconds: since the run started.
+    """
+
+    traversals: int
+    finished: int
+    level: int
+    direction: str
+    frontier: int
+    reached: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BuildProgress:
+    """Where a build is.
+
+    Attributes:
+        stage: the task that most workers are at, as Dask's dashboard names it.
+        done: tasks that are over.
+        tasks: tasks submitted so far.
+        pieces_read: pieces of the edge list that were read.
+        pieces: how many there are.
+        bytes_read: of their edges, in memory.
+        seconds: since the build began.
+    """
+
+    stage: str
+    done: int
+    tasks: int
+    pieces_read: int
+    pieces: int
+    bytes_read: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class RunStatus:
     """A run that waits or is under way.
 
@@ -114,6 +162,7 @@ class RunStatus:
         traversals: how many it makes.
         running: False while it waits for its workers.
         seconds: since it started, or was queued.
+        progress: where it is; None while it waits, and before its first level.
     """
 
     run_id: str
@@ -122,3 +171,4 @@ class RunStatus:
     traversals: int
     running: bool
     seconds: float
+    progress: RunProgress | None

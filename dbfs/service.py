@@ -1,16 +1,22 @@
 """The client's way to the service on its scheduler (``dbfs.catalog``)."""
 
+import asyncio
+import concurrent.futures
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import distributed
 
 from dbfs.errors import ClientError, WorkerLostError
-from dbfs.records import GraphStatus, RunStatus
+from dbfs.records import GraphStatus, RunProgress, RunStatus
 
 _FLUSH_AFTER = 0.2
 """Seconds that dropped labels wait for a message to go along with."""
+
+_LOOK_EVERY = 0.25
+"""Seconds between two looks at a run's progress; one that is over sooner is told of once, when it is over."""
 
 _services: weakref.WeakKeyDictionary[distributed.Client, "Service"] = weakref.WeakKeyDictionary()
 
@@ -54,7 +60,28 @@ class Service:
         try:
             answer = self.client.sync(getattr(self.client.scheduler, f"dbfs_{operation}"), **message)
         except OSError as error:
-            raise WorkerLostError(f"the scheduler at {self.client.scheduler.address} is gone: {error}") from error
+            raise self._gone(error) from error
+        return unpack(answer)
+
+    def follow(self, operation: str, progress: Callable[[RunProgress], None], run_id: str, **message: Any) -> Any:
+        """As ``call``, of a handler that makes a run; tells where the run is while it lasts, if it lasts.
+
+        The caller's thread asks and tells, so that ``progress`` may do what it likes, and raise.
+        """
+        from dbfs_workers.plugin import unpack
+
+        async def make() -> Any:
+            return await getattr(self.client.scheduler, f"dbfs_{operation}")(run_id=run_id, **message)
+
+        made = asyncio.run_coroutine_threadsafe(make(), self.client.loop.asyncio_loop)
+        while not concurrent.futures.wait([made], timeout=_LOOK_EVERY).done:
+            known: RunProgress | None = self.call("progress", run_id=run_id)
+            if known is not None:
+                progress(known)
+        try:
+            answer = made.result()
+        except OSError as error:
+            raise self._gone(error) from error
         return unpack(answer)
 
     def tell(self, operation: str, **message: Any) -> None:
@@ -78,6 +105,9 @@ class Service:
         """The graph's dropped labels, for a message that is about to be sent."""
         with self._lock:
             return self._dropped.pop(graph_id, [])
+
+    def _gone(self, error: OSError) -> WorkerLostError:
+        return WorkerLostError(f"the scheduler at {self.client.scheduler.address} is gone: {error}")
 
     def _flush(self) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ import dbfs
 from dbfs.edges import EdgeList, Edges
 from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.records import RunProgress
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
     victim = graph.gang.addresses[1]
     killed_at: list[float] = []
 
-    def kill_soon(level: int, count: int) -> None:
-        if level == 3:
+    def kill_soon(progress: RunProgress) -> None:
+        if progress.level == 3:
             killed_at.append(time.monotonic())
             kill(mortal, victim)
 

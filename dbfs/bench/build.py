@@ -7,6 +7,7 @@ from pathlib import Path
 import distributed
 
 import dbfs
+from dbfs.progress import track
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def bench_build(client: distributed.Client, spec: str, ranks: int, sources: int)
         traversals = {}
         for engine in ("taskgraph", "resident"):
             calls = []
-            for source in chosen:
+            for source in track(chosen, engine):
                 start = time.perf_counter()
                 graph.bfs(source, engine=engine)
                 calls.append(time.perf_counter() - start)

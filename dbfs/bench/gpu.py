@@ -14,6 +14,7 @@ from pathlib import Path
 import distributed
 
 import dbfs
+from dbfs.progress import track
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def bench_gpu(
 def _rate(graph: dbfs.Graph, row: Row, gpus: int, sources: Sequence[int], predecessors: bool) -> Rate:
     graph.bfs(sources[0], direction=row.direction, predecessors=predecessors).release()
     rates, times, over, depths = [], [], [], []
-    for source in sources:
+    for source in track(sources, f"{row.graph}, {row.order}, {row.direction}"):
         for _ in range(3):
             start = time.perf_counter()
             result = graph.bfs(source, direction=row.direction, predecessors=predecessors)

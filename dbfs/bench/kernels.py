@@ -13,6 +13,7 @@ import scipy.sparse.csgraph
 import dbfs
 from dbfs import generate, readers
 from dbfs.edges import EdgeList
+from dbfs.progress import track
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ def bench_kernels(
                 yield KernelTimes("SciPy breadth_first_order", scipy_time, scipy_time, 1.0)
             for direction in ("top-down", "auto"):
                 loaded.bfs(chosen[0], direction=direction)
+                way = f"dbfs, {direction}, order {order}"
                 levels, calls = [], []
-                for source in chosen:
+                for source in track(chosen, way):
                     start = time.perf_counter()
                     result = loaded.bfs(source, direction=direction)
                     calls.append((time.perf_counter() - start) * 1e3)
                     levels.append(result.seconds * 1e3)
                 call = statistics.median(calls)
-                way = f"dbfs, {direction}, order {order}"
                 yield KernelTimes(way, statistics.median(levels), call, scipy_time / call)
 
 
@@ -71,7 +72,7 @@ def _scipy(edges: EdgeList, n: int, sources: Sequence[int]) -> list[float]:
     matrix = scipy.sparse.coo_array((np.ones(src.size, np.float64), (src, dst)), shape=(n, n)).tocsr()
     del src, dst, parts
     taken = []
-    for source in sources:
+    for source in track(sources, "SciPy"):
         start = time.perf_counter()
         scipy.sparse.csgraph.breadth_first_order(matrix, source, directed=True, return_predecessors=True)
         taken.append((time.perf_counter() - start) * 1e3)

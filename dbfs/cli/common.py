@@ -1,9 +1,8 @@
-"""What the commands share: options, the way to a cluster, progress on stderr, and how results are printed."""
+"""What the commands share: options, the way to a cluster, and how results are printed."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ import click
 import distributed
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import dbfs
@@ -70,19 +68,6 @@ def connect(scheduler: str | None, ranks: int | None, backend: str = "auto") -> 
     """A client of the scheduler given, or of a local cluster whose dashboard takes any free port, without a word."""
     local = {} if scheduler else {"dashboard_address": ":0"}
     return dbfs.connect(scheduler, n_workers=ranks, backend=backend, **local)
-
-
-def stderr_progress() -> Progress:
-    """A progress bar on stderr, so that stdout can be piped; off where stderr is no terminal."""
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
 
 
 def print_json(value: Any) -> None:

@@ -20,7 +20,6 @@ from dbfs.cli.common import (
     layout_options,
     print_json,
     print_results,
-    stderr_progress,
 )
 
 
@@ -38,11 +37,9 @@ def load(graph: str, name: str, scheduler: str, as_json: bool, **layout: Any) ->
 
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
-    with stderr_progress() as progress:
-        progress.add_task(f"building {graph}", total=None)
-        with connect(scheduler, None) as client:
-            loaded = dbfs.load(graph, client=client, name=name, **layout)
-            status = next(status for status in dbfs.graphs(client=client) if status.name == name)
+    with connect(scheduler, None) as client:
+        loaded = dbfs.load(graph, client=client, name=name, **layout)
+        status = next(status for status in dbfs.graphs(client=client) if status.name == name)
     if as_json:
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from dbfs.cli.common import (
     layout_options,
     print_json,
     scheduler_option,
-    stderr_progress,
 )
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError
 from dbfs.graph import Graph
+from dbfs.progress import bar
 from dbfs.result import BFSResult
 from dbfs_workers.traversal import DIRECTIONS
 
@@ -76,42 +76,32 @@ def run(
         _check_out(out)
     if loaded:
         _check_loaded(scheduler, layout)
-    with stderr_progress() as progress:
-        task = progress.add_task("connecting", total=None)
-        with (
-            connect(scheduler, layout["ranks"], layout["backend"]) as client,
-            _graph(graph, client, layout, lambda words: progress.update(task, description=words), loaded) as found,
-        ):
-            progress.update(task, description=f"traversing from {source}")
-            result = found.bfs(
-                found.vertex(start) if external_ids else start,
-                predecessors=predecessors,
-                max_depth=max_depth,
-                direction=direction,
-                engine=engine,
-                progress=lambda level, count: progress.update(
-                    task, description=f"level {level}: {count:,} vertices discovered"
-                ),
-            )
-            if validate:
-                progress.update(task, description="validating")
+    with ExitStack() as stack:
+        with bar("connecting"):
+            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"]))
+        found = stack.enter_context(_graph(graph, client, layout, loaded))
+        result = found.bfs(
+            found.vertex(start) if external_ids else start,
+            predecessors=predecessors,
+            max_depth=max_depth,
+            direction=direction,
+            engine=engine,
+        )
+        if validate:
+            with bar("validating"):
                 result.validate()
-            if out is not None:
-                progress.update(task, description=f"writing {out}")
+        if out is not None:
+            with bar(f"writing {out}"):
                 save(result, out, predecessors=predecessors)
-            progress.stop()
-            _print(result, validated=validate, as_json=as_json)
-            result.release()
+        _print(result, validated=validate, as_json=as_json)
+        result.release()
 
 
 @contextmanager
-def _graph(
-    graph: str, client: distributed.Client, layout: dict[str, Any], say: Callable[[str], None], loaded: bool
-) -> Iterator[Graph]:
+def _graph(graph: str, client: distributed.Client, layout: dict[str, Any], loaded: bool) -> Iterator[Graph]:
     if loaded:
         yield dbfs.open(graph, client=client)
         return
-    say(f"building {graph}")
     with dbfs.load(graph, client=client, **layout) as built:
         yield built
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import distributed
 
 from dbfs.gang import Deadline, Gang, release
-from dbfs.records import GraphRecord
+from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.traversal import LevelCounts, RunSpec
 
 
@@ -110,8 +110,8 @@ class Outcome:
     seconds: float
 
 
-Progress = Callable[[int, int], None]
-"""Called with each finished level and the vertices it discovered."""
+Progress = Callable[[RunProgress], None]
+"""Called now and then while a run lasts, and when it is over, in the thread that waits for it."""
 
 
 class Engine(Protocol):
@@ -134,7 +134,7 @@ class Engine(Protocol):
             record: the graph.
             specs: sources and options; all of one run id, and alike but for sources and targets.
             deadline: when to give up.
-            progress: told of each level.
+            progress: told where the run is; what it raises cancels the run.
 
         Raises:
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended

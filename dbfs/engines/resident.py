@@ -6,6 +6,7 @@ together (``dbfs_workers.spmd``) and only counts and timings come back.
 
 import functools
 import pickle
+import time
 from collections.abc import Sequence
 
 import distributed
@@ -13,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
+from dbfs.errors import DbfsError
 from dbfs.gang import Deadline, Gang
-from dbfs.records import GraphRecord
+from dbfs.records import GraphRecord, RunProgress
 from dbfs.service import Service
 from dbfs_workers.plugin import RankReport, RunReport, label_key
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.traversal import LevelCounts, RunSpec
+from dbfs_workers.traversal import LevelCounts, RunSpec, direction_name
 
-DIRECTIONS = ("top-down", "bottom-up")
-DISCOVERED = COUNT_FIELDS.index("discovered")
+BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 
 
 class ResidentEngine:
-    """See ``dbfs.engines.interface.Engine``. Progress is reported when the run is over."""
+    """See ``dbfs.engines.interface.Engine``. Progress is told about four times a second, and when the run is over."""
 
     name = "resident"
 
@@ -41,8 +42,10 @@ class ResidentEngine:
         service = Service.of(gang.client)
         run_id = specs[0].run_id
         dropped = service.take_dropped(record.graph_id)
+        call = service.call if progress is None else functools.partial(service.follow, progress=progress)
+        began = time.monotonic()
         try:
-            reports: list[RunReport] = service.call(
+            reports: list[RunReport] = call(
                 "run",
                 graph_id=record.graph_id,
                 client=gang.client.id,
@@ -56,17 +59,14 @@ class ResidentEngine:
             # The message may not have reached the ranks; to drop labels twice does no harm.
             for traversal in dropped:
                 service.drop(record.graph_id, *traversal)
-            if isinstance(error, KeyboardInterrupt):
+            if not isinstance(error, DbfsError):
+                # Ctrl-C, or the caller's own progress function raised: nobody waits for the run any more.
                 service.tell("cancel", run_id=run_id)
             raise
 
         outcomes = []
         for index, spec in enumerate(specs):
             ranks = [report.traversals[index] for report in reports]
-            discovered = np.sum([rank.counts[:, DISCOVERED] for rank in ranks], axis=0)
-            if progress is not None:
-                for level, count in enumerate(discovered.tolist()):
-                    progress(level, count)
             outcomes.append(
                 Outcome(
                     labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
@@ -77,6 +77,8 @@ class ResidentEngine:
                     seconds=max(rank.elapsed for rank in ranks),
                 )
             )
+        if progress is not None:
+            progress(_finished(reports, outcomes, time.monotonic() - began))
         return outcomes
 
 
@@ -116,6 +118,19 @@ class ResidentLabels:
         return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
+def _finished(reports: Sequence[RunReport], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
+    counts = reports[0].traversals[-1].counts
+    return RunProgress(
+        traversals=len(outcomes),
+        finished=len(outcomes),
+        level=len(counts),
+        direction=direction_name(bool(len(counts) and counts[-1][BOTTOM_UP])),
+        frontier=0,
+        reached=outcomes[-1].reached,
+        seconds=seconds,
+    )
+
+
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     return tuple(
         _level_report(level, [rank.counts[level] for rank in ranks], [rank.seconds[level] for rank in ranks])
@@ -133,5 +148,5 @@ def _level_report(
         )
         for rank, times in zip(counts, seconds, strict=True)
     ]
-    direction = DIRECTIONS[int(counts[0][COUNT_FIELDS.index("bottom_up")])]
+    direction = direction_name(bool(counts[0][BOTTOM_UP]))
     return LevelReport.total(level, direction, float(seconds[0].sum()), ranks)

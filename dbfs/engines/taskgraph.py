@@ -13,6 +13,7 @@ through the barrier 35, expand and filter + partition fused 28, all three fused 
 (``dbfs bench levels``). Every level is top-down.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +25,7 @@ from dbfs.engines import taskgraph_tasks as tasks
 from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
 from dbfs.errors import InvalidOptionError
 from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
-from dbfs.records import GraphRecord
+from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.traversal import RunSpec
 
 
@@ -44,14 +45,22 @@ class TaskGraphEngine:
         """Run one small Dask graph after another until a barrier finds every bin empty."""
         if specs[0].direction == "bottom-up":
             raise InvalidOptionError("the taskgraph engine has top-down levels only; use the resident engine")
-        outcomes = []
+        outcomes: list[Outcome] = []
+        began = time.monotonic()
+
+        def tell(level: int, frontier: int, reached: int) -> None:
+            if progress is not None:
+                seconds = time.monotonic() - began
+                progress(RunProgress(len(specs), len(outcomes), level, "top-down", frontier, reached, seconds))
+
         for index, spec in enumerate(specs):
             # Keys carry the run id: each traversal of a run needs one of its own.
             run = _Run(gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline)
             try:
-                outcomes.append(run.traverse(progress))
+                outcomes.append(run.traverse(tell))
             finally:
                 release(run.held.values())
+            tell(len(outcomes[-1].levels()), 0, outcomes[-1].reached)
         return outcomes
 
 
@@ -88,8 +97,8 @@ class _Run:
         self.bins_in_barrier = False
         self.held: dict[Key, distributed.Future] = {}
 
-    def traverse(self, progress: Progress | None) -> Outcome:
-        """Run the levels."""
+    def traverse(self, tell: Callable[[int, int, int], None]) -> Outcome:
+        """Run the levels; ``tell`` takes the level under way, its frontier, and the vertices reached."""
         graph = TaskGraph()
         for rank in self.ranks:
             key = self._key("state", rank)
@@ -102,6 +111,7 @@ class _Run:
         max_depth = self.spec.max_depth
         barriers: list[tasks.Barrier] = []
         found, window = len(self.spec.sources), 1
+        reached = found
         while found and self.level != max_depth:
             fused = found < fuse_below
             if max_depth is not None:
@@ -115,8 +125,8 @@ class _Run:
                 barriers.append(barrier)
                 if not barrier.count:
                     break
-                if progress is not None:
-                    progress(len(barriers) - 1, barrier.count)
+                reached += barrier.count
+                tell(len(barriers), barrier.count, reached)
             # Several levels a graph only where the frontier hardly grows: in the middle of a window a level can't
             # change its shape, and one that explodes would send all its bins through the barrier. Nor where a level
             # past the last target must not count.

@@ -44,7 +44,9 @@ class Worker:
     def run(self, specs: list[RunSpec], number: int, seconds: float) -> list[Any]:
         from dbfs_workers import spmd
 
-        return spmd.run(self.scratch, specs, self.exchange, number=number, deadline=time.monotonic() + seconds)
+        return spmd.run(
+            self.scratch, specs, self.exchange, watch=spmd.Watch(number), deadline=time.monotonic() + seconds
+        )
 
     def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[list[int]]:
         self.exchange.begin(run_id, number, time.monotonic() + seconds)

@@ -15,7 +15,7 @@ from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.partition import Partition
 from dbfs_workers.scratch import Labels
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.traversal import Position, RunSpec
 
 if TYPE_CHECKING:
     from dbfs_workers import spmd
@@ -70,6 +70,10 @@ class Member(ABC):
         """Take part in traversals, in the member's thread; arguments and errors as for ``spmd.run``."""
 
     @abstractmethod
+    def position(self, number: int) -> Position | None:
+        """Where a run is; None where it is not under way here, or before its first level. From any thread."""
+
+    @abstractmethod
     def fetch(self, labels: Labels) -> Labels:
         """A traversal's labels as NumPy arrays."""
 
@@ -97,6 +101,7 @@ class CpuMember(Member):
         super().__init__(rank, partition_key)
         self.exchange = exchange
         self._scratch: Any = None
+        self._watch: spmd.Watch | None = None
 
     def run(self, partition: Partition, number: int, specs: list[RunSpec], deadline: float) -> "list[spmd.RankRun]":
         """See ``Member``. The scratch is made by the first run."""
@@ -105,7 +110,13 @@ class CpuMember(Member):
 
         if self._scratch is None:
             self._scratch = Scratch(partition, specs[0].backend)
-        return spmd.run(self._scratch, specs, self.exchange, number=number, deadline=deadline)
+        self._watch = spmd.Watch(number)
+        return spmd.run(self._scratch, specs, self.exchange, watch=self._watch, deadline=deadline)
+
+    def position(self, number: int) -> Position | None:
+        """See ``Member``."""
+        watch = self._watch
+        return None if watch is None or watch.number != number else watch.position()
 
     def fetch(self, labels: Labels) -> Labels:
         """They are NumPy's."""

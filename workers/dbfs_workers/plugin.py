@@ -31,7 +31,7 @@ from dbfs_workers.members import CpuMember, Kept, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
 from dbfs_workers.stripe import NO_VERTEX, Stripe
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.traversal import Position, RunSpec
 
 if TYPE_CHECKING:
     from dbfs_workers.cuda.member import CudaMember
@@ -108,6 +108,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 "dbfs_detach": answering(self.detach),
                 "dbfs_leave": answering(self.leave),
                 "dbfs_run_rank": answering(self.run),
+                "dbfs_position": answering(self.position),
                 "dbfs_publish_rank": answering(self.publish),
                 "dbfs_drop": answering(self.drop),
                 "dbfs_forget_client": answering(self.forget_client),
@@ -242,6 +243,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         return RunReport(
             [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
         )
+
+    async def position(self, graph_id: str, number: int) -> Position | None:
+        """Where this rank is in a run; None where it is in none of that number, or before its first level."""
+        member = self.members.get(graph_id)
+        return None if member is None else member.position(number)
 
     async def publish(self, graph_id: str, run_id: str, index: int) -> dict[Any, int]:
         """Put kept labels among the worker's data; returns the size of each key.

@@ -24,7 +24,7 @@ from dbfs_workers.errors import (
 )
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.scratch import Labels, Scratch
-from dbfs_workers.traversal import DIRECTIONS, RunSpec, own_rows
+from dbfs_workers.traversal import DIRECTIONS, Position, RunSpec, own_rows
 
 COUNT_FIELDS: Final = (
     "bottom_up",
@@ -72,8 +72,32 @@ class RankRun:
     setup: float
 
 
+class Watch:
+    """Shows another thread where a run is: it reads the loop's own variables, which costs the loop nothing.
+
+    Args:
+        number: the run's.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._under_way: tuple[int, _Traversal] | None = None
+
+    def show(self, index: int, traversal: "_Traversal") -> None:
+        """The traversal of that index begins."""
+        self._under_way = (index, traversal)
+
+    def position(self) -> Position | None:
+        """Where the run is; None before its first traversal."""
+        if self._under_way is None:
+            return None
+        index, traversal = self._under_way
+        frontier = traversal.scratch.frontier.size
+        return Position(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
+
+
 def run(
-    scratch: Scratch, specs: Sequence[RunSpec], exchange: Exchange, *, number: int, deadline: float
+    scratch: Scratch, specs: Sequence[RunSpec], exchange: Exchange, *, watch: Watch, deadline: float
 ) -> list[RankRun]:
     """Take part in traversals, one after another. Every rank calls this with the same specs and number.
 
@@ -81,7 +105,7 @@ def run(
         scratch: this rank's state.
         specs: the traversals; all of one run id.
         exchange: this rank's end of the gang's exchange.
-        number: the gang's running number of this call: see ``Exchange.begin``.
+        watch: shows where the run is; its number is the gang's running number of this call: see ``Exchange.begin``.
         deadline: when to give up, on ``time.monotonic()``'s clock.
 
     Raises:
@@ -90,14 +114,19 @@ def run(
         InvalidOptionError: bottom-up was asked for and the graph's in-edges are not there.
     """
     # Outside of the try: a start that came twice must not abort the run that the first one started.
-    exchange.begin(specs[0].run_id, number, deadline)
+    exchange.begin(specs[0].run_id, watch.number, deadline)
     try:
-        return [_Traversal(scratch, spec, exchange).run() for spec in specs]
+        runs = []
+        for index, spec in enumerate(specs):
+            traversal = _Traversal(scratch, spec, exchange)
+            watch.show(index, traversal)
+            runs.append(traversal.run())
+        return runs
     except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):
         raise
     except BaseException as error:
         # Peers would wait for this rank until the deadline.
-        exchange.abort(number, Cause.FAILED, f"{type(error).__name__}: {error}")
+        exchange.abort(watch.number, Cause.FAILED, f"{type(error).__name__}: {error}")
         raise
 
 
@@ -120,6 +149,7 @@ class _Traversal:
         self.counts: list[tuple[int, ...]] = []
         self.seconds: list[tuple[float, float, float]] = []
         self.edges = 0
+        self.reached = 0
         self.level = 0
         self.sliced = self.bottom_up
 
@@ -129,10 +159,10 @@ class _Traversal:
         self.exchange.reset(spec.predecessors)
         self.labels = scratch.start(spec)
         self.targets = own_rows(stripe, scratch.partition.rank, spec.targets) if spec.targets else None
-        reached = scratch.frontier.size
+        self.reached = scratch.frontier.size
         self.degrees = scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
         self._slice()
-        sums = self._cross("start", (reached, scratch.partition.m_local, self._missing(), scratch.max_degree, 0))
+        sums = self._cross("start", (self.reached, scratch.partition.m_local, self._missing(), scratch.max_degree, 0))
         self.size, self.remaining, self.missing = sums[_SIZE], sums[_EDGES], sums[_MISSING]
         self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
         # The frontier's degrees, where they are known: after a crossing that summed them.
@@ -142,7 +172,7 @@ class _Traversal:
         while self.size and self.level != spec.max_depth and (self.targets is None or self.missing):
             if self.sliced:
                 self._absorb()
-            reached += self._bottom_up_level() if self.bottom_up else self._top_down_level()
+            self.reached += self._bottom_up_level() if self.bottom_up else self._top_down_level()
             self.level += 1
         if scratch.frontier.size:
             self.edges += scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
@@ -151,7 +181,7 @@ class _Traversal:
             labels=self.labels,
             counts=counts,
             seconds=np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
-            reached=reached,
+            reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
             elapsed=self.ended - started,

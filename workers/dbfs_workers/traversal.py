@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,29 @@ class RunSpec:
     direction: str = "auto"
     max_depth: int | None = None
     targets: tuple[int, ...] = ()
+
+
+class Position(NamedTuple):
+    """Where one rank is in a run, as another thread sees it: fields read one after another.
+
+    Attributes:
+        traversal: index of the traversal under way.
+        level: the level under way.
+        bottom_up: whether it is bottom-up.
+        frontier: vertices of this rank that it expands.
+        reached: vertices of this rank reached so far.
+    """
+
+    traversal: int
+    level: int
+    bottom_up: bool
+    frontier: int
+    reached: int
+
+
+def direction_name(bottom_up: bool) -> str:
+    """``top-down`` or ``bottom-up``."""
+    return DIRECTIONS[1 + bottom_up]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from dbfs_workers.members import Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.scratch import Labels
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.traversal import Position, RunSpec
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -56,6 +56,7 @@ class CudaMember(Member):
         self._lock = threading.Lock()
         self._ended = 0
         self._running: ResidentEngine | None = None
+        self._index = 0
         self._stop: tuple[int, Cause, str] | None = None
 
     def make(self, partition: Partition) -> Infos:
@@ -113,12 +114,17 @@ class CudaMember(Member):
                 raise InvalidOptionError(
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
                 )
-            return [self._traverse(number, spec, deadline) for spec in specs]
+            return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
         finally:
             with self._lock:
                 self._ended = number
+
+    def position(self, number: int) -> Position | None:
+        """See ``Member``."""
+        engine, index = self._running, self._index
+        return None if engine is None or number != self.number else engine.position(index)
 
     def fetch(self, labels: Labels) -> Labels:
         """Copy them from the GPU."""
@@ -150,7 +156,7 @@ class CudaMember(Member):
         for engine in self._engines:
             engine.disconnect()
 
-    def _traverse(self, number: int, spec: RunSpec, deadline: float) -> RankRun:
+    def _traverse(self, number: int, index: int, spec: RunSpec, deadline: float) -> RankRun:
         engine = self._engines[int(spec.predecessors)]
         engine.prepare(
             cuda_run.RunOptions(
@@ -164,7 +170,7 @@ class CudaMember(Member):
         with self._lock:
             self._refuse(number, f"rank {self.rank}, before its first level")
             engine.launch()
-            self._running = engine
+            self._index, self._running = index, engine
         try:
             outcome = engine.wait()
         except cuda_run.RunAbortedError as error:

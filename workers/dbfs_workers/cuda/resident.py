@@ -27,9 +27,9 @@ from dbfs_workers.cuda.run import (
     UNLIMITED,
     Direction,
     KernelHungError,
+    Mode,
     Outcome,
     PeerInfo,
-    Progress,
     Reason,
     RunAbortedError,
     RunOptions,
@@ -38,6 +38,7 @@ from dbfs_workers.cuda.run import (
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, InvalidOptionError
 from dbfs_workers.stripe import NO_VERTEX, WORD_BITS
+from dbfs_workers.traversal import Position
 
 # Measured: NOTES.md.
 # Bins hold an eighth of the vertices; but where there are large degrees, a dense level is faster from a 64th on.
@@ -238,9 +239,18 @@ class ResidentEngine:
         self.prepare(options)
         self.launch()
 
-    def progress(self) -> Progress:
-        """Where the run is, read from host memory."""
-        return Progress(self._host["level"], self._done.done)
+    def position(self, traversal: int) -> Position:
+        """Where the run is, read from host memory; ``traversal`` is its index. From any thread."""
+        level = min(self._host["level"], STATISTICS_CAPACITY)
+        records = self._host.records[:level]
+        last = records[-1:]
+        return Position(
+            traversal=traversal,
+            level=level,
+            bottom_up=bool((last["mode"] == Mode.BOTTOM_UP).any()),
+            frontier=int(last["discovered"].sum()),
+            reached=int(records["frontier"].sum() + last["discovered"].sum()),
+        )
 
     def abort(self) -> None:
         """Tell the kernel to leave; ``wait`` then raises ``RunAbortedError``."""

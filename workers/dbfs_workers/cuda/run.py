@@ -156,11 +156,3 @@ class Outcome:
             )
             for record in self.records
         )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a running kernel is."""
-
-    level: int
-    finished: bool

@@ -1,0 +1,185 @@
+"""Progress: what functions, listings and bars are told while builds and runs last, and that nobody else pays for it."""
+
+import io
+import sys
+import types
+from collections.abc import Iterator
+
+import dask
+import distributed
+import pytest
+
+import dbfs
+from dbfs import progress
+from dbfs.errors import InvalidOptionError
+from dbfs.records import BuildProgress, RunProgress
+from tests.test_service import ENDLESS, Background
+
+
+class SeenEnoughError(Exception):
+    """What ends an endless run."""
+
+
+@pytest.fixture(params=("shared_memory", "comm"))
+def endless(client: distributed.Client, request: pytest.FixtureRequest) -> Iterator[dbfs.Graph]:
+    with dask.config.set({"dbfs.exchange": request.param}), dbfs.load(f"path:n={ENDLESS}", client=client) as graph:
+        yield graph
+
+
+def test_a_run_is_told_of_while_it_lasts_and_ends_with_its_listener(endless: dbfs.Graph) -> None:
+    told: list[RunProgress] = []
+
+    def listen(run: RunProgress) -> None:
+        told.append(run)
+        if len(told) == 4:
+            raise SeenEnoughError
+
+    with pytest.raises(SeenEnoughError):
+        endless.bfs(0, progress=listen)
+    assert [run.finished for run in told] == [0] * 4
+    assert {run.direction for run in told} == {"top-down"}
+    levels = [run.level for run in told]
+    assert 0 < levels[0] < levels[1] < levels[2] < levels[3] < ENDLESS
+    # A path reaches one vertex a level, and ranks are asked within a moment of each other.
+    assert all(abs(run.reached - run.level) < max(100, run.level / 2) for run in told)
+    assert [run.seconds for run in told] == sorted(run.seconds for run in told)
+    # The run was cancelled, and the gang is free.
+    assert endless.bfs(0, max_depth=3).reached == 4
+    assert dbfs.runs(client=endless.gang.client) == []
+
+
+def test_listed_runs_show_where_they_are(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client) as graph:
+        running = Background(graph)
+        seen: list[int] = []
+        while len(seen) < 3:
+            status = dbfs.runs(client=client)[0].status
+            if status.progress is not None and status.progress.level > max(seen, default=-1):
+                seen.append(status.progress.level)
+                assert status.progress.traversals == 1
+        waiting = Background(graph)
+        first, second = dbfs.runs(client=client)
+        assert (first.status.running, second.status.running, second.status.progress) == (True, False, None)
+        second.cancel()
+        first.cancel()
+        assert running.join() is not None
+        assert waiting.join() is not None
+
+
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_the_last_word_is_exact(client: distributed.Client, engine: str) -> None:
+    with dbfs.load("kronecker:scale=9", client=client) as graph:
+        sources = graph.sample_sources(3)
+        told: list[RunProgress] = []
+        results = graph.bfs_many(sources, engine=engine, progress=told.append)
+        last = told[-1]
+        assert (last.traversals, last.finished, last.frontier) == (3, 3, 0)
+        assert (last.reached, last.level) == (results[-1].reached, len(results[-1].reports))
+        assert last.direction == results[-1].reports[-1].direction
+
+
+def test_many_traversals_are_counted_as_they_end(client: distributed.Client) -> None:
+    with dbfs.load("path:n=20000", client=client, ranks=2) as graph:
+        told: list[RunProgress] = []
+        graph.bfs_many([0, 1, 19_999] * 4, progress=told.append)
+        places = [(run.finished, run.level) for run in told]
+        assert places[:-1] == sorted(places[:-1])
+        assert places[-1] == (12, 20_000)
+
+
+def test_a_build_is_told_of_while_it_lasts(client: distributed.Client) -> None:
+    told: list[BuildProgress] = []
+    with (
+        dask.config.set({"dbfs.liveness-interval": "20 ms", "dbfs.build.piece-edges": 20_000}),
+        dbfs.load("kronecker:scale=16", client=client, progress=told.append) as graph,
+    ):
+        assert graph.input_edges == 1 << 20
+    done = [build.done for build in told]
+    assert len(told) > 2
+    assert done == sorted(done)
+    assert done[0] < told[-1].tasks
+    read = [build.pieces_read for build in told]
+    assert read == sorted(read)
+    # A piece holds two ids of 8 bytes an edge.
+    assert all(build.bytes_read >= 16 * 16_000 * build.pieces_read for build in told)
+    assert all(build.pieces == 53 for build in told if build.pieces)
+
+
+class Terminal(io.StringIO):
+    """A stderr that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Not a fixture: pytest takes stderr back before the test begins."""
+    stderr = Terminal()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(progress, "_DELAY", 0.0)
+    return stderr
+
+
+def test_bars_in_a_terminal_and_none_elsewhere(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with dask.config.set({"dbfs.liveness-interval": "20 ms"}), dbfs.load("kronecker:scale=14", client=client) as graph:
+        for _ in progress.track([1], "roots"):
+            graph.bfs(1, engine="taskgraph")
+        shown = terminal.getvalue()
+        assert "building kronecker:scale=14" in shown
+        assert "roots" in shown
+        assert "bfs of kronecker:scale=14" in shown
+        assert "reached" in shown
+        piped = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", piped)
+        graph.bfs(1, engine="taskgraph")
+        with progress.bar("nothing to see"):
+            pass
+        assert piped.getvalue() == ""
+
+
+def test_bars_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with progress.bar("hidden", progress=False):
+        pass
+    with dask.config.set({"dbfs.progress": False}), progress.bar("hidden"):
+        pass
+    assert terminal.getvalue() == ""
+
+
+def test_bars_that_end_in_another_order_than_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    first, second = progress.bar("first", 2), progress.bar("second", 2)
+    one, two = first.__enter__(), second.__enter__()
+    one.advance()
+    first.__exit__(None, None, None)
+    two.set(2, "all of [it]")
+    second.__exit__(None, None, None)
+    with progress.bar("third"):
+        pass
+    shown = terminal.getvalue()
+    assert all(word in shown for word in ("first", "second", "third"))
+
+
+def test_bars_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    shell = type("ZMQInteractiveShell", (), {"config": {}})()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    with progress.bar("cells", 4) as bar:
+        bar.set(1, "the first")
+        bar.advance(2)
+    shown = terminal.getvalue()
+    assert "cells  25%" in shown
+    assert "the first" in shown
+
+
+def test_a_bar_that_nobody_can_mean() -> None:
+    with (
+        dask.config.set({"dbfs.progress": "perhaps"}),
+        pytest.raises(InvalidOptionError, match=r"dbfs\.progress: 'perhaps' is not one of auto, true, false"),
+        progress.bar("x"),
+    ):
+        pass
