@@ -20,17 +20,20 @@ from dbfs.graph import Graph
 from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
 from dbfs.memory import Estimate
 from dbfs.result import BFSResult
+from dbfs.state import ClusterState, cluster_state
 
 __version__ = version("dbfs")
 
 __all__ = [
     "BFSResult",
     "BuildOptions",
+    "ClusterState",
     "EdgeList",
     "Estimate",
     "Graph",
     "Run",
     "__version__",
+    "cluster_state",
     "config",
     "connect",
     "errors",

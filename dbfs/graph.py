@@ -32,6 +32,8 @@ from dbfs.vertices import whole_count, whole_number
 from dbfs_workers.traversal import DIRECTIONS, RunSpec
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from dbfs.analytics import Components, DiameterBounds
     from dbfs_workers.ordering import DegreeOrder
 
@@ -73,6 +75,11 @@ class Graph(GraphCounts):
     def gang(self) -> Gang:
         """The workers that hold the graph."""
         return self._gang
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether this object has unloaded the graph."""
+        return self._unloaded
 
     @property
     def partition_keys(self) -> tuple[Hashable, ...]:
@@ -264,6 +271,19 @@ class Graph(GraphCounts):
 
         return degree_counts(self)
 
+    def plot_degrees(self, ax: Axes | None = None) -> Axes:
+        """Plot how many vertices have each degree (``degree_counts``), on logarithmic scales where degrees vary much.
+
+        Args:
+            ax: where to draw; None for a figure of its own.
+
+        Raises:
+            MissingPackageError: matplotlib is not installed. Other errors as for ``degree_counts``.
+        """
+        from dbfs.plots import plot_degrees
+
+        return plot_degrees(self, ax)
+
     def unload(self) -> None:
         """Free the graph's memory on the workers, for everybody. Results already made keep their labels."""
         if not self._unloaded:
@@ -289,6 +309,11 @@ class Graph(GraphCounts):
             f"<dbfs.Graph {self.name}: {self.n} vertices, {self.m} {'directed' if self.directed else 'undirected'} "
             f"edges stored, {self.ranks} ranks, {format_bytes(sum(self.nbytes))}{state}>"
         )
+
+    def _repr_html_(self) -> str:
+        from dbfs.notebook.html import graph_html
+
+        return graph_html(self)
 
     def _run(
         self,

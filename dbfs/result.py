@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import dask.array as da
     import pandas as pd
     import scipy.sparse
+    from matplotlib.axes import Axes
 
     from dbfs.graph import Graph
 
@@ -191,6 +192,34 @@ class BFSResult:
         """int64, the vertices reached, ascending; the sources are among them. Errors as for ``distances``."""
         return self._vertices_between(0, self.depth)
 
+    def plot_frontier(self, ax: Axes | None = None) -> Axes:
+        """Plot the vertex frontier and the edge frontier by level, on a logarithmic scale (Merrill 2012, figure 3).
+
+        The vertex frontier are the vertices expanded, the edge frontier the edges that were looked at for them. Levels
+        that ran bottom-up are shaded: the edges are those looked at from unvisited vertices, not the frontier's own;
+        ``bfs(..., direction="top-down")`` gives the frontier's in every level.
+
+        Args:
+            ax: where to draw; None for a figure of its own.
+
+        Raises:
+            MissingPackageError: matplotlib is not installed.
+        """
+        from dbfs.plots import plot_frontier
+
+        return plot_frontier(self, ax)
+
+    def plot_levels(self, ax: Axes | None = None) -> Axes:
+        """Plot when each rank did what, level by level, so that imbalance and waiting show.
+
+        The axis is wall time, a row a rank, coloured by phase; blank is time outside of the phases (in the taskgraph
+        engine, Dask's). More than 32 levels are drawn in so many stretches. Arguments and errors as for
+        ``plot_frontier``.
+        """
+        from dbfs.plots import plot_levels
+
+        return plot_levels(self, ax)
+
     def validate(self) -> None:
         """Check the labels on the workers against the graph's edges (Graph500's rules).
 
@@ -253,6 +282,11 @@ class BFSResult:
             f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached} of {self.graph.n} reached, "
             f"depth {self.depth}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
         )
+
+    def _repr_html_(self) -> str:
+        from dbfs.notebook.html import result_html
+
+        return result_html(self)
 
     def _parents(self) -> tuple[distributed.Future, ...]:
         parents = self.held().predecessors

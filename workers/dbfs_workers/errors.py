@@ -85,6 +85,10 @@ class BackendUnavailableError(DbfsError, RuntimeError):
     """A worker can't compute on the device asked for; the message names the rank and what is missing there."""
 
 
+class MissingPackageError(DbfsError, ImportError):
+    """An optional package is not installed; the message has the extra that brings it."""
+
+
 class StaleRunError(DbfsError, RuntimeError):
     """A phase was repeated or came out of order: wrong run id, level or phase. The run ends, no label is wrong."""
 

@@ -1,0 +1,200 @@
+"""What graphs, results and the cluster look like: HTML that is well formed and escaped, plots that show the numbers."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+import distributed
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+
+import dbfs
+from dbfs import plots
+from dbfs.errors import MissingPackageError
+from dbfs.graph import Graph
+from dbfs.notebook import html, svg
+
+HOSTILE = "</code><script>alert('\"&')</script> ünï"
+
+
+@pytest.fixture(scope="module")
+def graph(client: distributed.Client) -> Iterator[Graph]:
+    with dbfs.load("kronecker:scale=10", client=client, name=HOSTILE) as graph:
+        yield graph
+
+
+@pytest.fixture(autouse=True)
+def figures() -> Iterator[None]:
+    with mpl.rc_context({"backend": "Agg"}):
+        yield
+        plt.close("all")
+
+
+def parsed(markup: str) -> ET.Element:
+    """The elements; raises where markup is not well formed, as a name with a bracket in it would make it."""
+    return ET.fromstring(f"<body>{markup}</body>")
+
+
+def words(markup: str) -> str:
+    return " ".join("".join(parsed(markup).itertext()).split())
+
+
+def test_a_graph(graph: Graph, client: distributed.Client) -> None:
+    markup = graph._repr_html_()
+    assert HOSTILE in "".join(parsed(markup).itertext())
+    assert parsed(markup).find(".//script") is None
+    text = words(markup)
+    assert f"Edges 16,384 undirected read, {graph.m:,} stored" in text
+    assert f"{graph.self_loops:,} self-loops, {graph.duplicates:,} duplicates" in text
+    assert f"mean {graph.m / 1024:.3g}, largest {graph.max_degree:,}" in text
+    assert "4 on cpu, exchange by shared_memory" in text
+    assert "State" not in text
+    per_rank = [title.text for title in parsed(markup).iter("{http://www.w3.org/2000/svg}title")]
+    assert per_rank == [f"rank {rank}: {info.m_local:,}" for rank, info in enumerate(graph.record.infos)]
+    with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=1) as empty:
+        assert "mean 0, largest 0" in words(empty._repr_html_())
+    assert "State unloaded" in words(empty._repr_html_())
+
+
+def test_a_result(graph: Graph) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0])
+    markup = result._repr_html_()
+    text = words(markup)
+    assert HOSTILE in "".join(parsed(markup).itertext())
+    assert f"{result.reached:,} of 1,024 vertices" in text
+    assert f"Depth {result.depth}" in text
+    assert f"Edges {result.edges:,} directed" in text
+    assert "resident, 4 ranks on cpu by shared_memory" in text
+    assert "of them bottom-up (shaded)" in text
+    assert "vertex frontier" in text
+    taskgraph = graph.bfs([1, 2, 3, 4, 5, 6, 7], engine="taskgraph", max_depth=2)
+    text = words(taskgraph._repr_html_())
+    assert "Sources 1, 2, 3, 4, 5, ... (7 in all)" in text
+    assert "shaded" not in text
+    assert "Engine taskgraph, 4 ranks" in text
+    result.release()
+    assert result._repr_html_() == markup
+
+
+def test_results_without_levels_and_with_thousands(client: distributed.Client) -> None:
+    with dbfs.load("path:n=3000", client=client, ranks=2) as path:
+        nothing, long = path.bfs(0, max_depth=0), path.bfs(0)
+    assert "svg" not in nothing._repr_html_()
+    markup = long._repr_html_()
+    assert len(markup) < 12_000
+    (line, *_) = (e for e in parsed(markup).iter("{http://www.w3.org/2000/svg}polyline"))
+    assert len(line.attrib["points"].split()) == 200
+    assert "2,999" in words(markup)
+    for ax in (plots.plot_frontier(nothing), plots.plot_levels(nothing)):
+        ax.figure.canvas.draw()
+
+
+def test_the_small_chart_shades_bottom_up_levels(graph: Graph) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0], direction="bottom-up")
+    chart = ET.fromstring(svg.frontier(result.reports))
+    shades = [rect for rect in chart.iter("{http://www.w3.org/2000/svg}rect") if "fill-opacity" in rect.attrib]
+    assert len(shades) == len(result.reports)
+    assert svg.frontier(()) == ""
+    assert svg.bars([5], "edges") == svg.bars([0, 0], "edges") == ""
+
+
+def test_the_state_of_a_cluster(graph: Graph, client: distributed.Client) -> None:
+    state = dbfs.cluster_state(client=client)
+    assert [status.name for status in state.graphs] == [HOSTILE]
+    assert len(state.workers) == 4
+    assert all(worker.memory > 0 for worker in state.workers)
+    assert "workers: 4, graphs: 1 (" in repr(state)
+    assert "runs under way: 0, waiting: 0>" in repr(state)
+    markup = state._repr_html_()
+    assert HOSTILE in "".join(parsed(markup).itertext())
+    text = words(markup)
+    assert "1,024" in text
+    assert "No run waits or is under way." in text
+    assert all(worker.address in text for worker in state.workers)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 µs"), (4.2e-6, "4.2 µs"), (1.234e-3, "1.23 ms"), (0.9, "900 ms"), (59.94, "59.9 s"), (7200, "7,200 s")],
+)
+def test_durations(value: float, text: str) -> None:
+    assert html.seconds(value) == text
+
+
+def test_rates() -> None:
+    assert (html.rate(999), html.rate(1234), html.rate(0)) == ("999 MTEPS", "1.23 GTEPS", "0 MTEPS")
+
+
+def test_the_frontier_plot_shows_the_levels(graph: Graph) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0])
+    _, mine = plt.subplots()
+    assert result.plot_frontier(ax=mine) is mine
+    lines = {line.get_label(): line for line in mine.lines}
+    np.testing.assert_array_equal(lines["vertex frontier"].get_ydata(), result.levels["frontier"])
+    edges = result.levels["edges"].where(result.levels["edges"] > 0)
+    np.testing.assert_array_equal(lines["edge frontier"].get_ydata(), edges)
+    assert mine.get_yscale() == "log"
+    shaded = [patch.get_extents().transformed(mine.transData.inverted()) for patch in mine.patches]
+    within = [any(box.x0 < level < box.x1 for box in shaded) for level in result.levels.index]
+    assert within == (result.levels["direction"] == "bottom-up").tolist()
+
+
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_the_levels_plot_has_each_phase_of_each_rank(graph: Graph, engine: str) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0], engine=engine)
+    ax = result.plot_levels()
+    unit = {"time in µs": 1e6, "time in ms": 1e3, "time in s": 1.0}[ax.get_xlabel()]
+    bars = [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_height() == pytest.approx(0.8)]
+    for rank in range(4):
+        mine = sum(bar.get_width() for bar in bars if round(bar.get_y() + 0.4) == rank) / unit
+        assert mine == pytest.approx(sum(sum(report.phase_seconds[rank].values()) for report in result.reports))
+    starts = sorted({round(bar.get_x(), 9) for bar in bars})
+    assert starts[0] == 0
+    assert ax.get_xlim()[1] == pytest.approx(result.levels["seconds"].sum() * unit)
+
+
+def test_long_runs_are_drawn_in_stretches(client: distributed.Client) -> None:
+    with dbfs.load("path:n=2000", client=client, ranks=2) as path:
+        result = path.bfs(0)
+    bars = [patch for patch in result.plot_levels().patches if patch.get_height() == pytest.approx(0.8)]
+    assert len(bars) <= 3 * 2 * 32
+    drawn = sum(bar.get_width() for bar in bars)
+    assert drawn > 0
+
+
+def test_degrees_on_both_scales(graph: Graph, client: distributed.Client) -> None:
+    degrees, counts = graph.degree_counts()
+    ax = graph.plot_degrees()
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_array_equal(lines["of this degree"].get_xdata(), degrees[degrees > 0])
+    np.testing.assert_array_equal(lines["of this degree"].get_ydata(), counts[degrees > 0])
+    more = [counts[degrees >= degree].sum() for degree in degrees[degrees > 0]]
+    np.testing.assert_array_equal(lines["of this degree or more"].get_ydata(), more)
+    legend = ax.get_legend()
+    assert legend is not None
+    assert legend.get_title().get_text() == f"{counts[degrees == 0].sum():,} of degree 0 not shown"
+    with dbfs.load("grid2d:side=5", client=client) as grid:
+        bars = grid.plot_degrees()
+    assert [bar.get_height() for bar in bars.patches] == [4, 12, 9]
+    with dbfs.load(dbfs.from_arrays([], []), client=client) as empty:
+        empty.plot_degrees().figure.canvas.draw()
+
+
+def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(MissingPackageError, match=r"pip install dbfs\[plots\]"):
+        graph.plot_degrees()
+
+
+def test_reprs_import_nothing_heavy() -> None:
+    code = (
+        "import sys; import dbfs; from dbfs.notebook import html, svg;"
+        "html._environment().get_template('graph.html.j2');"
+        "print([m for m in ('matplotlib', 'pandas', 'numba', 'scipy', 'IPython') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
