@@ -21,6 +21,7 @@ from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open re
 from dbfs.memory import Estimate
 from dbfs.result import BFSResult
 from dbfs.state import ClusterState, cluster_state
+from dbfs.validate import Labels, Validation, validate
 
 __version__ = version("dbfs")
 
@@ -31,7 +32,9 @@ __all__ = [
     "EdgeList",
     "Estimate",
     "Graph",
+    "Labels",
     "Run",
+    "Validation",
     "__version__",
     "cluster_state",
     "config",
@@ -49,4 +52,5 @@ __all__ = [
     "path",
     "runs",
     "uniform",
+    "validate",
 ]

@@ -339,12 +339,12 @@ class Graph(GraphCounts):
         specs = [
             RunSpec(
                 run_id=run_id,
-                sources=self._positions(sources),
+                sources=self.positions(sources),
                 predecessors=predecessors,
                 backend="cpu",
                 direction=direction,
                 max_depth=max_depth,
-                targets=self._positions(wanted),
+                targets=self.positions(wanted),
             )
             for sources in source_sets
         ]
@@ -357,9 +357,10 @@ class Graph(GraphCounts):
         self._results.update(results)
         return results
 
-    def _positions(self, vertices: tuple[int, ...]) -> tuple[int, ...]:
+    def positions(self, vertices: Sequence[int]) -> tuple[int, ...]:
+        """Where vertices stand in the internal numbering: what a run's spec and its labels on the workers go by."""
         order = self.order
-        return vertices if order is None else tuple(order.position[list(vertices)].tolist())
+        return tuple(vertices if order is None else order.position[list(vertices)].tolist())
 
     def _fetch(self, key: Hashable, what: str) -> Any:
         self._require_loaded()

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.engines import HeldLabels, LevelReport, Outcome
+from dbfs.engines import HeldLabels, KeptLabels, LevelReport, Outcome
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.gang import Deadline, Ref
-from dbfs.validate import validate_labels
+from dbfs.validate import validate
 from dbfs.vertices import joined, whole_count
 from dbfs_workers.traversal import RunSpec
 
@@ -221,13 +221,8 @@ class BFSResult:
         return plot_levels(self, ax)
 
     def validate(self) -> None:
-        """Check the labels on the workers against the graph's edges (Graph500's rules).
-
-        Raises:
-            ValidationError: with the rule and the vertices that break it.
-        """
-        labels = self.held()
-        validate_labels(self.graph, labels.distances, labels.predecessors, self.spec, self.farthest)
+        """Check the labels on the workers: see ``dbfs.validate``, which tells what was checked, too."""
+        validate(self.graph, self)
 
     def held(self) -> HeldLabels:
         """The labels where they lie, as Dask data of this client.
@@ -242,6 +237,17 @@ class BFSResult:
             self._labels = self._source.hold()
             self._dropping.detach()
         return self._labels
+
+    @property
+    def place(self) -> HeldLabels | KeptLabels:
+        """Where the labels are: with the ranks until they are asked for, then as Dask data.
+
+        Raises:
+            ResultReleasedError: the result was released.
+        """
+        if self._released:
+            raise ResultReleasedError("the labels of this result were released")
+        return self._labels or self._source.place
 
     def keep(self) -> None:
         """Make the labels Dask data of this client now, so that they outlive the graph."""

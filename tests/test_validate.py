@@ -1,137 +1,167 @@
-"""The validator must catch every way in which labels can be wrong."""
+"""``dbfs.validate`` on a cluster: results where they lie, labels from elsewhere, and graphs that were built wrong.
+
+What the rules catch is tested in ``tests/workers/test_validation.py``; here a few of the mutations go the whole way.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import distributed
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import dbfs
-from dbfs.errors import ValidationError
+from dbfs.errors import InvalidOptionError, InvalidVertexError, ResultReleasedError, ValidationError
 from dbfs.graph import Graph
-from dbfs.validate import validate_labels
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.partition import Partition
 from tests.graphs import GRAPHS
-
-Distances, Parents = NDArray[np.int32], NDArray[np.int64]
-
-
-SPEC = RunSpec("a-run", (0,), predecessors=False, backend="auto")
+from tests.workers.test_validation import MUTATIONS
 
 
-def scattered(graph: Graph, labels: NDArray[np.generic]) -> list[distributed.Future]:
-    gang = graph.gang
-    return [
-        gang.client.scatter(labels[rank :: gang.p], workers=[address], hash=False)
-        for rank, address in enumerate(gang.addresses)
-    ]
-
-
-# The path 0-1-...-31 and another, 32-...-63; the source is 0.
-def cycle(distances: Distances, parents: Parents) -> None:
-    parents[[10, 11]] = 11, 10
-
-
-def level_skipped(distances: Distances, parents: Parents) -> None:
-    distances[10:32] += 1
-
-
-def not_a_neighbour(distances: Distances, parents: Parents) -> None:
-    parents[20] = 3
-
-
-def neighbour_too_deep(distances: Distances, parents: Parents) -> None:
-    parents[20] = 21
-
-
-def unreached_neighbour(distances: Distances, parents: Parents) -> None:
-    distances[31], parents[31] = -1, -1
-
-
-def reached_out_of_component(distances: Distances, parents: Parents) -> None:
-    distances[32:], parents[32:] = np.arange(5, 37), np.arange(31, 63)
-
-
-def root_with_a_parent(distances: Distances, parents: Parents) -> None:
-    parents[0] = 1
-
-
-def root_not_at_zero(distances: Distances, parents: Parents) -> None:
-    distances[:32] += 1
-
-
-def a_second_root(distances: Distances, parents: Parents) -> None:
-    distances[32], parents[32] = 0, 32
-
-
-def one_off(distances: Distances, parents: Parents) -> None:
-    distances[31] -= 1
-
-
-def distance_out_of_range(distances: Distances, parents: Parents) -> None:
-    distances[5] = 64
-
-
-def distance_below_range(distances: Distances, parents: Parents) -> None:
-    distances[40] = -2
-
-
-def parent_out_of_range(distances: Distances, parents: Parents) -> None:
-    parents[5] = 2**40
-
-
-def parent_without_distance(distances: Distances, parents: Parents) -> None:
-    parents[40] = 41
-
-
-MUTATIONS: dict[Callable[[Distances, Parents], None], str] = {
-    cycle: "no edge from a parent one level up",
-    level_skipped: "more than one level",
-    not_a_neighbour: "no edge from a parent one level up",
-    neighbour_too_deep: "no edge from a parent one level up",
-    unreached_neighbour: "from a reached vertex to an unreached one: vertices 30, 31",
-    reached_out_of_component: "no edge from a parent one level up",
-    root_with_a_parent: "source is not at distance 0.* vertices 0 ",
-    root_not_at_zero: "source is not at distance 0",
-    a_second_root: "another vertex is at distance 0: vertices 32",
-    one_off: "no edge from a parent one level up",
-    distance_out_of_range: "out of range.* vertices 5 ",
-    distance_below_range: "out of range.* vertices 40 ",
-    parent_out_of_range: "out of range.* vertices 5 ",
-    parent_without_distance: "distance and predecessor disagree.* vertices 40 ",
-}
+def two_paths(client: distributed.Client, ranks: int, **options: object) -> Graph:
+    n, src, dst = GRAPHS["two components"]()
+    directed = bool(options.pop("directed", False))
+    return dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=directed), client=client, ranks=ranks, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("directed", [False, True])
-def test_every_mutation_is_caught(client: distributed.Client, ranks: int, directed: bool) -> None:
-    n, src, dst = GRAPHS["two components"]()
-    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=directed), client=client, ranks=ranks) as graph:
-        result = graph.bfs(0, predecessors=True, validate=True)
-        for mutate, words in MUTATIONS.items():
+def test_every_mutation_is_caught(client: distributed.Client, leaves_nothing: None, ranks: int, directed: bool) -> None:
+    with two_paths(client, ranks, directed=directed, keep_edges=ranks % 2 == 0) as graph:
+        result = graph.bfs(0, predecessors=True)
+        found = dbfs.validate(graph, result)
+        # 61 edges, 31 of them in the component; of an undirected graph's own each is there twice.
+        assert found == dbfs.Validation(ranks % 2 == 0, *((62, 31) if directed or ranks % 2 == 0 else (124, 62)))
+        for mutate, (rule, _, _) in MUTATIONS.items():
             distances, parents = result.distances(), result.predecessors()
             mutate(distances, parents)
-            with pytest.raises(ValidationError, match=words):
-                validate_labels(graph, scattered(graph, distances), scattered(graph, parents), SPEC, None)
+            assert rule is not None
+            with pytest.raises(ValidationError) as caught:
+                dbfs.validate(graph, dbfs.Labels([0], distances, parents))
+            assert rule.value in str(caught.value)
+        result.release()
 
 
-def test_distances_alone(client: distributed.Client) -> None:
-    n, src, dst = GRAPHS["two components"]()
-    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2) as graph:
-        distances = graph.bfs(0, validate=True).distances()
-        for vertex, wrong in [(31, 30), (31, -1), (40, 3), (1, 2)]:
-            mutated = distances.copy()
-            mutated[vertex] = wrong
-            with pytest.raises(ValidationError):
-                validate_labels(graph, scattered(graph, mutated), None, SPEC, None)
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("keep_edges", [False, True])
+def test_distances_or_predecessors_alone(client: distributed.Client, keep_edges: bool, order: str) -> None:
+    with two_paths(client, 3, keep_edges=keep_edges, order=order) as graph:
+        result = graph.bfs(5, predecessors=True, validate=True)
+        distances, parents = result.distances(), result.predecessors()
+        dbfs.validate(graph, dbfs.Labels([5], distances=distances))
+        dbfs.validate(graph, dbfs.Labels([5], predecessors=parents))
+        # As int32 it would be right.
+        wide = distances.astype(np.int64)
+        wide[31] += 2**32
+        with pytest.raises(ValidationError, match=r"out of range.*vertices 31 \("):
+            dbfs.validate(graph, dbfs.Labels([5], distances=wide))
+        parents[20] = 21
+        with pytest.raises(ValidationError, match=r"in a circle.*vertices 2[01], 2[01] \("):
+            dbfs.validate(graph, dbfs.Labels([5], predecessors=parents))
+        parents[20] = 18
+        with pytest.raises(ValidationError, match=r"rule 5: no edge.*vertices 20, 18 \(rank"):
+            dbfs.validate(graph, dbfs.Labels([5], predecessors=parents))
 
 
-def test_a_bound_on_depth_is_respected(client: distributed.Client) -> None:
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_results_of_both_engines_before_and_after_they_are_fetched(
+    client: distributed.Client, engine: str, order: str
+) -> None:
+    with dbfs.load("kronecker:scale=9", client=client, ranks=3, keep_edges=True, order=order) as graph:
+        for predecessors in (False, True):
+            result = graph.bfs([1, 7], predecessors=predecessors, engine=engine)
+            before = dbfs.validate(graph, result)
+            result.distances()
+            assert dbfs.validate(graph, result) == before
+            assert before.edges == 16 << 9
+
+
+def test_many_traversals_targets_and_bounds(client: distributed.Client) -> None:
     n, src, dst = GRAPHS["path"]()
-    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2) as graph:
-        result = graph.bfs(0, max_depth=5, validate=True)
-        with pytest.raises(ValidationError, match="from a reached vertex to an unreached one"):
-            validate_labels(graph, scattered(graph, result.distances()), None, SPEC, 6)
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2, keep_edges=True) as graph:
+        for result in graph.bfs_many([0, 69, 30], predecessors=True):
+            assert dbfs.validate(graph, result).component_edges == 69
+        assert dbfs.validate(graph, graph.bfs(0, targets=[7])).component_edges == 7
+        bounded = graph.bfs(0, max_depth=5, validate=True)
+        with pytest.raises(ValidationError, match="from a reached vertex to an unreached one: vertices 5, 6"):
+            dbfs.validate(graph, dbfs.Labels([0], bounded.distances(), max_depth=6))
         with pytest.raises(ValidationError, match="out of range"):
-            validate_labels(graph, scattered(graph, result.distances()), None, SPEC, 4)
+            dbfs.validate(graph, dbfs.Labels([0], bounded.distances(), max_depth=4))
+
+
+def drop_edge(partition: Partition) -> Partition:
+    """Row 10's last edge is no more."""
+    last = partition.row_offsets[11] - 1
+    offsets = partition.row_offsets.copy()
+    offsets[11:] -= 1
+    return replace(partition, row_offsets=offsets, columns=np.delete(partition.columns, last))
+
+
+def add_edge(partition: Partition) -> Partition:
+    """Row 1 gets an edge to vertex 25 (row 12 of rank 1)."""
+    at = partition.row_offsets[2]
+    offsets = partition.row_offsets.copy()
+    offsets[2:] += 1
+    columns = np.insert(partition.columns, at, partition.stripe.n_local + 12)
+    return replace(partition, row_offsets=offsets, columns=columns)
+
+
+def swap_rows(partition: Partition) -> Partition:
+    """Rows 4 and 6, of one edge each, change places."""
+    columns = partition.columns.copy()
+    at = partition.row_offsets[[4, 6]]
+    columns[at] = columns[at[::-1]]
+    return replace(partition, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "words"),
+    [
+        (drop_edge, "rule 4: .* to an unreached one: vertices 20, 21 "),
+        (add_edge, "rule 5: no edge joins a vertex to its predecessor.*: vertices 25, 2 "),
+        (swap_rows, "rule 5: no edge joins a vertex to its predecessor.*: vertices 13, 8 "),
+    ],
+)
+def test_a_graph_built_wrong_on_one_rank_is_found_out(
+    client: distributed.Client, corrupt: Callable[[Partition], Partition], words: str
+) -> None:
+    """Its own edges agree with what was found; those of the input do not."""
+    for keep_edges in (False, True):
+        with two_paths(client, 2, directed=True, keep_edges=keep_edges) as graph:
+
+            def spoil(dask_worker: distributed.Worker, key: object = graph.partition_keys[0]) -> None:
+                dask_worker.data[key] = corrupt(dask_worker.data[key])
+
+            client.run(spoil, workers=[graph.gang.addresses[0]])
+            result = graph.bfs(0, predecessors=True)
+            if not keep_edges:
+                assert not dbfs.validate(graph, result).of_input
+                continue
+            with pytest.raises(ValidationError, match=words):
+                dbfs.validate(graph, result)
+            with pytest.raises(ValidationError):
+                dbfs.validate(graph, graph.bfs(0))
+
+
+def test_what_can_not_be_validated(client: distributed.Client) -> None:
+    with two_paths(client, 2) as graph, two_paths(client, 2) as other:
+        result = graph.bfs(0)
+        distances = result.distances()
+        with pytest.raises(InvalidOptionError, match=r"is not of arrays, but of arrays as it was loaded"):
+            dbfs.validate(other, result)
+        with pytest.raises(InvalidOptionError, match="distances, predecessors, or both"):
+            dbfs.validate(graph, dbfs.Labels([0]))
+        with pytest.raises(
+            InvalidOptionError, match=r"distances must be 64 integers, one a vertex, not int32 .*\(63,\)"
+        ):
+            dbfs.validate(graph, dbfs.Labels([0], distances[1:]))
+        with pytest.raises(InvalidOptionError, match="predecessors must be 64 integers, one a vertex, not float64"):
+            dbfs.validate(graph, dbfs.Labels([0], distances, distances / 2))
+        with pytest.raises(InvalidVertexError, match="source 64 is not in"):
+            dbfs.validate(graph, dbfs.Labels([64], distances))
+        result.release()
+        with pytest.raises(ResultReleasedError, match="released"):
+            dbfs.validate(graph, result)
+    with pytest.raises(ResultReleasedError, match="unloaded"):
+        dbfs.validate(graph, dbfs.Labels([0], distances))

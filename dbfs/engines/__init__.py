@@ -1,13 +1,13 @@
 """Engines: ways to run the levels of a traversal. One interface, chosen here and nowhere else."""
 
-from dbfs.engines.interface import Engine, HeldLabels, LevelReport, Outcome, Progress
+from dbfs.engines.interface import Engine, HeldLabels, KeptLabels, LevelReport, Outcome, Progress
 from dbfs.engines.resident import ResidentEngine
 from dbfs.engines.taskgraph import TaskGraphEngine
 from dbfs.errors import InvalidOptionError
 
 ENGINES = ("auto", "resident", "taskgraph")
 
-__all__ = ["ENGINES", "Engine", "HeldLabels", "LevelReport", "Outcome", "Progress", "choose"]
+__all__ = ["ENGINES", "Engine", "HeldLabels", "KeptLabels", "LevelReport", "Outcome", "Progress", "choose"]
 
 
 def choose(name: str) -> Engine:

@@ -72,6 +72,15 @@ class HeldLabels:
         release([*self.distances, *(self.predecessors or ())])
 
 
+@dataclass(frozen=True)
+class KeptLabels:
+    """Labels that the ranks of a graph keep to themselves: those of a traversal of one of its runs."""
+
+    graph_id: str
+    run_id: str
+    index: int
+
+
 class LabelSource(Protocol):
     """Where the labels of a finished traversal are to be had."""
 
@@ -82,6 +91,11 @@ class LabelSource(Protocol):
             GraphNotFoundError, ResultReleasedError: they are gone, since somebody unloaded the graph.
             WorkerLostError: a worker that had some is gone.
         """
+        ...
+
+    @property
+    def place(self) -> HeldLabels | KeptLabels:
+        """Where they are until they are asked for."""
         ...
 
     def drop(self) -> None:

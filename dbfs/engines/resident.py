@@ -13,7 +13,7 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
+from dbfs.engines.interface import HeldLabels, KeptLabels, LevelReport, Outcome, Progress
 from dbfs.errors import DbfsError
 from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord, RunProgress
@@ -106,6 +106,11 @@ class ResidentLabels:
             index=self._index,
         )
         return HeldLabels(self._futures("distances"), self._futures("predecessors") if self._predecessors else None)
+
+    @property
+    def place(self) -> KeptLabels:
+        """With the ranks."""
+        return KeptLabels(self._record.graph_id, self._run_id, self._index)
 
     def drop(self) -> None:
         """Have every rank forget them, with the next message."""

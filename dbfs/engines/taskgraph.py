@@ -74,6 +74,11 @@ class TaskLabels:
         """The results."""
         return self._held
 
+    @property
+    def place(self) -> HeldLabels:
+        """The results."""
+        return self._held
+
     def drop(self) -> None:
         """Let go of them."""
         self._held.release()

@@ -54,6 +54,13 @@ class DegreeOrder:
         parents[reached] = self.vertex[parents[reached]]
         return parents
 
+    def predecessors_by_position(self, by_vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The way back: predecessors as positions in the order of positions; what is no vertex stays."""
+        parents = by_vertex[self.vertex]
+        vertices = (parents >= 0) & (parents < self.position.size)
+        parents[vertices] = self.position[parents[vertices]]
+        return parents
+
 
 def count_degrees(
     src: NDArray[np.int64], dst: NDArray[np.int64], n: int, *, symmetrise: bool, name: str

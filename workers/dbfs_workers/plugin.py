@@ -257,19 +257,34 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             StaleRunError: this worker is no rank of that gang.
         """
         member = self._member(graph_id)
-        kept = member.kept.pop((run_id, index), None)
+        distances, parents = self.labels(graph_id, run_id, index)
+        del member.kept[run_id, index]
+        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): distances}
+        if parents is not None:
+            data[label_key("predecessors", run_id, index, member.rank)] = parents
+        sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
+        return sizes
+
+    def labels(self, graph_id: str, run_id: str, index: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
+        """Kept labels of the rank's rows without padding: distances, and predecessors as vertices, -1 unreached.
+
+        Tasks on this worker may call it, too.
+
+        Raises:
+            ResultReleasedError: they were dropped.
+            StaleRunError: this worker is no rank of that gang.
+        """
+        member = self._member(graph_id)
+        kept = member.kept.get((run_id, index))
         if kept is None:
             raise ResultReleasedError(f"rank {member.rank} has no labels of traversal {index} of run {run_id} any more")
         stripe = self.worker.data[member.partition_key].stripe
         owned = stripe.owned(member.rank)
         labels = member.fetch(kept.labels)
-        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): labels.distances[:owned]}
-        if labels.predecessors is not None:
-            ids = labels.predecessors[:owned]
-            parents = np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
-            data[label_key("predecessors", run_id, index, member.rank)] = parents
-        sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
-        return sizes
+        if labels.predecessors is None:
+            return labels.distances[:owned], None
+        ids = labels.predecessors[:owned]
+        return labels.distances[:owned], np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
 
     async def drop(self, graph_id: str, dropped: list[Sequence[Any]]) -> None:
         """Forget kept labels, given by run id and index."""

@@ -1,0 +1,352 @@
+"""The validator without a cluster: every way in which labels can be wrong, and random labels against an oracle.
+
+Axes: ranks 1 to 4; directed or not; both labels, distances alone, predecessors alone; edges as they were read (in the
+given order of vertices and by degree) or of the partitions.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dbfs_workers import validation
+from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import Stripe
+from dbfs_workers.validation import Rule, Verdict
+from tests import oracle
+from tests.graphs import GRAPHS, random
+
+Distances, Parents = NDArray[np.int32], NDArray[np.int64]
+RANKS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A graph on ranks, and the edges to check against."""
+
+    n: int
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    ranks: int
+    directed: bool
+    edges: str = "input"
+
+    @property
+    def order(self) -> DegreeOrder | None:
+        if not self.edges.endswith("by degree"):
+            return None
+        symmetrise = not self.directed
+        return degree_order(count_degrees(self.src, self.dst, self.n, symmetrise=symmetrise, name="test"))
+
+    def partition(self, rank: int) -> Partition:
+        stripe, order = Stripe(self.n, self.ranks), self.order
+        src, dst = (self.src, self.dst) if order is None else order.relabel(self.src, self.dst)
+        bins = bin_edges(src, dst, stripe, symmetrise=not self.directed, name="test")
+        return build_partition(stripe, rank, [[bins[rank]]], directed=self.directed, hub_first=order is not None)
+
+    def verdict(
+        self,
+        distances: Distances | None,
+        parents: Parents | None,
+        sources: tuple[int, ...] = (0,),
+        farthest: int | None = None,
+    ) -> Verdict:
+        stripe, order, ranks = Stripe(self.n, self.ranks), self.order, range(self.ranks)
+        of_input = self.edges.startswith("input")
+        if order is not None:
+            distances = None if distances is None else distances[order.vertex]
+            parents = None if parents is None else order.predecessors_by_position(parents)
+            sources = tuple(order.position[list(sources)].tolist())
+        theirs = None if parents is None else [parents[rank :: self.ranks] for rank in ranks]
+        if distances is not None:
+            ours = [distances[rank :: self.ranks] for rank in ranks]
+        else:
+            assert theirs is not None
+            ours, lost = validation.levels_of(stripe, theirs)
+            if lost is not None:
+                return Verdict((validation.of_vertices(lost, order),), 0, 0)
+        packed = [
+            validation.pack_labels(
+                stripe, rank, ours[rank], None if theirs is None else theirs[rank], sources, farthest
+            )
+            for rank in ranks
+        ]
+        checks = []
+        for rank in ranks:
+            if of_input:
+                mine = np.array_split(np.arange(self.src.size), self.ranks)[rank]
+                blocks = [(ids[mine].astype(np.uint32)) for ids in (self.src, self.dst)]
+                edges = iter([(blocks[0], blocks[1])])
+            else:
+                edges = validation.partition_edges(self.partition(rank))
+            checks.append(
+                validation.check_edges(
+                    stripe,
+                    rank,
+                    edges,
+                    packed,
+                    order if of_input else None,
+                    predecessors=parents is not None,
+                    directed=self.directed,
+                    farthest=farthest,
+                )
+            )
+        return validation.judge(stripe, packed, checks, order, predecessors=parents is not None, of_input=of_input)
+
+
+EDGES = ("input", "input, by degree", "partition", "partition, by degree")
+
+
+# The path 0-1-...-31 and another, 32-...-63; the source is 0.
+def cycle(distances: Distances, parents: Parents) -> None:
+    parents[[10, 11]] = 11, 10
+
+
+def circle_apart(distances: Distances, parents: Parents) -> None:
+    parents[[40, 41]], distances[[40, 41]] = (41, 40), (5, 6)
+
+
+def level_skipped(distances: Distances, parents: Parents) -> None:
+    distances[10:32] += 1
+
+
+def not_a_neighbour(distances: Distances, parents: Parents) -> None:
+    parents[20] = 18
+
+
+def neighbour_too_deep(distances: Distances, parents: Parents) -> None:
+    parents[31], parents[20] = 30, 21
+
+
+def parent_unreached(distances: Distances, parents: Parents) -> None:
+    parents[31] = 50
+
+
+def unreached_neighbour(distances: Distances, parents: Parents) -> None:
+    distances[31], parents[31] = -1, -1
+
+
+def reached_out_of_component(distances: Distances, parents: Parents) -> None:
+    distances[32:], parents[32:] = np.arange(32, 64), np.arange(31, 63)
+
+
+def root_with_a_parent(distances: Distances, parents: Parents) -> None:
+    parents[0] = 1
+
+
+def root_unreached(distances: Distances, parents: Parents) -> None:
+    distances[0], parents[0] = -1, -1
+
+
+def root_not_at_zero(distances: Distances, parents: Parents) -> None:
+    distances[:32] += 1
+
+
+def a_second_root(distances: Distances, parents: Parents) -> None:
+    distances[32], parents[32] = 0, 32
+
+
+def one_off(distances: Distances, parents: Parents) -> None:
+    distances[31] -= 1
+
+
+def distance_out_of_range(distances: Distances, parents: Parents) -> None:
+    distances[5] = 64
+
+
+def distance_below_range(distances: Distances, parents: Parents) -> None:
+    distances[40] = -2
+
+
+def parent_out_of_range(distances: Distances, parents: Parents) -> None:
+    parents[5] = 2**40
+
+
+def parent_just_out_of_range(distances: Distances, parents: Parents) -> None:
+    parents[5] = 64
+
+
+def parent_below_range(distances: Distances, parents: Parents) -> None:
+    parents[40] = -2
+
+
+def parent_without_distance(distances: Distances, parents: Parents) -> None:
+    parents[40] = 41
+
+
+Rules = tuple[Rule | None, Rule | None, Rule | None]
+# By both labels, by predecessors alone, by distances alone; None where nothing is wrong with those.
+MUTATIONS: dict[Callable[[Distances, Parents], None], Rules] = {
+    cycle: (Rule.TREE, Rule.TREE, None),
+    circle_apart: (Rule.TREE, Rule.TREE, Rule.PARENT),
+    level_skipped: (Rule.STEP, None, Rule.SPAN),
+    not_a_neighbour: (Rule.STEP, Rule.PARENT, None),
+    neighbour_too_deep: (Rule.TREE, Rule.TREE, None),
+    parent_unreached: (Rule.TREE, Rule.TREE, None),
+    unreached_neighbour: (Rule.COMPONENT, Rule.COMPONENT, Rule.COMPONENT),
+    reached_out_of_component: (Rule.PARENT, Rule.PARENT, Rule.PARENT),
+    root_with_a_parent: (Rule.ROOT, Rule.TREE, None),
+    root_unreached: (Rule.ROOT, Rule.TREE, Rule.ROOT),
+    root_not_at_zero: (Rule.ROOT, None, Rule.ROOT),
+    a_second_root: (Rule.ROOT, Rule.ROOT, Rule.ROOT),
+    one_off: (Rule.STEP, None, Rule.PARENT),
+    distance_out_of_range: (Rule.RANGE, None, Rule.RANGE),
+    distance_below_range: (Rule.RANGE, None, Rule.RANGE),
+    parent_out_of_range: (Rule.RANGE, Rule.RANGE, None),
+    parent_just_out_of_range: (Rule.RANGE, Rule.RANGE, None),
+    parent_below_range: (Rule.RANGE, Rule.RANGE, None),
+    parent_without_distance: (Rule.RANGE, Rule.TREE, None),
+}
+
+
+def labels(setting: Setting, sources: list[int]) -> tuple[Distances, Parents]:
+    """Right ones, by SciPy; each vertex has its last possible parent."""
+    matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=setting.directed)
+    distances = oracle.distances(matrix, sources)
+    parents = np.full(setting.n, -1)
+    for u, v in zip(*matrix.nonzero(), strict=True):
+        if distances[u] >= 0 and distances[v] == distances[u] + 1:
+            parents[v] = u
+    parents[sources] = sources
+    return distances, parents
+
+
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_mutation_is_caught_by_its_rule(ranks: int, directed: bool, edges: str) -> None:
+    setting = Setting(*GRAPHS["two components"](), ranks, directed, edges)
+    right = labels(setting, [0])
+    for given in (right, (None, right[1]), (right[0], None)):
+        assert setting.verdict(*given).violations == ()
+    for mutate, (of_both, of_parents, of_distances) in MUTATIONS.items():
+        distances, parents = right[0].copy(), right[1].copy()
+        mutate(distances, parents)
+        cases = (
+            ((distances, parents), of_both),
+            # In a directed graph no edge leads back up.
+            ((None, parents), of_parents),
+            ((distances, None), of_distances),
+        )
+        for given, rule in cases:
+            told = [violation.rule for violation in setting.verdict(*given).violations]
+            if rule is None:
+                # Such labels are right: the mutation is of the others.
+                assert told == [], mutate.__name__
+            else:
+                assert rule in told, (mutate.__name__, rule, told)
+
+
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("directed", [False, True])
+def test_random_labels_against_the_oracle(directed: bool, edges: str) -> None:
+    """A verdict is without fault exactly where the labels are right, whatever was changed."""
+    generator = np.random.default_rng(7)
+    verdicts = set()
+    for seed, ranks in itertools.product(range(6), RANKS):
+        setting = Setting(*random(30, 40, seed), ranks, directed, edges)
+        matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=directed)
+        right = labels(setting, [3])
+        for _ in range(20):
+            distances, parents = right[0].copy(), right[1].copy()
+            for _ in range(generator.integers(1, 3)):
+                vertex = generator.integers(setting.n)
+                if generator.random() < 0.5:
+                    distances[vertex] += generator.integers(-1, 2)
+                else:
+                    parents[vertex] = generator.integers(-1, setting.n)
+            try:
+                np.testing.assert_array_equal(distances, right[0])
+                oracle.assert_valid_parents(matrix, distances, parents, [3])
+                expected = True
+            except AssertionError:
+                expected = False
+            verdicts.add(expected)
+            assert (setting.verdict(distances, parents, (3,)).violations == ()) == expected
+            alone = bool((distances == right[0]).all())
+            assert (setting.verdict(distances, None, (3,)).violations == ()) == alone
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_right_labels_of_every_graph(name: str, edges: str) -> None:
+    for ranks, directed in itertools.product((1, 3), (False, True)):
+        setting = Setting(*GRAPHS[name](), ranks, directed, edges)
+        sources = [0, setting.n - 1, 0]
+        verdict = setting.verdict(*labels(setting, sources), sources=tuple(sources))
+        assert verdict.violations == ()
+        loops = setting.src == setting.dst
+        reached = labels(setting, sources)[0] >= 0
+        within = int((reached[setting.src] & reached[setting.dst] & ~loops).sum())
+        both = edges.startswith("partition") and not directed
+        assert verdict.component_edges == within * (2 if both else 1)
+        assert verdict.edges == setting.src.size + (int((~loops).sum()) if both else 0)
+
+
+def test_a_violation_names_vertices_ranks_and_how_many() -> None:
+    setting = Setting(*GRAPHS["two components"](), 4, False)
+    distances, parents = labels(setting, [0])
+    distances[10:32] += 1
+    distances[50] = 99
+    words = [str(violation) for violation in setting.verdict(distances, parents).violations]
+    assert words == [
+        "a label is out of range, or distance and predecessor disagree on whether the vertex was reached: "
+        "vertices 50 (rank 2)",
+        "rule 2: a vertex is not one level below its predecessor: vertices 10, 9 (rank 2)",
+        # The second of four ranks has no such edge: each has sixteen.
+        "rule 3: an edge joins levels that differ by more than one: vertices 9, 10 (rank 0)",
+    ]
+    distances, parents = labels(setting, [0])
+    parents[[10, 11, 12]] = 12, 10, 11
+    distances[20], parents[[20, 25]] = -1, (-1, 3)
+    words = [str(violation) for violation in setting.verdict(distances, parents).violations]
+    # What comes after a circle or a hole is lost, too.
+    assert words[0] == (
+        "rule 1: predecessors lead in a circle, or to an unreached vertex: vertices 10, 12, 11 "
+        "(ranks 0, 1, 2, 3, the first of 14)"
+    )
+    assert words[2] == (
+        "rule 4: an edge leads from a reached vertex to an unreached one: vertices 19, 20 (rank 1, the first of 2)"
+    )
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_a_bound_on_depth_is_respected(edges: str) -> None:
+    setting = Setting(*GRAPHS["path"](), 3, False, edges)
+    distances, parents = labels(setting, [0])
+    beyond = distances > 5
+    distances[beyond], parents[beyond] = -1, -1
+    assert setting.verdict(distances, parents, farthest=5).violations == ()
+    for farthest, rule in ((6, Rule.COMPONENT), (None, Rule.COMPONENT), (4, Rule.RANGE)):
+        assert rule in {
+            violation.rule for violation in setting.verdict(distances, parents, farthest=farthest).violations
+        }
+
+
+def test_a_mirror_image_of_a_wrong_edge_is_seen_from_either_end() -> None:
+    """Whichever way an undirected edge stands in the input, it is checked both ways."""
+    setting = Setting(*GRAPHS["two components"](), 1, False)
+    turned = replace(setting, src=setting.dst, dst=setting.src)
+    for mutate, (rule, _, _) in MUTATIONS.items():
+        distances, parents = labels(setting, [0])
+        mutate(distances, parents)
+        for one in (setting, turned):
+            assert rule in {violation.rule for violation in one.verdict(distances, parents).violations}
+
+
+def test_a_partition_is_written_out_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(*random(60, 300, 4), 3, False)
+    whole = [np.concatenate(side) for side in zip(*validation.partition_edges(setting.partition(1)), strict=True)]
+    rows = np.repeat(np.arange(setting.partition(1).row_offsets.size - 1), np.diff(setting.partition(1).row_offsets))
+    assert whole[0].tolist() == (rows * 3 + 1).tolist()
+    assert whole[1].tolist() == Stripe(60, 3).vertex(setting.partition(1).columns.astype(np.int64)).tolist()
+    for block in (1, 2, 7, 100_000):
+        monkeypatch.setattr(validation, "BLOCK_EDGES", block)
+        parts = [np.concatenate(side) for side in zip(*validation.partition_edges(setting.partition(1)), strict=True)]
+        assert [part.tolist() for part in parts] == [part.tolist() for part in whole]
