@@ -15,7 +15,20 @@ from dbfs.arrays import from_arrays, from_scipy
 from dbfs.build import BuildOptions, estimate
 from dbfs.cluster import connect
 from dbfs.edges import EdgeList
-from dbfs.generate import grid2d, grid3d, kronecker, path, uniform
+from dbfs.generate import (
+    complete,
+    corpus,
+    geometric,
+    grid2d,
+    grid3d,
+    kronecker,
+    path,
+    random_tree,
+    rmat,
+    star,
+    tree,
+    uniform,
+)
 from dbfs.graph import Graph
 from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
 from dbfs.memory import Estimate
@@ -37,12 +50,15 @@ __all__ = [
     "Validation",
     "__version__",
     "cluster_state",
+    "complete",
     "config",
     "connect",
+    "corpus",
     "errors",
     "estimate",
     "from_arrays",
     "from_scipy",
+    "geometric",
     "graphs",
     "grid2d",
     "grid3d",
@@ -50,7 +66,11 @@ __all__ = [
     "load",
     "open",
     "path",
+    "random_tree",
+    "rmat",
     "runs",
+    "star",
+    "tree",
     "uniform",
     "validate",
 ]

@@ -4,21 +4,36 @@ Every generator makes any range of its edges on its own, so pieces are generated
 the edges do not depend on how they were cut.
 """
 
+from dbfs.generate.complete import complete
+from dbfs.generate.corpus import CORPUS, CorpusGraph, corpus
+from dbfs.generate.geometric import geometric
 from dbfs.generate.kronecker import kronecker
 from dbfs.generate.lattice import grid2d, grid3d
 from dbfs.generate.path import path
+from dbfs.generate.rmat import rmat
 from dbfs.generate.specs import GENERATORS, Generator, describe, is_spec, parse
+from dbfs.generate.star import star
+from dbfs.generate.tree import random_tree, tree
 from dbfs.generate.uniform import uniform
 
 __all__ = [
+    "CORPUS",
     "GENERATORS",
+    "CorpusGraph",
     "Generator",
+    "complete",
+    "corpus",
     "describe",
+    "geometric",
     "grid2d",
     "grid3d",
     "is_spec",
     "kronecker",
     "parse",
     "path",
+    "random_tree",
+    "rmat",
+    "star",
+    "tree",
     "uniform",
 ]

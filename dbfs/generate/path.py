@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
-import numpy as np
-
-from dbfs.edges import EdgeList, Edges
+from dbfs.edges import EdgeList, GeneratedPiece
 from dbfs.generate.ranges import MAX_VERTICES, even_ranges, integer
 
 
 @dataclass(frozen=True)
-class PathPiece:
+class PathPiece(GeneratedPiece):
     """The edges v - v+1 for the vertices v in [start, stop)."""
 
     start: int
     stop: int
 
-    def read(self) -> Edges:
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
-        sources = np.arange(self.start, self.stop, dtype=np.int64)
+        sources = xp.arange(self.start, self.stop, dtype=xp.int64)
         return sources, sources + 1
 
 

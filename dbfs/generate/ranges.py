@@ -1,7 +1,7 @@
-"""What the generators share: checked integer parameters, and equal ranges to cut into."""
+"""What the generators share: checked parameters, and equal ranges to cut into."""
 
 from operator import index
-from typing import SupportsIndex
+from typing import SupportsFloat, SupportsIndex
 
 from dbfs.errors import InvalidOptionError
 
@@ -23,6 +23,30 @@ def integer(generator: str, parameter: str, value: SupportsIndex, low: int, high
     if not low <= (number := index(value)) <= high:
         raise InvalidOptionError(f"{generator}: {parameter} must be in {low}..{high}, not {number}")
     return number
+
+
+def number(generator: str, parameter: str, value: object, low: float, high: float) -> float:
+    """The value as a float.
+
+    Raises:
+        InvalidOptionError: it is not a number (a bool is none), or not in low..high.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or isinstance(value, str):
+        raise InvalidOptionError(f"{generator}: {parameter} must be a number in {low}..{high}, not {value!r}")
+    if not low <= (found := float(value)) <= high:
+        raise InvalidOptionError(f"{generator}: {parameter} must be in {low}..{high}, not {found!r}")
+    return found
+
+
+def boolean(generator: str, parameter: str, value: object) -> bool:
+    """The value, a bool.
+
+    Raises:
+        InvalidOptionError: it is not a bool.
+    """
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"{generator}: {parameter} must be true or false, not {value!r}")
+    return value
 
 
 def even_ranges(total: int, at_most: int) -> list[tuple[int, int]]:

@@ -4,12 +4,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from typing import Any
 
 from dbfs.edges import EdgeList
 from dbfs.errors import InvalidOptionError
+from dbfs.generate.complete import complete
+from dbfs.generate.corpus import corpus
+from dbfs.generate.geometric import geometric
 from dbfs.generate.kronecker import kronecker
 from dbfs.generate.lattice import grid2d, grid3d
 from dbfs.generate.path import path
+from dbfs.generate.rmat import rmat
+from dbfs.generate.star import star
+from dbfs.generate.tree import random_tree, tree
 from dbfs.generate.uniform import uniform
 
 
@@ -18,7 +25,7 @@ class Generator:
     """A generator as a spec names it.
 
     Attributes:
-        make: the function, whose name and parameters (int or bool) are the spec's.
+        make: the function, whose name and parameters (int, float, bool or str) are the spec's.
         summary: one line on the graph it makes.
         example: a spec of it.
     """
@@ -39,22 +46,30 @@ class Generator:
 
     @property
     def usage(self) -> str:
-        """The parameters as a message shows them: ``scale, edgefactor=16``."""
+        """The parameters as a message shows them: ``scale, edgefactor=16, [n]``."""
         return ", ".join(_usage(parameter) for parameter in self.parameters.values())
 
 
 # A new generator needs its line here, and nothing else, to be known to specs and help.
 GENERATORS = (
     Generator(kronecker, "Graph500's Kronecker graph, 2^scale vertices", "kronecker:scale=18"),
+    Generator(rmat, "R-MAT graph, 2^scale vertices", "rmat:scale=18,a=0.45,b=0.15,c=0.15"),
     Generator(uniform, "m edges between uniform random vertices", "uniform:n=100000,m=1600000"),
     Generator(grid2d, "square lattice, side^2 vertices", "grid2d:side=1000"),
     Generator(grid3d, "cubic lattice, side^3 vertices", "grid3d:side=100"),
     Generator(path, "path of n vertices", "path:n=1000"),
+    Generator(star, "a hub and n-1 others", "star:n=1000"),
+    Generator(complete, "complete graph of n vertices", "complete:n=1000"),
+    Generator(tree, "complete k-ary tree of n vertices", "tree:n=1000,arity=3"),
+    Generator(random_tree, "random recursive tree of n vertices", "random_tree:n=1000"),
+    Generator(geometric, "n points in a square, joined within a radius", "geometric:n=100000,radius=0.005"),
+    Generator(corpus, "stand-in for a graph of Merrill 2012", "corpus:europe.osm,scale-down=64"),
 )
 _BY_NAME = {generator.name: generator for generator in GENERATORS}
 
 # The exponent has two digits at most: 1e999999999 would fill the memory before any range check saw it.
 _INTEGER = re.compile(r"(-?[0-9]{1,20}(?:_[0-9]{1,20}){0,9})(?:[eE]([0-9]{1,2}))?")
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
 _SPEC_LIKE = re.compile(r"[A-Za-z_]\w+:(\w+=.*)?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 
@@ -74,7 +89,8 @@ def is_spec(text: str) -> bool:
 def parse(spec: str) -> EdgeList:
     """The edges that a spec describes: a generator's name, a colon, and ``parameter=value`` pairs with commas between.
 
-    Integers may be written 1_000_000 or 1e6, booleans are true and false.
+    Integers may be written 1_000_000 or 1e6, booleans are true and false, hyphens in a parameter's name count as
+    underscores. A first parameter that is a name may stand alone: ``corpus:cage15``.
 
     Raises:
         InvalidOptionError: the generator is unknown; a parameter is unknown, missing, repeated or malformed; a value is
@@ -85,17 +101,20 @@ def parse(spec: str) -> EdgeList:
     if generator is None:
         raise InvalidOptionError(f"unknown generator {name!r}; choose from {', '.join(_BY_NAME)}")
     parameters = generator.parameters
-    values: dict[str, int | bool] = {}
-    for item in rest.split(",") if rest else ():
+    first = next(iter(parameters))
+    values: dict[str, int | float | bool | str] = {}
+    for position, item in enumerate(rest.split(",") if rest else ()):
         key, equals, text = item.partition("=")
-        if not equals:
+        if not equals and position == 0 and parameters[first].annotation is str:
+            key, text = first, item
+        elif not equals:
             raise InvalidOptionError(f"{name}: {item!r} is not parameter=value; parameters: {generator.usage}")
+        key = key.replace("-", "_")
         if key not in parameters:
             raise InvalidOptionError(f"{name}: unknown parameter {key!r}; parameters: {generator.usage}")
         if key in values:
             raise InvalidOptionError(f"{name}: {key} is given twice; parameters: {generator.usage}")
-        parse_value = _boolean if parameters[key].annotation is bool else _integer
-        values[key] = parse_value(name, key, text)
+        values[key] = _PARSERS[parameters[key].annotation](name, key, text)
     missing = [
         key for key, parameter in parameters.items() if parameter.default is Parameter.empty and key not in values
     ]
@@ -128,7 +147,28 @@ def _boolean(generator: str, key: str, text: str) -> bool:
     return value
 
 
+def _number(generator: str, key: str, text: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise InvalidOptionError(f"{generator}: {key} must be a number such as 0.25 or 1e-3, not {text!r}")
+    return float(text)
+
+
+def _text(_generator: str, _key: str, text: str) -> str:
+    return text
+
+
+_PARSERS: dict[Any, Callable[[str, str, str], int | float | bool | str]] = {
+    int: _integer,
+    int | None: _integer,
+    float: _number,
+    bool: _boolean,
+    str: _text,
+}
+
+
 def _usage(parameter: Parameter) -> str:
     if parameter.default is Parameter.empty:
         return parameter.name
+    if parameter.default is None:
+        return f"[{parameter.name}]"
     return f"{parameter.name}={str(parameter.default).lower()}"

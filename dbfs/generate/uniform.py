@@ -6,19 +6,23 @@ Edge i takes numbers 2i and 2i + 1 of the Philox4x64-10 sequence (Salmon et al.,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from dbfs.edges import EdgeList, Edges
+from dbfs.edges import EdgeList, GeneratedPiece
 from dbfs.errors import InvalidOptionError
-from dbfs.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, even_ranges, integer
+from dbfs.generate import philox
+from dbfs.generate.counter import below
+from dbfs.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, boolean, even_ranges, integer
 
 # One Philox counter gives four 64-bit numbers.
 _EDGES_A_COUNTER = 2
 
 
 @dataclass(frozen=True)
-class UniformPiece:
+class UniformPiece(GeneratedPiece):
     """The edges [start, stop) of a uniform random graph."""
 
     n: int
@@ -26,16 +30,18 @@ class UniformPiece:
     start: int
     stop: int
 
-    def read(self) -> Edges:
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
         counter, skip = divmod(self.start, _EDGES_A_COUNTER)
+        count = 2 * (skip + self.stop - self.start)
         # The bit generator's raw numbers, because NumPy promises them, unlike its distributions', for all its versions.
-        raw = np.random.Philox(key=self.seed, counter=counter).random_raw(2 * (skip + self.stop - self.start))
-        # 53 bits as a float64 in [0, 1) times n, exact in both factors: rounding never reaches n, and with n up to 2^40
-        # an id's probability is within 2^-13 of 1/n.
-        ids = ((raw >> np.uint64(11)).astype(np.float64) * (self.n * 2.0**-53)).astype(np.int64)
-        pairs = ids.reshape(-1, 2)[skip:]
-        return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+        raw = (
+            np.random.Philox(key=self.seed, counter=counter).random_raw(count)
+            if xp is np
+            else philox.random_raw(xp, self.seed, counter, count)
+        )
+        pairs = below(xp, raw, self.n).reshape(-1, 2)[skip:]
+        return xp.ascontiguousarray(pairs[:, 0]), xp.ascontiguousarray(pairs[:, 1])
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,7 @@ def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     n = integer("uniform", "n", n, 0, MAX_VERTICES)
     m = integer("uniform", "m", m, 0, MAX_EDGES)
     seed = integer("uniform", "seed", seed, 0, MAX_SEED)
-    if not isinstance(directed, bool):
-        raise InvalidOptionError(f"uniform: directed must be true or false, not {directed!r}")
+    directed = boolean("uniform", "directed", directed)
     if m > 0 and n == 0:
         raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} where m > 0, not 0")
     return Uniform(

@@ -8,7 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from dbfs.edges import EdgeList
+from dbfs.errors import InvalidOptionError
 from dbfs.generate import grid2d, grid3d, path
+from dbfs.generate.lattice import lattice
 
 
 def adjacency(edges: EdgeList) -> sp.coo_array:
@@ -33,6 +35,25 @@ def test_lattice(lattice, axes: int, side: int) -> None:
     assert (edges.n, edges.directed, edges.mirrored) == (side**axes, False, False)
     assert edges.m == axes * side ** (axes - 1) * (side - 1)
     np.testing.assert_array_equal(adjacency(edges).toarray(), product_of_paths(side, axes).toarray())
+
+
+@pytest.mark.parametrize("side", [1, 2, 5])
+@pytest.mark.parametrize("grid", [grid2d, grid3d])
+def test_self_loops_are_the_diagonal(grid, side: int) -> None:
+    """One entry a vertex, so that the symmetrised pattern is that of the Poisson matrix."""
+    edges, without = grid(side, loops=True), grid(side)
+    assert edges.m == without.m + edges.n
+    expected = np.eye(edges.n) + adjacency(without).toarray()
+    np.testing.assert_array_equal(adjacency(edges).toarray(), expected)
+    with pytest.raises(InvalidOptionError, match=r"^grid[23]d: loops must be true or false, not 1$"):
+        grid(side, loops=1)
+
+
+@pytest.mark.parametrize("sides", [(4,), (2, 3), (3, 1, 4), (2, 2, 3, 2, 2)])
+def test_unequal_sides(sides: tuple[int, ...]) -> None:
+    axes = [sp.diags_array(np.ones(side - 1), offsets=1, shape=(side, side)) for side in sides]
+    expected = reduce(lambda lower, axis: sp.kronsum(lower, axis), axes)
+    np.testing.assert_array_equal(adjacency(lattice("", sides)).toarray(), expected.toarray())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50])

@@ -8,7 +8,26 @@ import pytest
 
 from dbfs.edges import EdgeList
 from dbfs.errors import InvalidOptionError
-from dbfs.generate import GENERATORS, describe, grid2d, grid3d, is_spec, kronecker, parse, path, uniform
+from dbfs.generate import (
+    GENERATORS,
+    complete,
+    corpus,
+    describe,
+    geometric,
+    grid2d,
+    grid3d,
+    is_spec,
+    kronecker,
+    parse,
+    path,
+    random_tree,
+    rmat,
+    star,
+    tree,
+    uniform,
+)
+
+NAMES = "kronecker, rmat, uniform, grid2d, grid3d, path, star, complete, tree, random_tree, geometric, corpus"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +46,19 @@ from dbfs.generate import GENERATORS, describe, grid2d, grid3d, is_spec, kroneck
         ("path:n=1_000_000", path(1_000_000)),
         ("path:n=1e6", path(1_000_000)),
         ("path:n=12E3", path(12_000)),
+        ("grid2d:side=9,loops=true", grid2d(9, loops=True)),
+        ("rmat:scale=9", rmat(9)),
+        ("rmat:scale=9,a=0.45,b=1.5e-1,c=0.15,n=300,m=1e3", rmat(9, a=0.45, b=0.15, c=0.15, n=300, m=1000)),
+        ("star:n=1000", star(1000)),
+        ("complete:n=10", complete(10)),
+        ("tree:n=1e3,arity=5", tree(1000, 5)),
+        ("random_tree:n=9,seed=4", random_tree(9, 4)),
+        ("geometric:n=100,radius=0.1", geometric(100, 0.1)),
+        ("geometric:n=100,radius=1,seed=3", geometric(100, 1, 3)),
+        ("corpus:cage15", corpus("cage15")),
+        ("corpus:name=cage15", corpus("cage15")),
+        ("corpus:europe.osm,scale-down=64", corpus("europe.osm", 64)),
+        ("corpus:scale_down=64,name=europe.osm", corpus("europe.osm", 64)),
     ],
 )
 def test_parse(spec: str, edges: EdgeList) -> None:
@@ -42,6 +74,18 @@ def test_parse(spec: str, edges: EdgeList) -> None:
         (grid2d(7), "grid2d:side=7"),
         (grid3d(7), "grid3d:side=7"),
         (path(7), "path:n=7"),
+        (grid3d(7, loops=True), "grid3d:side=7,loops=true"),
+        (rmat(7, a=1e-5), "rmat:scale=7,edgefactor=16,a=1e-05,b=0.19,c=0.19,seed=1,directed=false"),
+        (
+            rmat(7, n=100, m=9, directed=True),
+            "rmat:scale=7,edgefactor=16,a=0.57,b=0.19,c=0.19,seed=1,directed=true,n=100,m=9",
+        ),
+        (star(7), "star:n=7"),
+        (complete(7), "complete:n=7"),
+        (tree(7), "tree:n=7,arity=2"),
+        (random_tree(7), "random_tree:n=7,seed=1"),
+        (geometric(7, 1 / 3), "geometric:n=7,radius=0.3333333333333333,seed=1"),
+        (corpus("cage15", 3), "corpus:cage15,scale-down=3"),
     ],
 )
 def test_names_are_specs(edges: EdgeList, name: str) -> None:
@@ -55,21 +99,21 @@ def test_help(generator) -> None:
     assert parse(generator.example).name.startswith(f"{generator.name}:")
     for text in (generator.example, generator.summary, generator.usage):
         assert text in describe()
-    assert {parameter.annotation for parameter in generator.parameters.values()} <= {int, bool}
+    assert {parameter.annotation for parameter in generator.parameters.values()} <= {int, int | None, float, bool, str}
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "unknown generator ''; choose from kronecker, uniform, grid2d, grid3d, path"),
-        ("kroneker:scale=3", "unknown generator 'kroneker'; choose from kronecker, uniform, grid2d, grid3d, path"),
+        ("", f"unknown generator ''; choose from {NAMES}"),
+        ("kroneker:scale=3", f"unknown generator 'kroneker'; choose from {NAMES}"),
         ("kronecker", "kronecker: scale not given; parameters: scale, edgefactor=16, seed1=2, seed2=3"),
         ("kronecker:", "kronecker: scale not given; parameters: scale, edgefactor=16, seed1=2, seed2=3"),
         ("uniform:seed=2", "uniform: n and m not given; parameters: n, m, seed=1, directed=false"),
-        ("grid2d:sides=3", "grid2d: unknown parameter 'sides'; parameters: side"),
-        ("grid2d:side=3,side=3", "grid2d: side is given twice; parameters: side"),
-        ("grid2d:3", "grid2d: '3' is not parameter=value; parameters: side"),
-        ("grid2d:side=3,", "grid2d: '' is not parameter=value; parameters: side"),
+        ("grid2d:sides=3", "grid2d: unknown parameter 'sides'; parameters: side, loops=false"),
+        ("grid2d:side=3,side=3", "grid2d: side is given twice; parameters: side, loops=false"),
+        ("grid2d:3", "grid2d: '3' is not parameter=value; parameters: side, loops=false"),
+        ("grid2d:side=3,", "grid2d: '' is not parameter=value; parameters: side, loops=false"),
         ("grid2d:side=", "grid2d: side must be an integer such as 1000, 1_000 or 1e3, not ''"),
         ("grid2d:side=1.5", "grid2d: side must be an integer such as 1000, 1_000 or 1e3, not '1.5'"),
         ("grid2d:side=1e-3", "grid2d: side must be an integer such as 1000, 1_000 or 1e3, not '1e-3'"),
@@ -90,6 +134,26 @@ def test_help(generator) -> None:
         ("kronecker:scale=4,seed2=-1", "kronecker: seed2 must be in 0..18446744073709551615, not -1"),
         ("grid2d:side=0", "grid2d: side must be in 1..1048576, not 0"),
         ("grid3d:side=10322", "grid3d: side must be in 1..10321, not 10322"),
+        ("grid2d:side=3,loops=1", "grid2d: loops must be true or false, not '1'"),
+        ("rmat:scale=3,a=x", "rmat: a must be a number such as 0.25 or 1e-3, not 'x'"),
+        ("rmat:scale=3,a=nan", "rmat: a must be a number such as 0.25 or 1e-3, not 'nan'"),
+        ("rmat:scale=3,a=1e999", "rmat: a must be a number such as 0.25 or 1e-3, not '1e999'"),
+        ("rmat:scale=3,a=2", "rmat: a must be in 0..1, not 2.0"),
+        ("rmat:scale=3,n=none", "rmat: n must be an integer such as 1000, 1_000 or 1e3, not 'none'"),
+        (
+            "rmat",
+            "rmat: scale not given; parameters: "
+            "scale, edgefactor=16, a=0.57, b=0.19, c=0.19, seed=1, directed=false, [n], [m]",
+        ),
+        ("star:n=0", "star: n must be in 1..1099511627776, not 0"),
+        ("complete:n=1073741825", "complete: n must be in 1..1073741824, not 1073741825"),
+        ("tree:n=5,arity=0", "tree: arity must be in 1..1099511627776, not 0"),
+        ("random_tree:n=0", "random_tree: n must be in 1..1099511627776, not 0"),
+        ("geometric:n=5", "geometric: radius not given; parameters: n, radius, seed=1"),
+        ("corpus", "corpus: name not given; parameters: name, scale_down=1"),
+        ("corpus:cage15,4", "corpus: '4' is not parameter=value; parameters: name, scale_down=1"),
+        ("corpus:cage15,name=cage15", "corpus: name is given twice; parameters: name, scale_down=1"),
+        ("corpus:cage15,scale-down=257", "corpus: scale_down must be in 1..256, not 257"),
         ("path:n=0", "path: n must be in 1..1099511627776, not 0"),
     ],
 )
@@ -125,6 +189,8 @@ def test_directed_must_be_a_bool() -> None:
         "path:n=5",
         "graph:",
         "uniform",
+        "corpus:europe.osm",
+        "corpus:europe.osm,scale-down=2",
     ],
 )
 def test_is_a_spec(text: str) -> None:

@@ -1,0 +1,75 @@
+"""Counter-based random numbers as array code: the same bits on NumPy and CuPy, any range of them on its own.
+
+SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014): number i of the sequence
+that starts at a key is a bijective mix of key + (i + 1) * golden gamma, so it needs none of those before it.
+"""
+
+from types import ModuleType
+from typing import Any
+
+_GAMMA = 0x9E3779B97F4A7C15
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
+_WORD = 2**64 - 1
+
+
+def key(seed: int, *labels: int) -> int:
+    """The start of an independent sequence for a seed of 64 bits and what the numbers are for."""
+    state = seed
+    for label in labels:
+        state = _mix(_mix(state + _GAMMA & _WORD) + label * _GAMMA & _WORD)
+    return state
+
+
+def numbers(xp: ModuleType, start: int, counters: Any) -> Any:
+    """The numbers of a sequence at the given places.
+
+    Args:
+        xp: NumPy or CuPy.
+        start: the sequence's ``key``.
+        counters: int64 or uint64 array of ``xp``, at least 0.
+
+    Returns:
+        uint64 array, of the counters' shape.
+    """
+    state = (counters.astype(xp.uint64) + xp.uint64(1)) * xp.uint64(_GAMMA)
+    state += xp.uint64(start)
+    for shift, factor in _STEPS:
+        state ^= state >> xp.uint64(shift)
+        state *= xp.uint64(factor)
+    state ^= state >> xp.uint64(_LAST_SHIFT)
+    return state
+
+
+def below(xp: ModuleType, raw: Any, bound: Any) -> Any:
+    """Uniform integers 0..bound-1 from uniform 64-bit numbers: int64.
+
+    53 bits as a float64 in [0, 1) times the bound, exact in both factors: rounding never reaches the bound, and with a
+    bound of up to 2^40 an integer's probability is within 2^-13 of 1/bound.
+
+    Args:
+        raw: uint64 array.
+        bound: an int of 1..2^40, or an array of such that broadcasts with ``raw``.
+    """
+    return ((raw >> xp.uint64(11)).astype(xp.float64) * (bound * 2.0**-53)).astype(xp.int64)
+
+
+def scramble(xp: ModuleType, ids: Any, bits: int, seed: int) -> Any:
+    """A pseudo-random permutation of 0..2^bits-1 applied to int64 ids: int64.
+
+    Products with odd numbers carry low bits up, shifts bring high bits down; each step is a bijection.
+    """
+    mask = (1 << bits) - 1
+    half = xp.uint64((bits + 1) // 2)
+    mixed = ids.astype(xp.uint64) ^ xp.uint64(key(seed, 0) & mask)
+    for label in (1, 2, 3):
+        mixed *= xp.uint64(key(seed, label) | 1)
+        mixed &= xp.uint64(mask)
+        mixed ^= mixed >> half
+    return mixed.astype(xp.int64)
+
+
+def _mix(state: int) -> int:
+    for shift, factor in _STEPS:
+        state = (state ^ state >> shift) * factor & _WORD
+    return state ^ state >> _LAST_SHIFT
