@@ -33,6 +33,7 @@ from dbfs.graph import Graph
 from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
 from dbfs.memory import Estimate
 from dbfs.result import BFSResult
+from dbfs.service import install
 from dbfs.state import ClusterState, cluster_state
 from dbfs.validate import Labels, Validation, validate
 
@@ -62,6 +63,7 @@ __all__ = [
     "graphs",
     "grid2d",
     "grid3d",
+    "install",
     "kronecker",
     "load",
     "open",

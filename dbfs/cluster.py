@@ -16,9 +16,13 @@ from dbfs_workers.gpus import visible_gpus
 logger = logging.getLogger(__name__)
 
 # Importing one compiles it, or loads it from the cache.
-_KERNELS = (
+KERNELS = (
     "dbfs_workers.building_kernels",
     "dbfs_workers.backends.cpu_kernels",
+    "dbfs_workers.backends.cpu_resident_kernels",
+    "dbfs_workers.components_kernels",
+    "dbfs_workers.exchange.barrier_kernels",
+    "dbfs_workers.intrinsics",
     "dbfs_workers.validation_kernels",
     "dbfs.generate._kronecker_kernel",
 )
@@ -115,7 +119,7 @@ def _lacking(gpus: list[str], n_workers: int | None) -> str:
 def warm_up() -> None:
     """Compile the CPU kernels into Numba's cache on disk, where the workers to come will find them."""
     start = time.perf_counter()
-    for module in _KERNELS:
+    for module in KERNELS:
         importlib.import_module(module)
     logger.info("CPU kernels ready in %.1f s", time.perf_counter() - start)
 

@@ -25,6 +25,7 @@ from dbfs_workers.errors import (
     StaleRunError,
     TruncatedFileError,
     ValidationError,
+    VersionMismatchError,
     WorkerLostError,
 )
 
@@ -53,5 +54,6 @@ __all__ = [
     "StaleRunError",
     "TruncatedFileError",
     "ValidationError",
+    "VersionMismatchError",
     "WorkerLostError",
 ]

@@ -9,7 +9,8 @@ from typing import Any
 
 import distributed
 
-from dbfs.errors import ClientError, WorkerLostError
+from dbfs.cluster import current_client
+from dbfs.errors import ClientError, VersionMismatchError, WorkerLostError
 from dbfs.records import GraphStatus, RunProgress, RunStatus
 
 _FLUSH_AFTER = 0.2
@@ -19,6 +20,21 @@ _LOOK_EVERY = 0.25
 """Seconds between two looks at a run's progress; one that is over sooner is told of once, when it is over."""
 
 _services: weakref.WeakKeyDictionary[distributed.Client, "Service"] = weakref.WeakKeyDictionary()
+
+
+def install(client: distributed.Client | None = None) -> None:
+    """Put dbfs's plugins on a cluster's scheduler and on its workers, those to come included.
+
+    ``load``, ``open``, ``graphs`` and ``runs`` do it by themselves; calling it first tells whether a cluster can serve.
+
+    Args:
+        client: any synchronous ``distributed.Client``; Dask's current one if None.
+
+    Raises:
+        ClientError: there is no usable client.
+        VersionMismatchError: the scheduler or a worker has no dbfs, or another version than this client.
+    """
+    Service.of(current_client(client))
 
 
 class Service:
@@ -31,11 +47,16 @@ class Service:
 
     @classmethod
     def of(cls, client: distributed.Client) -> "Service":
-        """The client's one service; installs it on the scheduler at first."""
+        """The client's one service; installs it on the scheduler at first.
+
+        Raises:
+            VersionMismatchError: see ``install``.
+        """
         from dbfs.catalog import CatalogPlugin
 
         service = _services.get(client)
         if service is None:
+            _check_versions(client)
             # Does nothing where the scheduler has it.
             client.register_plugin(CatalogPlugin())
             service = _services.setdefault(client, cls(client))
@@ -124,3 +145,16 @@ class Service:
         """The runs that wait or are under way."""
         statuses: list[RunStatus] = self.call("list_runs")
         return statuses
+
+
+def _check_versions(client: distributed.Client) -> None:
+    # Else the scheduler or a worker fails to unpickle something, and says so in words that help nobody.
+    found = client.get_versions(packages=["dbfs"])
+    here = found["client"]["packages"]["dbfs"]
+    there = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
+    there |= {f"the worker {address}": versions for address, versions in found["workers"].items()}
+    others = {who: version for who, info in there.items() if (version := info["packages"]["dbfs"]) != here}
+    if others:
+        listed = ", ".join(f"{who} has {version or 'none'}" for who, version in list(others.items())[:3])
+        more = f", and {len(others) - 3} more" if len(others) > 3 else ""
+        raise VersionMismatchError(f"dbfs {here} wanted everywhere: {listed}{more}; install it there")

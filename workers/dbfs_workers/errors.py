@@ -49,6 +49,10 @@ class NoWorkersError(DbfsError, TimeoutError):
     """The cluster did not have the workers asked for within the configured time."""
 
 
+class VersionMismatchError(DbfsError, RuntimeError):
+    """The scheduler or a worker has no dbfs, or another version than the client; the message names it."""
+
+
 class WorkerLostError(DbfsError, ConnectionError):
     """A worker that held a rank of the graph is gone; the message names the rank."""
 

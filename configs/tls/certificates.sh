@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Makes what Dask needs for TLS: an authority of the cluster's own, a certificate signed by it, and Dask's settings.
+#
+#   configs/tls/certificates.sh /shared/tls
+#
+# Everyone who has the folder may join the cluster: schedulers, workers and clients use the same certificate.
+set -euo pipefail
+umask 077
+
+if [ $# -ne 1 ]; then
+    echo "usage: $0 FOLDER" >&2
+    exit 2
+fi
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+cd "$folder"
+if [ -e ca.pem ]; then
+    echo "$folder/ca.pem is there already; remove it to make another" >&2
+    exit 1
+fi
+
+key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
+openssl req -x509 "${key[@]}" -keyout ca-key.pem -out ca.pem -days 3650 -subj "/CN=dbfs authority"
+openssl req "${key[@]}" -keyout key.pem -out request.pem -subj "/CN=dbfs"
+openssl x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -out cert.pem -days 365
+# Nobody shall sign another with it: a cluster that needs more starts over.
+rm request.pem ca-key.pem ca.srl
+
+cat > dask.yaml <<YAML
+distributed:
+  comm:
+    default-scheme: tls
+    require-encryption: true
+    tls:
+      ca-file: $folder/ca.pem
+      scheduler: {cert: $folder/cert.pem, key: $folder/key.pem}
+      worker: {cert: $folder/cert.pem, key: $folder/key.pem}
+      client: {cert: $folder/cert.pem, key: $folder/key.pem}
+YAML
+echo "export DASK_CONFIG=$folder/dask.yaml"

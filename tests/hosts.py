@@ -1,0 +1,104 @@
+"""Machines of a test's own: network namespaces with addresses, each with process ids of its own, joined by a bridge.
+
+The bridge lies in the namespace of the scheduler. The test's process has a link to it, and is a client from outside.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+
+@dataclass
+class Host:
+    """A machine: its namespace and address, and what runs there."""
+
+    namespace: str
+    address: str
+    logs: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, *command: str, environment: dict[str, str], own_pids: bool = True) -> None:
+        """Start a Python module's command; with ``own_pids``, process ids of other hosts mean nothing there."""
+        apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if own_pids else []
+        with (self.logs / f"{self.namespace}.log").open("ab") as log:
+            self.processes.append(
+                subprocess.Popen(
+                    ["ip", "netns", "exec", self.namespace, *apart, sys.executable, "-m", *command],
+                    env=os.environ | environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    def unplug(self) -> None:
+        """Pull the cable: nothing is closed, and nobody is told."""
+        ip("-n", self.namespace, "link", "set", "dev", "eth0", "down")
+
+    def kill(self) -> None:
+        """Kill what runs there."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.processes = []
+
+
+def ip(*arguments: str) -> None:
+    """Run ``ip``."""
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def network(names: tuple[str, ...], logs: Path) -> Iterator[list[Host]]:
+    """Hosts that reach each other, the first with the bridge; skips the test where there can be none."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if missing := [tool for tool in ("ip", "unshare") if shutil.which(tool) is None]:
+        pytest.skip(f"network namespaces need {' and '.join(missing)}")
+    prefix = f"dbfs{os.getpid()}"
+    # 198.18.0.0/15 is for tests of networks (RFC 2544): nothing real is there.
+    subnet = f"198.18.{os.getpid() % 256}"
+    hosts: list[Host] = []
+    try:
+        try:
+            for number, name in enumerate(names, 1):
+                ip("netns", "add", f"{prefix}-{name}")
+                hosts.append(Host(f"{prefix}-{name}", f"{subnet}.{number}", logs))
+            wire(hosts, prefix, f"{subnet}.254")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+        yield hosts
+    finally:
+        for host in hosts:
+            host.kill()
+        for host in hosts:
+            ip("netns", "del", host.namespace)
+
+
+def wire(hosts: list[Host], link: str, own: str) -> None:
+    """Plug hosts, and the test's process by a link and an address of its own, into a bridge in the first host."""
+    hub, *others = hosts
+    ip("-n", hub.namespace, "link", "add", "bridge", "type", "bridge")
+    ip("-n", hub.namespace, "addr", "add", f"{hub.address}/24", "dev", "bridge")
+    for device in ("lo", "bridge"):
+        ip("-n", hub.namespace, "link", "set", "dev", device, "up")
+    for number, host in enumerate(others):
+        port = f"port{number}"
+        ip("link", "add", "eth0", "netns", host.namespace, "type", "veth", "peer", port, "netns", hub.namespace)
+        ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            ip("-n", host.namespace, "link", "set", "dev", device, "up")
+        ip("-n", hub.namespace, "link", "set", "dev", port, "master", "bridge", "up")
+    ip("link", "add", link, "type", "veth", "peer", "client", "netns", hub.namespace)
+    ip("-n", hub.namespace, "link", "set", "dev", "client", "master", "bridge", "up")
+    ip("addr", "add", f"{own}/24", "dev", link)
+    ip("link", "set", "dev", link, "up")

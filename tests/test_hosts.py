@@ -1,0 +1,130 @@
+"""Two hosts of two workers each, with addresses and process ids of their own: the same answers, and typed errors."""
+
+import contextlib
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dask
+import distributed
+import numpy as np
+import pytest
+import yaml
+
+import dbfs
+from dbfs.errors import ExchangeUnavailableError, WorkerLostError
+from tests import oracle
+from tests.graphs import GRAPHS
+from tests.hosts import Host, network
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+@contextlib.contextmanager
+def cluster(
+    logs: Path, environment: dict[str, str], *, scheme: str = "tcp", own_pids: bool = True
+) -> Iterator[tuple[distributed.Client, list[Host]]]:
+    """A client of a scheduler on one host and of two workers on each of two others; and those two."""
+    with network(("scheduler", "left", "right"), logs) as (first, *others):
+        address = f"{scheme}://{first.address}:8786"
+        first.start("dask", "scheduler", "--no-dashboard", environment=environment, own_pids=own_pids)
+        for host in others:
+            options = ("--nworkers", "2", "--nthreads", "1", "--no-dashboard")
+            host.start("dask", "worker", address, *options, environment=environment, own_pids=own_pids)
+        with distributed.Client(address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(4, timeout=60)
+            yield client, others
+
+
+def check_traversals(client: distributed.Client, exchange: str) -> None:
+    """Both engines against the oracle on graphs whose ranks are on both hosts, by the exchange that is to be chosen."""
+    for name in ("two components", "hub", "dense random", "isolated vertices"):
+        n, src, dst = GRAPHS[name]()
+        matrix = oracle.adjacency(n, src, dst, directed=False)
+        graph = dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=False), client=client)
+        assert (graph.ranks, graph.exchange) == (4, exchange)
+        for engine, direction in (("resident", "top-down"), ("resident", "bottom-up"), ("taskgraph", "auto")):
+            result = graph.bfs(10, predecessors=True, engine=engine, direction=direction, validate=True)
+            assert result.engine == engine
+            expected = oracle.distances(matrix, [10])
+            np.testing.assert_array_equal(result.distances(), expected)
+            oracle.assert_valid_parents(matrix, expected, result.predecessors(), [10])
+        graph.unload()
+
+
+def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> BaseException:
+    """What a run ends with whose second half of the ranks is lost in its middle."""
+    with dask.config.set({"dbfs.exchange": "comm"}):
+        graph = dbfs.load("path:n=3e6", client=client)
+    errors: list[BaseException] = []
+
+    def traverse() -> None:
+        try:
+            graph.bfs(0)
+        except BaseException as error:
+            errors.append(error)
+
+    run = threading.Thread(target=traverse, daemon=True)
+    run.start()
+    while not any(run.status.running for run in dbfs.runs(client=client)):
+        assert run.is_alive(), errors
+        time.sleep(0.02)
+    harm()
+    run.join(40)
+    assert not run.is_alive(), "the run hangs"
+    with pytest.raises(WorkerLostError, match=rf"lost rank \d \(\w+://{host.address}:\d+\)"):
+        graph.bfs(0)
+    return errors[0]
+
+
+@pytest.fixture(params=["tcp", "tls"])
+def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A scheme, and the environment that schedulers and workers need for it."""
+    if request.param == "tcp":
+        yield "tcp", {}
+        return
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates need openssl")
+    subprocess.run([CONFIGS / "tls" / "certificates.sh", tmp_path / "tls"], check=True, capture_output=True)
+    settings = tmp_path / "tls" / "dask.yaml"
+    merged = dask.config.merge(dask.config.config, yaml.safe_load(settings.read_text()))
+    with dask.config.set(distributed=merged["distributed"]):
+        yield "tls", {"DASK_CONFIG": str(settings)}
+
+
+def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    scheme, environment = secured
+    with cluster(tmp_path, environment, scheme=scheme) as (client, (left, right)):
+        addresses = client.scheduler_info(n_workers=-1)["workers"]
+        assert {address.rpartition(":")[0] for address in addresses} == {
+            f"{scheme}://{left.address}",
+            f"{scheme}://{right.address}",
+        }
+        with dask.config.set({"dbfs.exchange": "shared_memory"}), pytest.raises(ExchangeUnavailableError):
+            dbfs.load("path:n=9", client=client)
+        check_traversals(client, "comm")
+        error = lose(client, right, right.kill)
+        assert isinstance(error, WorkerLostError)
+        assert "lost rank" in str(error)
+        # Those that are left share memory.
+        with dbfs.load("grid2d:side=9", client=client) as graph:
+            assert (graph.ranks, graph.exchange) == (2, "shared_memory")
+            assert graph.bfs(0, validate=True).depth == 16
+
+
+def test_a_host_whose_cable_is_pulled(tmp_path: Path) -> None:
+    # Nothing is closed: only the silence tells, after the shortest time that Dask allows.
+    settings = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s"}
+    with cluster(tmp_path, settings) as (client, (_, right)):
+        error = lose(client, right, right.unplug)
+        assert isinstance(error, WorkerLostError)
+        assert "lost rank" in str(error)
+
+
+def test_two_networks_on_one_machine(tmp_path: Path) -> None:
+    # The workers see each other's processes, so they may share memory, whatever their addresses are.
+    with cluster(tmp_path, {}, own_pids=False) as (client, _):
+        check_traversals(client, "shared_memory")

@@ -1,0 +1,85 @@
+"""dbfs on clusters that others started: where it is installed, and where it is not."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import distributed
+import pytest
+
+import dbfs
+from dbfs import cluster
+from dbfs.errors import ClientError, VersionMismatchError
+
+ROOT = Path(__file__).parents[1]
+
+
+@contextlib.contextmanager
+def started(*, scheduler: str = "", worker: str = "") -> Iterator[distributed.Client]:
+    """A client of a scheduler and a worker in processes of their own, each after the code given."""
+    quiet = ("--no-dashboard", "--dashboard-address", ":0", "--host", "127.0.0.1")
+    command = [sys.executable, "-m", "dask", "scheduler", "--port", "0", *quiet]
+    preload = ["--preload", scheduler] if scheduler else []
+    with subprocess.Popen([*command, *preload], stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr is not None
+        address = next(line.split()[-1] for line in first.stderr if "Scheduler at:" in line)
+        command = [sys.executable, "-m", "dask", "worker", address, "--no-nanny", *quiet]
+        preload = ["--preload", worker] if worker else []
+        with subprocess.Popen([*command, *preload], stderr=subprocess.DEVNULL) as second:
+            try:
+                with distributed.Client(address, timeout=30, set_as_default=False) as client:
+                    client.wait_for_workers(1, timeout=30)
+                    yield client
+            finally:
+                second.kill()
+                first.kill()
+
+
+def claiming(version: str | None) -> str:
+    """Code after which a process of Dask's says it has that version of dbfs."""
+    return (
+        "import distributed.versions as versions; "
+        "versions._version_cached = lambda name, known=versions._version_cached: "
+        f"{version!r} if name == 'dbfs' else known(name)"
+    )
+
+
+def test_a_cluster_that_serves(client: distributed.Client) -> None:
+    dbfs.install(client)
+    assert client.run_on_scheduler(lambda dask_scheduler: "dbfs" in dask_scheduler.plugins)
+    assert all(client.run(lambda dask_worker: "dbfs" in dask_worker.plugins).values())
+    with pytest.raises(ClientError):
+        dbfs.install("tcp://127.0.0.1:8786")  # type: ignore[arg-type]
+
+
+def test_a_worker_that_has_its_kernels_before_it_takes_work() -> None:
+    with started(worker="dbfs.preload") as client:
+        (loaded,) = client.run(lambda: list(sys.modules)).values()
+        assert set(cluster.KERNELS) <= set(loaded)
+        assert dbfs.load("path:n=9", client=client).bfs(0, validate=True).depth == 8
+
+
+@pytest.mark.parametrize(
+    ("where", "version", "words"),
+    [
+        ("scheduler", None, rf"dbfs {dbfs.__version__} wanted everywhere: the scheduler tcp://\S+ has none; install"),
+        ("worker", "0.0.9", rf"dbfs {dbfs.__version__} wanted everywhere: the worker tcp://\S+ has 0\.0\.9; install"),
+    ],
+)
+def test_a_cluster_without_dbfs_or_with_another_version(where: str, version: str | None, words: str) -> None:
+    with started(**{where: claiming(version)}) as client:
+        for call in (dbfs.install, lambda client: dbfs.load("path:n=5", client=client)):
+            with pytest.raises(VersionMismatchError, match=words):
+                call(client)
+
+
+def test_every_kernel_is_compiled_before_work_comes() -> None:
+    compiled = set()
+    for folder, root in (("dbfs", ROOT), ("workers/dbfs_workers", ROOT / "workers")):
+        for file in (ROOT / folder).rglob("*.py"):
+            if "\n@kernel(" in file.read_text(encoding="utf-8"):
+                compiled.add(".".join(file.relative_to(root).with_suffix("").parts))
+    assert compiled
+    assert compiled <= set(cluster.KERNELS)
