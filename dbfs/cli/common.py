@@ -87,4 +87,8 @@ def print_results(
         table.add_column(column, justify="left" if column == columns[0] else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        # A file or a pipe has no width to fit, and a cell that was cut short is lost.
+        console.width = 200
+    console.print(table)

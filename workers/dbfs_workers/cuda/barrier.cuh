@@ -81,11 +81,9 @@ __device__ __forceinline__ u64 tell(const Params& a, const Slot* slot, u32 rank,
 __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot, bool with_sent) {
   const u32 lane = lane_id(), rank = lane / kFlagWords, word = lane % kFlagWords;
   if (looks(b) && !__all_sync(kAll, lane != 0 || keep_waiting(a, b, 0))) return false;
-  bool last = false;
-  if (lane == 0) {
-    fence_sys();
-    last = arrive_last(a.control);
-  }
+  // A block's stores to its peers are released by its arrival here, and by the last block's fence to all ranks: fences
+  // add up (PTX, causality order), so that only one block a rank pays for one across GPUs.
+  const bool last = lane == 0 && arrive_last(a.control);
   const u32 epoch = b.epoch + 1;
   const u64 tag = epoch & 0xffff;
   const u32 at = (epoch % kFlagSlots) * kMaxRanks * kFlagWords;

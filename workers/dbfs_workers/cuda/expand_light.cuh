@@ -16,16 +16,19 @@ namespace dbfs {
 // Room in the stage for each owner.
 __device__ __forceinline__ u32 stage_region(const Params& a) { return kGang ? kStage / a.ranks : kStage; }
 
-// The vertex of queue position i for all lanes of a group: its first lane labels it if it was pending. kNoVertex where
-// another way to it was shorter.
-__device__ __forceinline__ u32 take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
+struct Taken {
+  u32 row;  // kNoVertex: none
+  u32 parent;
+  bool received;
+};
+
+// The vertex of queue position i, for all lanes of a group.
+__device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
   const Run& run = b.run;
-  u32 row = kNoVertex, parent = kNoVertex;
-  bool received = false;
+  Taken taken = {kNoVertex, kNoVertex, false};
   if (i < run.small) {
-    row = a.queues[run.queue][i];
-    if (!run.frontier.pending) return row;
-    if (kPredecessors && leads) parent = a.queue_parents[run.queue][i];
+    taken.row = a.queues[run.queue][i];
+    if (kPredecessors && run.frontier.pending && leads) taken.parent = a.queue_parents[run.queue][i];
   } else if (kGang && i < items) {
     i -= run.small;
     u32 rank = 0;
@@ -35,22 +38,25 @@ __device__ __forceinline__ u32 take(const Params& a, const Block& b, u32 i, u32 
       i -= count;
     }
     const u64 at = inbox_offset(a, run.level & 1, rank) + i;
-    row = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
-    if (kPredecessors && leads) parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
-    received = true;
+    taken.row = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
+    if (kPredecessors && leads) taken.parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
+    taken.received = true;
   }
-  bool mine = row != kNoVertex;
-  if (mine && leads) {
-    const u32 bit = 1u << (row & 31);
-    if (kGang) {
-      mine = claim(a.known, row);
-      if (mine && received) set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], bit);
-    } else {
-      set_bits(&a.known[row >> 5], bit);
-    }
-    if (mine) label(a, row, run.level, parent);
+  return taken;
+}
+
+// Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
+__device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
+  if (!b.run.frontier.pending) return true;
+  const u32 bit = 1u << (taken.row & 31);
+  if (kGang) {
+    if (!claim(a.known, taken.row)) return false;
+    if (taken.received) set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (taken.row >> 5)], bit);
+  } else {
+    set_bits(&a.known[taken.row >> 5], bit);
   }
-  return mine ? row : kNoVertex;
+  label(a, taken.row, b.run.level, taken.parent);
+  return true;
 }
 
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
@@ -169,14 +175,20 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
     // A warp without vertices leaves the multiprocessor to the others.
     const bool works = warp_first < items;
-    u32 row = kNoVertex;
+    u32 row = kNoVertex, ahead = kNoVertex;
     Degree degree = {0, 0};
     if (works) {
-      row = take(a, b, warp_first + (lane >> group_log), items, j == 0);
-      if (kGang) row = __shfl_sync(kAll, row, lane & ~(group - 1));
+      const Taken taken = take(a, b, warp_first + (lane >> group_log), items, j == 0);
+      row = taken.row;
       if (row != kNoVertex) degree = degree_of(a.out, row);
+      // Fetched before it is known whether the vertex counts: that answer takes as long to come.
+      if (j < degree.count) ahead = __ldg(&a.out.columns[degree.begin + j]);
+      bool mine = row != kNoVertex;
+      if (mine && j == 0) mine = settle(a, b, taken);
+      if (kGang) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+      if (!mine) degree.count = 0;
       if (j == 0) {
-        expanded += row != kNoVertex;
+        expanded += mine;
         inspected += (u32)degree.count;
       }
     }
@@ -188,9 +200,9 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
       }
       if (works) {
         bool won = at + j < degree.count;
-        u32 id = 0;
+        const u32 id = ahead;
+        if (at + group + j < degree.count) ahead = __ldg(&a.out.columns[degree.begin + at + group + j]);
         if (won) {
-          id = __ldg(&a.out.columns[degree.begin + at + j]);
           if (!kGang) prefetch(&a.out.offsets[id]);
           won = claim(visited, id);
         }
