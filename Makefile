@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types pytest clean
+.PHONY: demo test lint types pytest sanitize clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -19,6 +19,14 @@ types: .venv/installed-dev
 
 pytest: .venv/installed-dev
 	$(BIN)/python -m pytest
+
+# On a machine with CUDA's tools and RANKS GPUs, with the extra cu12 or cu13 in .venv.
+RANKS ?= 1
+sanitize: .venv/installed-dev
+	for tool in memcheck racecheck; do \
+	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
+	    $(BIN)/python -m tests.cuda.sanitize --ranks $(RANKS) || exit 1; \
+	done
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit("dbfs needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

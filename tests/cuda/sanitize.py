@@ -1,0 +1,137 @@
+"""The resident kernels under compute-sanitizer: a small traversal of each kind of level, one process and GPU a rank.
+
+``make sanitize`` runs it; by hand::
+
+    compute-sanitizer --tool racecheck --target-processes all python -m tests.cuda.sanitize --ranks 2
+
+Every label is checked as well. No Dask: what the sanitizer slows down should be the kernels.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from multiprocessing.connection import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dbfs
+from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.errors import DbfsError
+from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import NO_VERTEX, Stripe
+from dbfs_workers.traversal import RunSpec
+from tests import oracle
+
+SECONDS = 300.0
+# Light levels; sparse, dense and bottom-up ones; large degrees.
+GRAPHS = {
+    "grid2d": lambda: dbfs.generate.grid2d(24),
+    "kronecker": lambda: dbfs.generate.kronecker(13),
+    "uniform": lambda: dbfs.generate.uniform(20000, 150000, directed=False),
+}
+RUNS = [
+    RunSpec("run", (1,), predecessors=False, backend="cpu"),
+    RunSpec("run", (1, 7), predecessors=True, backend="cpu"),
+    RunSpec("run", (1,), predecessors=True, backend="cpu", direction="top-down"),
+    RunSpec("run", (1,), predecessors=False, backend="cpu", direction="bottom-up", max_depth=4),
+]
+
+
+def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
+    """What a build would make."""
+    src, dst = graph.cut(graph.m or 1)[0].read()
+    stripe = Stripe(graph.n or 0, ranks)
+    bins = bin_edges(src, dst, stripe, symmetrise=True, name=graph.name)
+    return [build_partition(stripe, rank, [[bins[rank]]], directed=False) for rank in range(ranks)]
+
+
+def serve(rank: int, pipe: Connection) -> None:
+    """One rank: its graphs come through the pipe, one after another."""
+    import cupy
+
+    from dbfs_workers.cuda.member import CudaMember
+
+    cupy.cuda.Device(rank).use()
+    while (partition := pipe.recv()) is not None:
+        member = CudaMember(rank, "partition")
+        pipe.send(member.make(partition))
+        member.connect(pipe.recv())
+        pipe.send("connected")
+        for number, spec in enumerate(RUNS, 1):
+            pipe.recv()
+            try:
+                done = member.run(partition, number, [spec], time.monotonic() + SECONDS)
+                pipe.send(member.fetch(done[0].labels))
+            except DbfsError as error:
+                pipe.send(error)
+        pipe.recv()
+        member.detach()
+        pipe.send("detached")
+        pipe.recv()
+        member.close()
+
+
+def together(pipes: list[Connection], messages: list[object]) -> list[object]:
+    """Tell every rank something, and wait for all answers."""
+    for pipe, message in zip(pipes, messages, strict=True):
+        pipe.send(message)
+    return [pipe.recv() for pipe in pipes]
+
+
+def by_vertex(stripe: Stripe, of_ranks: list[NDArray[np.generic]]) -> NDArray[np.int64]:
+    """Labels in the order of vertices."""
+    vertices = np.arange(stripe.n)
+    return np.stack(of_ranks)[vertices % stripe.p, vertices // stripe.p].astype(np.int64)
+
+
+def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
+    """All runs of a graph, against SciPy."""
+    ranks = len(pipes)
+    slices = partitions(graph, ranks)
+    stripe = slices[0].stripe
+    src, dst = graph.cut(graph.m or 1)[0].read()
+    matrix = oracle.adjacency(stripe.n, src, dst, directed=False)
+    infos = together(pipes, list(slices))
+    together(pipes, [infos] * ranks)
+    for spec in RUNS:
+        labels = together(pipes, [spec.run_id] * ranks)
+        for answer in labels:
+            if isinstance(answer, Exception):
+                raise answer
+        found = by_vertex(stripe, [rank.distances for rank in labels])
+        np.testing.assert_array_equal(found, oracle.distances(matrix, list(spec.sources), spec.max_depth))
+        if spec.predecessors:
+            ids = by_vertex(stripe, [rank.predecessors for rank in labels])
+            parents = np.where(ids == NO_VERTEX, -1, stripe.vertex(ids))
+            oracle.assert_valid_parents(matrix, found.astype(np.int32), parents, list(spec.sources))
+        print(f"{name}, {ranks} ranks, {spec.direction}: right", flush=True)
+    together(pipes, ["detach"] * ranks)
+    for pipe in pipes:
+        pipe.send("close")
+
+
+def main() -> None:
+    """Every graph on as many GPUs as were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--graph", choices=list(GRAPHS), action="append")
+    chosen = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    ends = [context.Pipe() for _ in range(chosen.ranks)]
+    ranks = [context.Process(target=serve, args=(rank, end[1]), daemon=True) for rank, end in enumerate(ends)]
+    for rank in ranks:
+        rank.start()
+    pipes = [end[0] for end in ends]
+    for name in chosen.graph or GRAPHS:
+        check(name, GRAPHS[name](), pipes)
+    for pipe in pipes:
+        pipe.send(None)
+    for rank in ranks:
+        rank.join()
+    sys.exit(max(rank.exitcode or 0 for rank in ranks))
+
+
+if __name__ == "__main__":
+    main()
