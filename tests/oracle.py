@@ -17,8 +17,7 @@ def adjacency(n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, directe
 
 def distances(matrix: scipy.sparse.csr_array, sources: list[int], max_depth: int | None = None) -> NDArray[np.int32]:
     """Unweighted distances to the nearest source, -1 unreached."""
-    each = scipy.sparse.csgraph.dijkstra(matrix, unweighted=True, indices=sources)
-    nearest = each.min(axis=0)
+    nearest = scipy.sparse.csgraph.dijkstra(matrix, unweighted=True, indices=sources, min_only=True)
     if max_depth is not None:
         nearest[nearest > max_depth] = np.inf
     return np.where(np.isinf(nearest), -1, nearest).astype(np.int32)

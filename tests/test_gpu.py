@@ -73,6 +73,23 @@ def test_larger_graphs(gpus: distributed.Client, way: str, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("mean_degree", [3, 6, 15, 40])
+def test_levels_of_every_kind_follow_each_other(gpus: distributed.Client, mean_degree: int, ranks: int) -> None:
+    # With degrees up to 32 and more than 65,536 edges in a frontier, a light level is followed by a bottom-up one.
+    n = 20000
+    edges = dbfs.uniform(n, n * mean_degree // 2, seed=mean_degree)
+    matrix = oracle.adjacency(n, *edges.cut(n * mean_degree)[0].read(), directed=False)
+    with dbfs.load(edges, client=gpus, ranks=ranks) as graph:
+        for step in (n, n // 2, n // 30, n // 1000):
+            sources = list(range(1, n, step))
+            for max_depth in (None, 3):
+                expected = oracle.distances(matrix, sources, max_depth)
+                for predecessors in (False, True):
+                    found = graph.bfs(sources, max_depth=max_depth, predecessors=predecessors, validate=True)
+                    np.testing.assert_array_equal(found.distances(), expected)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
 def test_max_depth_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
     path = np.arange(70)
     with loaded(gpus, GRAPHS["path"](), WAYS["cuda"], directed=False, ranks=ranks) as graph:

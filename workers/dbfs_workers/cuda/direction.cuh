@@ -105,7 +105,6 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
     return;
   }
   const u64 vertices = gang_sum(a, b, kWordVertices), edges = gang_sum(a, b, kWordEdges);
-  run.small = (u32)b.values[kGang ? a.rank * kFlagWords : 0];
   bool level_done = false;
   switch (done) {
     case kResetStep:
@@ -139,6 +138,8 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
     default:
       level_done = true;
   }
+  // Only now: a queue that was settled is not counted where the steps from queue to bitmap count.
+  run.small = (u32)b.values[kGang ? a.rank * kFlagWords : 0];
   if (done == kCompactStep) {
     f.edges = edges;
     f.queued = true;
