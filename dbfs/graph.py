@@ -49,7 +49,7 @@ class Graph(GraphCounts):
         directed: whether edges hold in one direction only.
         read_seconds: how long reading took where it came first (edges kept, external ids), else 0.
         build_seconds: how long reading and building took.
-        backend: what the resident engine runs on: ``cpu`` or ``cuda``. The taskgraph engine runs on the CPU.
+        backend: what it is traversed on: ``cpu`` or ``cuda``.
         exchange: how its ranks exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
         record: everything the service knows of it.
     """
@@ -341,7 +341,7 @@ class Graph(GraphCounts):
                 run_id=run_id,
                 sources=self.positions(sources),
                 predecessors=predecessors,
-                backend="cpu",
+                backend=self.backend,
                 direction=direction,
                 max_depth=max_depth,
                 targets=self.positions(wanted),

@@ -271,7 +271,7 @@ class BFSResult:
             "m": self.graph.m,
             "ranks": self.graph.ranks,
             "engine": self.engine,
-            "backend": self.graph.backend if self.engine == "resident" else "cpu",
+            "backend": self.graph.backend,
             "exchange": self.graph.exchange if self.engine == "resident" else "dask",
             "sources": list(self.sources),
             "reached": self.reached,

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from distributed.protocol import cuda_deserialize, cuda_serialize, register_generic
 from numpy.typing import NDArray
 
 from dbfs_workers import level as phases
@@ -15,6 +16,9 @@ from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import NO_VERTEX
 from dbfs_workers.traversal import Bin, LevelCounts, RunSpec, Traversal
+
+# Comms that carry GPU memory (UCX) then take a bin's CuPy arrays as they are; others copy them through the host.
+register_generic(Bin, "cuda", cuda_serialize, cuda_deserialize)
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,12 @@ def summarise(state: Traversal, _after: object) -> Summary:
 
 def distances(state: Traversal, _after: object) -> NDArray[np.int32]:
     """The distances of a rank's vertices, without padding."""
-    return state.distances[: state.partition.stripe.owned(state.rank)]
+    return state.backend.to_host(state.distances[: state.partition.stripe.owned(state.rank)])
 
 
 def predecessors(state: Traversal, _after: object) -> NDArray[np.int64]:
     """The predecessors of a rank's vertices as vertex ids, -1 unreached, without padding."""
     assert state.predecessors is not None
     stripe = state.partition.stripe
-    ids = state.predecessors[: stripe.owned(state.rank)]
+    ids = state.backend.to_host(state.predecessors[: stripe.owned(state.rank)])
     return np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))

@@ -1,7 +1,7 @@
 """Every kernel compiles for every architecture, with NVRTC and no GPU; the resident kernel's variants do not spill.
 
-Axes: resident.cu in its four variants (one rank or a gang, with and without predecessors) and summary.cu, each for
-sm_75, sm_80, sm_90 and sm_100. Measured on 2 cores: about 25 s, two compilations at a time.
+Axes: resident.cu in its four variants (one rank or a gang, with and without predecessors) and the sources of small
+kernels, each for sm_75, sm_80, sm_90 and sm_100. Measured on 2 cores: about 30 s, two compilations at a time.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dbfs_workers.cuda.module import HERE, KERNELS, SUMMARY_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.cuda.module import HERE, KERNELS, PLAIN_DEFINES, Variant, cached_cubin, compile_cubin
 from dbfs_workers.errors import BackendUnavailableError
 
 pytestmark = [
@@ -26,7 +26,11 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.product((False, True), repeat=2)]
 # The register file of a multiprocessor, of every architecture above.
 REGISTERS = 64 * 1024
-SUMMARY_KERNELS = {"dbfs_summary"}
+SMALL_KERNELS = {
+    "summary.cu": {"dbfs_summary"},
+    "phases.cu": {"dbfs_degrees", "dbfs_edge_count", "dbfs_expand", "dbfs_filter", "dbfs_partition", "dbfs_contract"},
+    "levels.cu": {"dbfs_top_down", "dbfs_bottom_up", "dbfs_mark"},
+}
 
 Compiled = tuple[bytes, str]
 
@@ -76,12 +80,13 @@ def test_the_resident_kernel_keeps_to_its_registers(compiled, arch: str, variant
     assert kernel.registers * variant.threads * variant.blocks_per_sm <= REGISTERS
 
 
+@pytest.mark.parametrize("source", SMALL_KERNELS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_the_summary_compiles(compiled, arch: str) -> None:  # type: ignore[no-untyped-def]
-    cubin, log = compiled["summary.cu", arch, SUMMARY_DEFINES].result()
+def test_small_kernels_keep_to_their_registers(compiled, arch: str, source: str) -> None:  # type: ignore[no-untyped-def]
+    cubin, log = compiled[source, arch, PLAIN_DEFINES].result()
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
-    assert set(found) == SUMMARY_KERNELS
+    assert set(found) == SMALL_KERNELS[source]
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
 
 
@@ -105,21 +110,21 @@ def test_what_does_not_compile_says_where() -> None:
 
 def test_an_architecture_nvrtc_does_not_know() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_1: .*\n(?s:.)*gpu-architecture"):
-        compile_cubin("summary.cu", "sm_1", SUMMARY_DEFINES)
+        compile_cubin("summary.cu", "sm_1", PLAIN_DEFINES)
 
 
 def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
-    path = cached_cubin("summary.cu", "sm_90", SUMMARY_DEFINES)
+    path = cached_cubin("summary.cu", "sm_90", PLAIN_DEFINES)
     assert path.parent == tmp_path
     path.write_bytes(b"kept")
-    assert cached_cubin("summary.cu", "sm_90", SUMMARY_DEFINES) == path
+    assert cached_cubin("summary.cu", "sm_90", PLAIN_DEFINES) == path
     assert path.read_bytes() == b"kept"
-    assert cached_cubin("summary.cu", "sm_80", SUMMARY_DEFINES) != path
+    assert cached_cubin("summary.cu", "sm_80", PLAIN_DEFINES) != path
     assert sorted(tmp_path.glob("*.cubin")) == sorted(tmp_path.iterdir())
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(BackendUnavailableError, match="no NVRTC to compile kernels with"):
-        compile_cubin("summary.cu", "sm_90", SUMMARY_DEFINES)
+        compile_cubin("summary.cu", "sm_90", PLAIN_DEFINES)

@@ -21,7 +21,7 @@ def state() -> Traversal:
     stripe = Stripe(6, 2)
     path = np.arange(6)
     bins = bin_edges(path[:-1], path[1:], stripe, symmetrise=True, name="path")
-    spec = RunSpec(RUN, (0,), predecessors=True, backend="auto")
+    spec = RunSpec(RUN, (0,), predecessors=True, backend="cpu")
     return traversal.start(build_partition(stripe, 0, [[bins[0]]]), spec)
 
 

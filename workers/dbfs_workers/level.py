@@ -101,5 +101,5 @@ def take_bin(state: Traversal, run_id: str, level: int, target: int) -> Bin:
 
 def edges_traversed(state: Traversal) -> tuple[int, int]:
     """Vertices reached on this rank, and the sum of their degrees: the directed edges of the traversed component."""
-    reached = np.flatnonzero(state.distances >= 0).astype(np.uint32)
+    reached = state.backend.xp.flatnonzero(state.distances >= 0).astype(np.uint32)
     return reached.size, state.backend.edge_count(state.partition.row_offsets, reached)

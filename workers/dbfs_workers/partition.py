@@ -1,6 +1,7 @@
 """A rank's slice of the graph: a CSR of its rows with internal ids as columns; and the edge bins it is made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,16 @@ class Partition:
     def parents(self) -> Csr | None:
         """Each row's possible parents, which bottom-up levels look through; None where they are not known."""
         return self.in_edges if self.directed else self.out_edges
+
+    def on(self, xp: Any) -> "Partition":
+        """The partition in the memory of an array module (NumPy, CuPy); what lies there already is not copied."""
+        into = self.in_edges
+        return replace(
+            self,
+            row_offsets=xp.asarray(self.row_offsets),
+            columns=xp.asarray(self.columns),
+            in_edges=None if into is None else Csr(xp.asarray(into.row_offsets), xp.asarray(into.columns)),
+        )
 
     @property
     def m_local(self) -> int:

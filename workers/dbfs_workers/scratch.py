@@ -33,20 +33,21 @@ def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
 
 
 class Scratch:
-    """One rank's working memory; made once, used by one traversal after another.
+    """One rank's working memory, on its backend's device; made once, used by one traversal after another.
 
     Attributes:
+        partition: the rank's edges, on that device.
         frontier: uint32 local ids of the vertices at the current distance, a part of one of two queues.
         next_queue: uint32[n_local], where the level's discoveries go.
         visited: uint32[words], as in ``Traversal``.
         frontier_bits: uint32[words], the whole frontier; None where the graph can't be traversed bottom-up.
     """
 
-    def __init__(self, partition: Partition, backend: str = "auto") -> None:
-        self.partition = partition
+    def __init__(self, partition: Partition, backend: str = "cpu") -> None:
         self.backend: Backend = backends.get(backend)
-        stripe = partition.stripe
         xp = self.backend.xp
+        self.partition = partition = partition.on(xp)
+        stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
         self.visited = xp.zeros(stripe.words, np.uint32)
         own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
@@ -61,8 +62,7 @@ class Scratch:
             self.frontier_bits = xp.zeros(stripe.words, np.uint32)
             self._unreachable = xp.zeros(stripe.words_local, np.uint32)
             self.backend.mark_unreachable(partition.parents, self._unreachable)
-        degrees = np.diff(partition.row_offsets)
-        self.max_degree = int(degrees.max())
+        self.max_degree = int(xp.diff(partition.row_offsets).max())
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +90,7 @@ class Scratch:
             self.own_visited[:] = self._unreachable
         distances = xp.full(stripe.n_local, UNREACHED, np.int32)
         predecessors = xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None
-        rows = seed(stripe, self.partition.rank, spec.sources, self.visited, distances, predecessors)
-        self.next_queue[: rows.size] = xp.asarray(rows)
+        rows = seed(xp, stripe, self.partition.rank, spec.sources, self.visited, distances, predecessors)
+        self.next_queue[: rows.size] = rows
         self.advance(rows.size)
         return Labels(distances, predecessors)

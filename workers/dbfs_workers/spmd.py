@@ -158,7 +158,8 @@ class _Traversal:
         scratch, spec, stripe = self.scratch, self.spec, self.scratch.partition.stripe
         self.exchange.reset(spec.predecessors)
         self.labels = scratch.start(spec)
-        self.targets = own_rows(stripe, scratch.partition.rank, spec.targets) if spec.targets else None
+        targets = own_rows(stripe, scratch.partition.rank, spec.targets) if spec.targets else None
+        self.targets = None if targets is None else scratch.backend.xp.asarray(targets)
         self.reached = scratch.frontier.size
         self.degrees = scratch.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
         self._slice()

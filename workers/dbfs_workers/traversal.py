@@ -33,7 +33,7 @@ class RunSpec:
         run_id: names this attempt; every message carries it.
         sources: vertex ids of distance 0.
         predecessors: whether parents are recorded beside distances.
-        backend: name of the backend where the phases run on arrays of Dask data or of a ``Scratch``.
+        backend: name of the backend that runs the phases (``backends.BACKENDS``).
         direction: one of ``DIRECTIONS``.
         max_depth: label no vertex farther than this; None for no bound.
         targets: vertex ids; stop as soon as all of them are labelled. None of them: no such stop.
@@ -171,7 +171,7 @@ class Traversal:
     def targets_missing(self) -> int:
         """Targets of this rank without a label."""
         rows = own_rows(self.partition.stripe, self.rank, self.spec.targets)
-        return int((self.distances[rows] < 0).sum())
+        return int((self.distances[self.backend.xp.asarray(rows)] < 0).sum())
 
     @contextmanager
     def entering(self, phase: str, run_id: str, level: int) -> Iterator[LevelCounts]:
@@ -208,15 +208,14 @@ def start(partition: Partition, spec: RunSpec) -> Traversal:
     xp = backend.xp
     state = Traversal(
         spec=spec,
-        partition=partition,
+        partition=partition.on(xp),
         backend=backend,
         visited=xp.zeros(stripe.words, np.uint32),
         distances=xp.full(stripe.n_local, UNREACHED, np.int32),
         predecessors=xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None,
         frontier=xp.empty(0, np.uint32),
     )
-    rows = seed(stripe, partition.rank, spec.sources, state.visited, state.distances, state.predecessors)
-    state.frontier = xp.asarray(rows)
+    state.frontier = seed(xp, stripe, partition.rank, spec.sources, state.visited, state.distances, state.predecessors)
     state.started = time.perf_counter()
     return state
 
@@ -229,6 +228,7 @@ def own_rows(stripe: Stripe, rank: int, vertices: Sequence[int]) -> NDArray[np.u
 
 
 def seed(
+    xp: Any,
     stripe: Stripe,
     rank: int,
     sources: Sequence[int],
@@ -236,11 +236,16 @@ def seed(
     distances: NDArray[np.int32],
     predecessors: NDArray[np.uint32] | None,
 ) -> NDArray[np.uint32]:
-    """Label the sources that this rank owns; returns their local ids, ascending and each once."""
-    rows = own_rows(stripe, rank, sources)
-    ids = rows.astype(np.int64) + rank * stripe.n_local
-    np.bitwise_or.at(visited, ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    """Label the sources that this rank owns; returns their local ids, ascending and each once. Arrays are ``xp``'s."""
+    own = own_rows(stripe, rank, sources)
+    ids = own.astype(np.int64) + rank * stripe.n_local
+    # Joined by word first: an array module need not take an index twice.
+    words, which = np.unique(ids // WORD_BITS, return_inverse=True)
+    bits = np.zeros(words.size, np.uint32)
+    np.bitwise_or.at(bits, which, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    visited[xp.asarray(words)] |= xp.asarray(bits)
+    rows: NDArray[np.uint32] = xp.asarray(own)
     distances[rows] = 0
     if predecessors is not None:
-        predecessors[rows] = ids.astype(np.uint32)
+        predecessors[rows] = xp.asarray(ids.astype(np.uint32))
     return rows

@@ -51,7 +51,11 @@ class OutgoingBins(Protocol):
 
 
 class Backend(Protocol):
-    """The phases on one kind of device. Arrays are of the device's module (``xp``: NumPy, CuPy)."""
+    """The phases on one kind of device.
+
+    Arrays are of the device's module (``xp``: NumPy, CuPy), which the annotations can't name; ``OwnerBins.offsets`` and
+    ``OutgoingBins.bin_ends`` are NumPy's.
+    """
 
     name: str
     xp: Any
@@ -84,7 +88,7 @@ class Backend(Protocol):
         predecessors: NDArray[np.uint32] | None,
         discovered: NDArray[np.uint32],
     ) -> int:
-        """Label a bin's vertices and put those that were new into ``discovered``, in order; returns how many.
+        """Label a bin's vertices and put those that were new into ``discovered``; returns how many.
 
         ``own_visited`` is the rank's own slice of its bitmap, which drops what another rank (or this one) found first
         and is updated; None for the rank's own bin, whose vertices it has already tested and marked.
@@ -150,4 +154,8 @@ class Backend(Protocol):
 
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
         """Sum of the degrees of local ids."""
+        ...
+
+    def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """An array as NumPy's: copied into ``out`` where that is given (of the same shape and dtype)."""
         ...

@@ -47,13 +47,15 @@ class Variant:
         )
 
 
-# summary.cu shares types.cuh, where these have to be something; nothing it uses depends on them.
-SUMMARY_DEFINES: Final = Variant(gang=True, predecessors=True).defines
+# Sources beside resident.cu share types.cuh, where these have to be something; nothing they use depends on them.
+PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 
 # Every compilation that a run can ask for: source and options.
 KERNELS: Final = (
     *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
-    ("summary.cu", SUMMARY_DEFINES),
+    ("summary.cu", PLAIN_DEFINES),
+    ("phases.cu", PLAIN_DEFINES),
+    ("levels.cu", PLAIN_DEFINES),
 )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.module import SUMMARY_DEFINES, load
+from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 
 THREADS: Final = 256
 # Enough to fill any GPU; threads then stride.
@@ -36,7 +36,7 @@ def summarise(graph: DeviceGraph, distances: Any, levels: int) -> Summary:
     """Sum up int32[n_local] distances; ``levels`` of them are counted one by one, at most some ten thousand."""
     import cupy
 
-    kernel = load("summary.cu", SUMMARY_DEFINES).get_function("dbfs_summary")
+    kernel = load("summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
     bins = levels + 1
     sums = cupy.zeros(_FIRST_BIN + bins, np.uint64)
     rows = graph.stripe.n_local

@@ -1,0 +1,286 @@
+"""The contract of a backend's phases, against plain Python over sets: backend x graph x ranks x predecessors.
+
+Orders within a bin and a queue, and which of several parents is chosen, are the backend's own.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dbfs_workers import backends
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.errors import InvalidOptionError
+from dbfs_workers.partition import Csr, Partition
+from dbfs_workers.stripe import NO_VERTEX, Stripe
+from tests import graphs
+from tests.gpus import on_gpu
+from tests.workers.gang import partitions
+
+
+@pytest.fixture(scope="module", params=["cpu", on_gpu("cuda", id="cuda")])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return backends.get(request.param)
+
+
+@dataclass
+class Case:
+    """A level of rank ``rank``: its rows, a frontier of them, and what was visited before (the frontier among it)."""
+
+    partition: Partition
+    frontier: NDArray[np.uint32]
+    visited: set[int]
+
+    @property
+    def stripe(self) -> Stripe:
+        return self.partition.stripe
+
+    @property
+    def first_id(self) -> int:
+        return self.partition.rank * self.stripe.n_local
+
+    def edges(self) -> list[tuple[int, int]]:
+        """(parent, neighbour) of each edge of the frontier, as internal ids."""
+        offsets, columns = self.partition.row_offsets, self.partition.columns
+        return [
+            (self.first_id + row, int(u))
+            for row in self.frontier.tolist()
+            for u in columns[offsets[row] : offsets[row + 1]]
+        ]
+
+    def found(self) -> dict[int, set[int]]:
+        """The parents of each neighbour that was not visited."""
+        found: dict[int, set[int]] = {}
+        for parent, neighbour in self.edges():
+            if neighbour not in self.visited:
+                found.setdefault(neighbour, set()).add(parent)
+        return found
+
+
+def bitmap(ids: set[int], words: int) -> NDArray[np.uint32]:
+    bits = np.zeros(words * 32, bool)
+    bits[list(ids)] = True
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def members(bits: NDArray[np.uint32]) -> set[int]:
+    return set(np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")).tolist())
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    # Past 512 edges a warp's piece ends within a list; past 2 * 256 rows a block's does.
+    n = draw(st.sampled_from([1, 5, 40, 1500]))
+    arrays = graphs.random(n, draw(st.integers(0, 6)) * n, draw(st.integers(0, 2**32 - 1)))
+    if draw(st.booleans()):
+        spokes = np.arange(n)
+        arrays = n, np.concatenate([arrays[1], 0 * spokes]), np.concatenate([arrays[2], spokes])
+    p = draw(st.integers(1, 4))
+    partition = draw(st.sampled_from(partitions(*arrays, p, directed=True)))
+    owned = partition.stripe.owned(partition.rank)
+    chance = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    frontier = chance.permutation(owned)[: chance.integers(0, owned + 1)].astype(np.uint32)
+    ids = [partition.stripe.internal(v) for v in range(n)]
+    visited = set(chance.choice(ids, chance.integers(0, n + 1), replace=False).tolist())
+    visited |= {partition.rank * partition.stripe.n_local + row for row in frontier.tolist()}
+    return Case(partition, frontier, visited)
+
+
+class Device:
+    """A case's arrays on a backend's device."""
+
+    def __init__(self, case: Case, backend: Backend) -> None:
+        xp, stripe = backend.xp, case.stripe
+        self.frontier = xp.asarray(case.frontier)
+        self.partition = case.partition.on(xp)
+        self.visited = xp.asarray(bitmap(case.visited, stripe.words))
+        own = slice(case.partition.rank * stripe.words_local, (case.partition.rank + 1) * stripe.words_local)
+        self.own_visited = self.visited[own]
+        self.distances = xp.full(stripe.n_local, -1, np.int32)
+        self.predecessors = xp.full(stripe.n_local, NO_VERTEX, np.uint32)
+        self.discovered = xp.empty(stripe.n_local, np.uint32)
+        self.bin_rows = xp.full(stripe.p * stripe.n_local, NO_VERTEX, np.uint32)
+        self.bin_parents = xp.full(stripe.p * stripe.n_local, NO_VERTEX, np.uint32)
+        self.bin_ends = np.zeros(stripe.p, np.int64)
+
+
+examples = settings(max_examples=60, deadline=None, derandomize=True)
+wanted = st.booleans()
+
+
+@examples
+@given(case=cases(), with_parents=wanted)
+def test_expand_and_filter_partition(backend: Backend, case: Case, with_parents: bool) -> None:
+    on, stripe = Device(case, backend), case.stripe
+    edges = backend.expand(on.partition.row_offsets, on.partition.columns, on.frontier, case.first_id, with_parents)
+    neighbours = backend.to_host(edges.neighbours).tolist()
+    assert backend.edge_count(on.partition.row_offsets, on.frontier) == len(neighbours) == len(case.edges())
+    if with_parents:
+        assert sorted(zip(backend.to_host(edges.parents).tolist(), neighbours, strict=True)) == sorted(case.edges())
+    else:
+        assert edges.parents is None
+        assert sorted(neighbours) == sorted(u for _, u in case.edges())
+
+    bins, found = backend.filter_partition(edges, on.visited, stripe), case.found()
+    rows = backend.to_host(bins.rows).astype(np.int64)
+    ids = rows + np.repeat(np.arange(stripe.p), np.diff(bins.offsets)) * stripe.n_local
+    assert sorted(ids.tolist()) == sorted(found)
+    assert (rows < stripe.n_local).all()
+    assert members(backend.to_host(on.visited)) == case.visited | set(found)
+    if with_parents:
+        parents = backend.to_host(bins.parents).tolist()
+        assert all(parent in found[u] for u, parent in zip(ids.tolist(), parents, strict=True))
+
+
+@examples
+@given(case=cases(), with_parents=wanted, own=st.booleans())
+def test_contract(backend: Backend, case: Case, with_parents: bool, own: bool) -> None:
+    on, xp = Device(case, backend), backend.xp
+    rows = np.arange(case.stripe.owned(case.partition.rank))[::-1].astype(np.uint32)
+    visited_rows = {i - case.first_id for i in case.visited} if not own else set()
+    new = [row for row in rows.tolist() if row not in visited_rows]
+    parents = xp.asarray(rows + np.uint32(7)) if with_parents else None
+    found = backend.contract(
+        xp.asarray(rows),
+        parents,
+        None if own else on.own_visited,
+        3,
+        on.distances,
+        on.predecessors if with_parents else None,
+        on.discovered,
+    )
+    assert sorted(backend.to_host(on.discovered)[:found].tolist()) == sorted(new)
+    expected = np.full(case.stripe.n_local, -1)
+    expected[new] = 3
+    np.testing.assert_array_equal(backend.to_host(on.distances), expected)
+    expected_parents = np.full(case.stripe.n_local, NO_VERTEX)
+    if with_parents:
+        expected_parents[new] = np.array(new, np.uint32) + np.uint32(7)
+    np.testing.assert_array_equal(backend.to_host(on.predecessors), expected_parents)
+    if not own:
+        assert members(backend.to_host(on.own_visited)) >= set(rows.tolist())
+        again = backend.contract(xp.asarray(rows), parents, on.own_visited, 4, on.distances, None, on.discovered)
+        assert again == 0
+
+
+@examples
+@given(case=cases(), with_parents=wanted)
+def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
+    on, stripe, rank = Device(case, backend), case.stripe, case.partition.rank
+    # Something was binned in a level before: it stays.
+    before = np.minimum(np.arange(stripe.p), stripe.n_local - stripe.owned(rank))
+    before[rank] = 0
+    on.bin_ends[:] = before
+    found = case.found()
+    edges, own, sent = backend.top_down(
+        on.partition.out_edges,
+        on.frontier,
+        case.first_id,
+        on.visited,
+        on,
+        5,
+        on.distances,
+        on.predecessors if with_parents else None,
+        on.discovered,
+    )
+    own_rows = backend.to_host(on.discovered)[:own].tolist()
+    binned = {}
+    rows, parents = backend.to_host(on.bin_rows), backend.to_host(on.bin_parents)
+    for owner in range(stripe.p):
+        for at in range(owner * stripe.n_local + int(before[owner]), owner * stripe.n_local + int(on.bin_ends[owner])):
+            binned[owner * stripe.n_local + int(rows[at])] = int(parents[at])
+    assert (edges, sent) == (len(case.edges()), len(binned))
+    assert sorted([case.first_id + row for row in own_rows] + list(binned)) == sorted(found)
+    assert on.bin_ends[rank] == 0
+    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.distances) == 5), sorted(own_rows))
+    assert members(backend.to_host(on.visited)) == case.visited | set(found)
+    if with_parents:
+        chosen = backend.to_host(on.predecessors)
+        assert all(int(chosen[row]) in found[case.first_id + row] for row in own_rows)
+        assert all(parent in found[u] for u, parent in binned.items())
+
+
+@examples
+@given(case=cases(), with_parents=wanted, chance=st.integers(0, 2**32 - 1))
+def test_bottom_up(backend: Backend, case: Case, with_parents: bool, chance: int) -> None:
+    on, stripe, xp = Device(case, backend), case.stripe, backend.xp
+    into = case.partition.in_edges
+    assert into is not None
+    ids = [stripe.internal(v) for v in range(stripe.n)]
+    # Often few, so that long lists have no parent near their start.
+    pick = np.random.default_rng(chance)
+    frontier = set(pick.choice(ids, min(len(ids), int(pick.integers(0, 9))), replace=False).tolist())
+    unvisited = [row for row in range(stripe.n_local) if case.first_id + row not in case.visited]
+    lists = {row: into.columns[into.row_offsets[row] : into.row_offsets[row + 1]].tolist() for row in unvisited}
+    first = {row: next((u for u in parents if u in frontier), None) for row, parents in lists.items()}
+    expected = {row: parent for row, parent in first.items() if parent is not None}
+    looked = sum(
+        1 + parents.index(expected[row]) if row in expected else len(parents) for row, parents in lists.items()
+    )
+    degrees = np.diff(case.partition.row_offsets)
+
+    found_bits = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
+    in_edges = on.partition.in_edges
+    assert in_edges is not None
+    edges, found, found_degrees = backend.bottom_up(
+        in_edges,
+        on.partition.row_offsets,
+        xp.asarray(bitmap(frontier, stripe.words)),
+        on.own_visited,
+        found_bits,
+        2,
+        on.distances,
+        on.predecessors if with_parents else None,
+        on.discovered,
+    )
+    assert (edges, found, found_degrees) == (looked, len(expected), degrees[list(expected)].sum())
+    assert sorted(backend.to_host(on.discovered)[:found].tolist()) == sorted(expected)
+    assert members(backend.to_host(found_bits)) == set(expected)
+    own = {i - case.first_id for i in case.visited if 0 <= i - case.first_id < stripe.n_local}
+    assert members(backend.to_host(on.own_visited)) == own | set(expected)
+    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.distances) == 2), sorted(expected))
+    if with_parents:
+        chosen = backend.to_host(on.predecessors)
+        assert {row: int(chosen[row]) for row in expected} == expected
+
+
+@examples
+@given(case=cases())
+def test_bitmaps(backend: Backend, case: Case) -> None:
+    on, stripe, xp = Device(case, backend), case.stripe, backend.xp
+    marked = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
+    backend.mark(on.frontier, marked)
+    assert members(backend.to_host(marked)) == set(case.frontier.tolist())
+
+    own = members(backend.to_host(on.own_visited))
+    frontier_bits = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
+    backend.absorb(marked, frontier_bits, on.own_visited)
+    assert members(backend.to_host(frontier_bits)) == set(case.frontier.tolist())
+    assert members(backend.to_host(on.own_visited)) == own | set(case.frontier.tolist())
+    # A slice of the bitmap, not a copy: the rest of it is as it was.
+    ranks = set(range(stripe.p)) - {case.partition.rank}
+    others = {i for i in members(backend.to_host(on.visited)) if i // stripe.n_local in ranks}
+    assert others == {i for i in case.visited if i // stripe.n_local in ranks}
+
+    into = case.partition.in_edges
+    assert into is not None
+    bits = xp.asarray(bitmap({0}, stripe.words_local))
+    backend.mark_unreachable(Csr(xp.asarray(into.row_offsets), xp.asarray(into.columns)), bits)
+    assert members(backend.to_host(bits)) == {0} | set(np.flatnonzero(np.diff(into.row_offsets) == 0).tolist())
+
+
+def test_to_host_fills_what_it_is_given(backend: Backend) -> None:
+    array: Any = backend.xp.arange(10, dtype=np.uint32)
+    out = np.zeros(4, np.uint32)
+    assert backend.to_host(array[3:7], out) is out
+    assert out.tolist() == [3, 4, 5, 6]
+    assert isinstance(backend.to_host(array), np.ndarray)
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(InvalidOptionError, match="unknown backend 'auto'; choose one of cpu, cuda"):
+        backends.get("auto")

@@ -1,0 +1,213 @@
+"""The CUDA backend: the phases as kernels over CuPy arrays of the current GPU (``cuda/phases.cu``, ``cuda/levels.cu``).
+
+Launches follow each other on the default stream; a phase returns when its counts are on the host. The order of the
+vertices within a bin or a queue changes from run to run, and with it which valid parent a vertex gets.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.partition import Csr
+from dbfs_workers.stripe import Stripe
+
+THREADS: Final = 256
+# Enough to fill any GPU; threads, or warps, then stride.
+MOST_BLOCKS: Final = 132 * 16
+# A vertex's owner is kept in a byte, and 255 means "dropped".
+MOST_RANKS: Final = 255
+_WARP: Final = 32
+# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh).
+_LINE: Final = 16
+_NULL: Final = np.uint64(0)
+
+
+class CudaBackend:
+    """See ``Backend``. A kernel's null pointer stands for an absent array."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.xp: Any = cupy
+        self._phases = load("phases.cu", PLAIN_DEFINES)
+        self._levels = load("levels.cu", PLAIN_DEFINES)
+
+    def expand(self, row_offsets: Any, columns: Any, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
+        """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""
+        starts, ends = self._edges(row_offsets, frontier)
+        total = int(ends[-1]) if frontier.size else 0
+        neighbours = self.xp.empty(total, np.uint32)
+        parents = self.xp.empty(total, np.uint32) if with_parents else None
+        self._launch(
+            self._phases,
+            "dbfs_expand",
+            total,
+            *(frontier, starts, ends, np.int64(frontier.size), columns, np.uint32(first_id)),
+            *(neighbours, _pointer(parents)),
+        )
+        # Else the work would count as the next phase's time.
+        self.xp.cuda.get_current_stream().synchronize()
+        return EdgeFrontier(neighbours, parents)
+
+    def filter_partition(self, edges: EdgeFrontier, visited: Any, stripe: Stripe) -> OwnerBins:
+        """Reads 9 bytes and probes one bit an edge, writes 1; what survives is written once, 4 bytes (8 with parents).
+
+        Raises:
+            GraphTooLargeError: there are more ranks than a byte can name.
+        """
+        if stripe.p > MOST_RANKS:
+            raise GraphTooLargeError(f"the CUDA backend bins for up to {MOST_RANKS} ranks, not {stripe.p}")
+        size, n_local = edges.neighbours.size, np.uint32(stripe.n_local)
+        owners = self.xp.empty(size, np.uint8)
+        counts = self.xp.zeros(stripe.p, np.uint64)
+        self._launch(
+            self._phases,
+            "dbfs_filter",
+            size,
+            *(edges.neighbours, np.int64(size), visited, n_local, np.uint32(stripe.p), owners, counts),
+            shared=4 * stripe.p,
+        )
+        offsets = np.zeros(stripe.p + 1, np.int64)
+        offsets[1:] = np.cumsum(counts.get())
+        rows = self.xp.empty(offsets[-1], np.uint32)
+        parents = None if edges.parents is None else self.xp.empty(offsets[-1], np.uint32)
+        if rows.size:
+            self._launch(
+                self._phases,
+                "dbfs_partition",
+                size,
+                *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local),
+                *(self.xp.asarray(offsets[:-1].astype(np.uint64)), rows, _pointer(parents)),
+            )
+            self.xp.cuda.get_current_stream().synchronize()
+        return OwnerBins(offsets, rows, parents)
+
+    def contract(
+        self,
+        rows: Any,
+        parents: Any | None,
+        own_visited: Any | None,
+        distance: int,
+        distances: Any,
+        predecessors: Any | None,
+        discovered: Any,
+    ) -> int:
+        """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
+        count = self.xp.zeros(1, np.uint64)
+        self._launch(
+            self._phases,
+            "dbfs_contract",
+            rows.size,
+            *(rows, _pointer(parents), np.int64(rows.size), _pointer(own_visited), np.int32(distance)),
+            *(distances, _pointer(predecessors), discovered, count),
+        )
+        return int(count.item()) if rows.size else 0
+
+    def top_down(
+        self,
+        edges: Csr,
+        frontier: Any,
+        first_id: int,
+        visited: Any,
+        bins: OutgoingBins,
+        distance: int,
+        distances: Any,
+        predecessors: Any | None,
+        discovered: Any,
+    ) -> tuple[int, int, int]:
+        """Reads 4 bytes and probes one bit an edge, reads 60 bytes a vertex and writes 24; writes only discoveries."""
+        n_local = edges.row_offsets.size - 1
+        rank = first_id // n_local
+        starts, ends = self._edges(edges.row_offsets, frontier)
+        before = np.zeros((1 + bins.bin_ends.size, _LINE), np.uint64)
+        before[1:, 0] = bins.bin_ends
+        sums = self.xp.asarray(before)
+        self._launch(
+            self._levels,
+            "dbfs_top_down",
+            # The edges are counted on the GPU: nobody waits to hear how many there are.
+            MOST_BLOCKS * THREADS if frontier.size else 0,
+            *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id), np.uint32(n_local)),
+            *(visited, bins.bin_rows, bins.bin_parents, np.int32(distance), distances, _pointer(predecessors)),
+            *(discovered, sums),
+        )
+        inspected, *counts = sums.get()[:, 0].astype(np.int64).tolist()
+        own = counts[rank]
+        counts[rank] = 0
+        sent = sum(counts) - int(bins.bin_ends.sum())
+        bins.bin_ends[:] = counts
+        return inspected, own, sent
+
+    def bottom_up(
+        self,
+        parents: Csr,
+        out_offsets: Any,
+        frontier_bits: Any,
+        own_visited: Any,
+        found_bits: Any,
+        distance: int,
+        distances: Any,
+        predecessors: Any | None,
+        discovered: Any,
+    ) -> tuple[int, int, int]:
+        """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
+        sums = self.xp.zeros((3, _LINE), np.uint64)
+        self._launch(
+            self._levels,
+            "dbfs_bottom_up",
+            own_visited.size * _WARP,
+            *(parents.row_offsets, parents.columns, out_offsets, np.uint32(own_visited.size), frontier_bits),
+            *(own_visited, found_bits, np.int32(distance), distances, _pointer(predecessors), discovered, sums),
+        )
+        inspected, found, degrees = sums.get()[:, 0].tolist()
+        return inspected, found, degrees
+
+    def mark(self, rows: Any, bits: Any) -> None:
+        """Writes a bit a row of the slice, reads 4 bytes a vertex."""
+        bits.fill(0)
+        self._launch(self._levels, "dbfs_mark", rows.size, rows, np.int64(rows.size), bits)
+
+    def absorb(self, slice_bits: Any, frontier_bits: Any, visited: Any) -> None:
+        """Reads two bits a row and writes two."""
+        frontier_bits[:] = slice_bits
+        visited |= slice_bits
+
+    def mark_unreachable(self, parents: Csr, bits: Any) -> None:
+        """Reads 16 bytes of offsets a row."""
+        offsets = parents.row_offsets
+        bits |= self.xp.packbits(offsets[1:] == offsets[:-1], bitorder="little").view(np.uint32)
+
+    def edge_count(self, row_offsets: Any, frontier: Any) -> int:
+        """Reads 4 + 16 bytes a vertex."""
+        total = self.xp.zeros(1, np.uint64)
+        size = np.int64(frontier.size)
+        self._launch(self._phases, "dbfs_edge_count", frontier.size, row_offsets, frontier, size, total)
+        return int(total.item()) if frontier.size else 0
+
+    def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copied from the GPU."""
+        copied: NDArray[Any] = array.get(out=out)
+        return copied
+
+    def _edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
+        """What ``edges.cuh`` deals a frontier's edges out by: where each list begins, and the sums of the degrees."""
+        size = frontier.size
+        starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
+        self._launch(self._phases, "dbfs_degrees", size, row_offsets, frontier, np.int64(size), starts, degrees)
+        return starts, self.xp.cumsum(degrees)
+
+    @staticmethod
+    def _launch(module: Any, kernel: str, threads: int, *arguments: Any, shared: int = 0) -> None:
+        if threads:
+            blocks = min(MOST_BLOCKS, -(-threads // THREADS))
+            module.get_function(kernel)((blocks,), (THREADS,), arguments, shared_mem=shared)
+
+
+def _pointer(array: Any | None) -> Any:
+    return _NULL if array is None else array
