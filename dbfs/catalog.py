@@ -87,12 +87,12 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         self.reserved.pop(name, None)
 
     async def require_gpus(self, addresses: list[str]) -> None:
-        """Make sure that workers have a GPU each, before a graph is built for them.
+        """Make sure that workers have GPUs, before a graph is built for them.
 
         Raises:
             BackendUnavailableError: one has not.
         """
-        await forming.require_gpus(tuple(addresses), self._ask)
+        await forming.require_gpus(addresses, self._ask)
 
     async def add(self, record: bytes) -> Formed:
         """Take over a graph's partitions and form its gang.
@@ -315,7 +315,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         finally:
             watch.stop()
         errors = [error for call in calls if call not in late and (error := call.exception()) is not None]
-        graph.failed = graph.on_gpus and bool(late or errors)
+        graph.failed = graph.maps_gpus and bool(late or errors)
         if late:
             await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")
             for call in late:
@@ -333,7 +333,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         self, run: RunEntry, calls: Sequence[asyncio.Future[RunReport]], deadline: float
     ) -> set[asyncio.Future[RunReport]]:
         """Wait for the ranks; returns the calls that were not answered in time."""
-        if not run.graph.on_gpus:
+        if not run.graph.maps_gpus:
             return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]
         # Kernels don't tell each other of a failure: somebody has to, at the first.
         done, late = await asyncio.wait(calls, timeout=deadline + _GRACE, return_when=asyncio.FIRST_EXCEPTION)
@@ -387,7 +387,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         for run in list(self.runs):
             if run.graph is graph:
                 await self._stop(run, Cause.CANCELLED, "the graph was unloaded")
-        if graph.on_gpus:
+        if graph.maps_gpus:
             await self._everyone(graph, "dbfs_detach", graph_id=graph.record.graph_id)
         await self._everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
         self._free(graph)

@@ -26,9 +26,9 @@ class GraphEntry:
         self.numbers = itertools.count(1)
 
     @property
-    def on_gpus(self) -> bool:
-        """Whether its ranks compute on GPUs."""
-        return self.formed.backend == "cuda"
+    def maps_gpus(self) -> bool:
+        """Whether its ranks are kernels that wait for each other in each other's memory."""
+        return self.formed.exchange == "cuda_ipc"
 
     def require_whole(self, doing: str = "") -> None:
         """Raise ``WorkerLostError`` if a rank is gone."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import pickle
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
@@ -16,58 +16,41 @@ Ask = Callable[..., Coroutine[Any, Any, Any]]
 
 
 async def form(record: GraphRecord, ask: Ask) -> Formed:
-    """Join the workers as was asked for, or by the best that all of them have: GPUs, shared memory, comms.
+    """Join the workers as was asked for, or by the best that all of them have.
+
+    On GPUs: their memory mapped by each other, else through the host; on CPUs: shared memory, else comms.
 
     Raises:
-        BackendUnavailableError: GPUs were asked for, and a worker has none of its own.
+        BackendUnavailableError: GPUs were asked for, and a worker has none.
         ExchangeUnavailableError: the ranks can't exchange as was asked.
         GraphTooLargeError: a GPU does not hold its part.
     """
-    if record.backend != "cpu" and record.exchange in ("auto", "cuda_ipc"):
+    if record.backend != "cpu":
         try:
-            await require_gpus(record.addresses, ask)
-            await _join_gpus(record, ask)
-            return Formed("cuda", "cuda_ipc")
-        except (BackendUnavailableError, ExchangeUnavailableError) as error:
+            return await _form_on_gpus(record, ask)
+        except BackendUnavailableError as error:
             if record.backend == "cuda" or record.exchange == "cuda_ipc":
                 raise
             # That CPUs have no GPU is no news.
-            level = logging.WARNING if isinstance(error, ExchangeUnavailableError) else logging.DEBUG
-            logger.log(level, "dbfs: %s runs on the CPU: %s", record.name, error)
-    if record.exchange != "comm":
-        try:
-            handle = await _join(record, ask, 0, None)
-            await asyncio.gather(*(_join(record, ask, rank, handle) for rank in range(1, record.stripe.p)))
-            return Formed("cpu", "shared_memory")
-        except ExchangeUnavailableError as error:
-            if record.exchange == "shared_memory":
-                raise
-            logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-    await asyncio.gather(*(_join(record, ask, rank, b"") for rank in range(record.stripe.p)))
-    return Formed("cpu", "comm")
+            logger.debug("dbfs: %s runs on the CPU: %s", record.name, error)
+    return Formed("cpu", await _join_through_host(record, "cpu", ask))
 
 
-async def require_gpus(addresses: tuple[str, ...], ask: Ask) -> None:
-    """Make sure that every worker has CuPy and a GPU that no other of them computes on.
+async def require_gpus(addresses: Sequence[str], ask: Ask) -> list[str]:
+    """Make sure that every worker has CuPy and a GPU; returns which, as their machines name them.
 
     Raises:
-        BackendUnavailableError: one has not. Two kernels that wait for each other can't share a GPU.
+        BackendUnavailableError: one has not.
     """
     gpus = await asyncio.gather(*(ask(address, "dbfs_gpu") for address in addresses))
-    taken: dict[tuple[str, str], int] = {}
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
         if gpu is None:
             raise BackendUnavailableError(f"rank {rank} ({address}) has no GPU, or no CuPy to use it by")
-        other = taken.setdefault((_host(address), gpu), rank)
-        if other != rank:
-            raise BackendUnavailableError(
-                f"ranks {other} and {rank} ({address}) are on one GPU ({gpu}); "
-                "start one worker a GPU, as dask-cuda does"
-            )
+    return gpus
 
 
 async def recover(record: GraphRecord, ask: Ask, timeout: float) -> None:
-    """Make a gang on GPUs usable after a failed run.
+    """Make a gang of resident kernels usable after a failed run.
 
     Raises:
         TimeoutError: a rank did not answer.
@@ -78,8 +61,29 @@ async def recover(record: GraphRecord, ask: Ask, timeout: float) -> None:
         await asyncio.wait_for(asyncio.gather(*calls), timeout)
 
 
-async def _join_gpus(record: GraphRecord, ask: Ask) -> None:
+async def _form_on_gpus(record: GraphRecord, ask: Ask) -> Formed:
+    gpus = await require_gpus(record.addresses, ask)
+    sharing = _sharing(record.addresses, gpus)
+    if sharing and record.backend == "auto":
+        raise BackendUnavailableError(sharing)
+    slower = ""
+    if record.exchange in ("auto", "cuda_ipc"):
+        try:
+            # Two kernels that wait for each other can't share a GPU.
+            await _join_gpus(record, sharing, ask)
+            return Formed("cuda", "cuda_ipc")
+        except ExchangeUnavailableError as error:
+            if record.exchange == "cuda_ipc":
+                raise
+            slower = str(error)
+            logger.info("dbfs: %s exchanges through the host: %s", record.name, error)
+    return Formed("cuda", await _join_through_host(record, "cuda", ask), slower)
+
+
+async def _join_gpus(record: GraphRecord, sharing: str, ask: Ask) -> None:
     """Everybody makes its engines, then everybody maps all others."""
+    if sharing:
+        raise ExchangeUnavailableError(sharing)
     addresses, graph_id = record.addresses, record.graph_id
     made = [
         ask(address, "dbfs_join_cuda", graph_id=graph_id, rank=rank, partition_key=key)
@@ -89,10 +93,48 @@ async def _join_gpus(record: GraphRecord, ask: Ask) -> None:
         infos = await _all(made)
         await _all([ask(address, "dbfs_connect", graph_id=graph_id, infos=infos) for address in addresses])
     except BaseException:
-        await asyncio.gather(
-            *(ask(address, "dbfs_leave", graph_id=graph_id) for address in addresses), return_exceptions=True
-        )
+        await _leave(record, ask)
         raise
+
+
+async def _join_through_host(record: GraphRecord, backend: str, ask: Ask) -> str:
+    """Rank 0 makes the shared memory and the others attach; where one can't, all exchange over comms. Returns which."""
+    others = range(1, record.stripe.p)
+    try:
+        if record.exchange != "comm":
+            try:
+                handle = await _join(record, backend, ask, 0, None)
+                await _all([_join(record, backend, ask, rank, handle) for rank in others])
+                return "shared_memory"
+            except ExchangeUnavailableError as error:
+                if record.exchange == "shared_memory":
+                    raise
+                logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
+        await _all([_join(record, backend, ask, rank, b"") for rank in (0, *others)])
+        return "comm"
+    except BaseException:
+        await _leave(record, ask)
+        raise
+
+
+async def _join(record: GraphRecord, backend: str, ask: Ask, rank: int, handle: bytes | None) -> Any:
+    return await ask(
+        record.addresses[rank],
+        "dbfs_join",
+        graph_id=record.graph_id,
+        rank=rank,
+        partition_key=record.partition_keys[rank],
+        stripe=pickle.dumps(record.stripe),
+        addresses=list(record.addresses),
+        handle=handle,
+        backend=backend,
+    )
+
+
+async def _leave(record: GraphRecord, ask: Ask) -> None:
+    """Nobody keeps memory for a gang that is not formed."""
+    leaving = (ask(address, "dbfs_leave", graph_id=record.graph_id) for address in record.addresses)
+    await asyncio.gather(*leaving, return_exceptions=True)
 
 
 async def _all(calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
@@ -104,17 +146,17 @@ async def _all(calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
     return answers
 
 
-async def _join(record: GraphRecord, ask: Ask, rank: int, handle: bytes | None) -> Any:
-    return await ask(
-        record.addresses[rank],
-        "dbfs_join",
-        graph_id=record.graph_id,
-        rank=rank,
-        partition_key=record.partition_keys[rank],
-        stripe=pickle.dumps(record.stripe),
-        addresses=list(record.addresses),
-        handle=handle,
-    )
+def _sharing(addresses: Sequence[str], gpus: Sequence[str]) -> str:
+    """Which two ranks are on one GPU, in words; empty where each has its own."""
+    taken: dict[tuple[str, str], int] = {}
+    for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
+        other = taken.setdefault((_host(address), gpu), rank)
+        if other != rank:
+            return (
+                f"ranks {other} and {rank} ({address}) are on one GPU ({gpu}); "
+                "start one worker a GPU, as dask-cuda does"
+            )
+    return ""
 
 
 def _host(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import time
@@ -19,6 +20,8 @@ from dbfs.graph import Graph
 from dbfs.progress import Option, of_build
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord, GraphStatus, RunStatus
 from dbfs.service import Service
+
+logger = logging.getLogger(__name__)
 
 
 def load(
@@ -51,9 +54,9 @@ def load(
             faster on graphs with hubs. Callers' vertex ids stay what they are.
         keep_edges: keep the edges as they were read on the workers (8 bytes an edge), apart from what is built of them,
             so that results are validated against the input and a graph built wrong is found out, too.
-        backend: what the resident engine runs on: ``cpu``; ``cuda``, a GPU for each worker; ``auto`` for CUDA where
-            every worker has CuPy and a GPU of its own and the GPUs can map each other's memory, else the CPU. The graph
-            is built on the CPU, and a copy of it is uploaded; the taskgraph engine stays on the CPU.
+        backend: what the graph is traversed on: ``cpu``; ``cuda``, each worker's GPU; ``auto`` for CUDA where every
+            worker has CuPy and a GPU of its own, else the CPU. GPUs that can't map each other's memory exchange through
+            the host, which is slower (a warning says so). The graph is built on the CPU, and a copy of it is uploaded.
         progress: a bar while the graph is built, or a function told how far it is: see ``dbfs.progress``.
 
     Raises:
@@ -61,8 +64,8 @@ def load(
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
         NameTakenError: another graph has the name.
         GraphTooLargeError: the graph won't fit the workers, or their GPUs.
-        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU of its own, or no CuPy.
-        ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` or ``backend="cuda"`` want.
+        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or no CuPy.
+        ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` wants.
         InvalidOptionError: an option's value is not one of its choices.
     """
     client = current_client(client)
@@ -108,6 +111,9 @@ def load(
         if name is not None:
             service.tell("release", name=name)
         raise
+    if formed.slower:
+        words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
+        logger.warning(words, record.name, formed.exchange, formed.slower)
     return Graph(record, formed, client)
 
 
@@ -154,8 +160,7 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
 def _check_backend(backend: str, exchange: str) -> None:
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
-    unlike = {"cpu": ("cuda_ipc",), "cuda": ("shared_memory", "comm"), "auto": ()}[backend]
-    if exchange in unlike:
+    if (backend, exchange) == ("cpu", "cuda_ipc"):
         raise InvalidOptionError(f"backend={backend!r} does not go with the exchange {exchange} (dbfs.exchange)")
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from dbfs_workers import backends
 from dbfs_workers.partition import PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "comm")
-BACKENDS = ("auto", "cpu", "cuda")
+BACKENDS = ("auto", *backends.BACKENDS)
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ class Formed:
     """What a graph's gang became.
 
     Attributes:
-        backend: what its ranks compute on in the resident engine: ``cpu`` or ``cuda``.
-        exchange: how they exchange in it: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        backend: what its ranks compute on: ``cpu`` or ``cuda``.
+        exchange: how they exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        slower: why GPUs do not exchange as fast as GPUs can, in words; empty where they do or that was asked for.
     """
 
     backend: str
     exchange: str
+    slower: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 import dbfs
 from dbfs import cluster, forming
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
-from dbfs.records import GraphRecord
+from dbfs.records import Formed, GraphRecord
 from dbfs_workers import gpus
 from dbfs_workers.stripe import Stripe
 
@@ -52,15 +52,13 @@ def require(*workers: tuple[str, str | None]) -> None:
         assert operation == "dbfs_gpu"
         return dict(workers)[address]
 
-    asyncio.run(forming.require_gpus(tuple(address for address, _ in workers), ask))
+    assert asyncio.run(forming.require_gpus([address for address, _ in workers], ask)) == [gpu for _, gpu in workers]
 
 
-def test_every_rank_has_a_gpu_of_its_own() -> None:
+def test_every_rank_has_a_gpu() -> None:
     require(("tcp://a:1", "0"), ("tcp://a:2", "1"), ("tcp://b:1", "0"))
     with pytest.raises(BackendUnavailableError, match="rank 1 .tcp://a:2. has no GPU"):
         require(("tcp://a:1", "0"), ("tcp://a:2", None))
-    with pytest.raises(BackendUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
-        require(("tcp://a:1", "0"), ("tcp://a:2", "0"))
 
 
 def test_auto_is_the_cpu_where_workers_have_no_gpu(client: distributed.Client) -> None:
@@ -76,7 +74,7 @@ def test_auto_is_the_cpu_where_workers_have_no_gpu(client: distributed.Client) -
 
 
 def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, leaves_nothing: None) -> None:
-    with pytest.raises(BackendUnavailableError, match="rank 0 .*has no GPU|are on one GPU"):
+    with pytest.raises(BackendUnavailableError, match="rank 0 .*has no GPU"):
         dbfs.load("path:n=9", client=client, backend="cuda", name="refused")
     dbfs.load("path:n=9", client=client, backend="cpu", name="refused").unload()
 
@@ -85,7 +83,6 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
     ("backend", "exchange", "words"),
     [
         ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
-        ("cuda", "comm", "backend='cuda' does not go with the exchange comm"),
         ("cpu", "cuda_ipc", "backend='cpu' does not go with the exchange cuda_ipc"),
     ],
 )
@@ -118,18 +115,22 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
 
 
 class Gang:
-    """Workers with a GPU each, as ``forming`` asks them; some operation fails."""
+    """Workers with a GPU each (or one for all), as ``forming`` asks them; some operation fails."""
 
-    def __init__(self, fails: str, error: Exception) -> None:
+    def __init__(self, fails: str, error: Exception, *, sharing: bool = False) -> None:
         self.fails = fails
         self.error = error
+        self.sharing = sharing
         self.asked: list[str] = []
+        self.backends: list[str] = []
 
     async def ask(self, address: str, operation: str, **message: Any) -> object:
         self.asked.append(operation)
         if operation == self.fails and address == "tcp://a:2":
             raise self.error
-        return address if operation == "dbfs_gpu" else b""
+        if operation == "dbfs_join":
+            self.backends.append(message["backend"])
+        return ("0" if self.sharing else address) if operation == "dbfs_gpu" else b""
 
 
 def record(backend: str, exchange: str = "auto") -> GraphRecord:
@@ -153,16 +154,58 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
     )
 
 
-def test_gpus_that_cannot_map_each_other(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("backend", ["auto", "cuda"])
+def test_gpus_that_cannot_map_each_other_exchange_through_the_host(backend: str) -> None:
     gang = Gang("dbfs_connect", ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
-    formed = asyncio.run(forming.form(record("auto"), gang.ask))
-    assert (formed.backend, formed.exchange) == ("cpu", "shared_memory")
-    assert "roads runs on the CPU: rank 1 can't map" in caplog.text
-    # Nobody keeps GPU memory for a gang that is not formed.
+    formed = asyncio.run(forming.form(record(backend), gang.ask))
+    assert formed == Formed("cuda", "shared_memory", "rank 1 can't map its peers' GPU memory")
+    assert gang.backends == ["cuda", "cuda"]
+    # Nobody keeps the engines for a gang that was not formed.
     assert gang.asked.count("dbfs_leave") == 2
-    for wanted in (record("cuda"), record("auto", "cuda_ipc")):
-        with pytest.raises(ExchangeUnavailableError, match="can't map"):
-            asyncio.run(forming.form(wanted, gang.ask))
+    with pytest.raises(ExchangeUnavailableError, match="can't map"):
+        asyncio.run(forming.form(record(backend, "cuda_ipc"), gang.ask))
+
+
+def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -> None:
+    gang = Gang("", RuntimeError(), sharing=True)
+    formed = asyncio.run(forming.form(record("cuda"), gang.ask))
+    assert (formed.backend, formed.exchange) == ("cuda", "shared_memory")
+    assert "ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
+    # No kernel that waits for another was started.
+    assert "dbfs_join_cuda" not in gang.asked
+    assert asyncio.run(forming.form(record("auto"), gang.ask)) == Formed("cpu", "shared_memory")
+    for backend, error in (("cuda", ExchangeUnavailableError), ("auto", BackendUnavailableError)):
+        with pytest.raises(error, match="ranks 0 and 1 .* are on one GPU .0."):
+            asyncio.run(forming.form(record(backend, "cuda_ipc"), gang.ask))
+
+
+@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
+@pytest.mark.parametrize("backend", ["auto", "cuda"])
+def test_gpus_exchange_as_they_are_told(backend: str, exchange: str) -> None:
+    gang = Gang("", RuntimeError())
+    assert asyncio.run(forming.form(record(backend, exchange), gang.ask)) == Formed("cuda", exchange)
+    assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join"] * 2]
+
+
+def test_gpus_on_two_hosts_exchange_over_comms() -> None:
+    gang = Gang("dbfs_connect", ExchangeUnavailableError("can't map"))
+
+    async def ask(address: str, operation: str, **message: Any) -> object:
+        if operation == "dbfs_join" and message["handle"] and message["rank"]:
+            raise ExchangeUnavailableError("rank 1 can't open the shared memory of process 7")
+        answer = await gang.ask(address, operation, **message)
+        return b"handle" if operation == "dbfs_join" and message["handle"] is None else answer
+
+    assert asyncio.run(forming.form(record("auto"), ask)) == Formed("cuda", "comm", "can't map")
+    with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open"):
+        asyncio.run(forming.form(record("cuda", "shared_memory"), ask))
+
+
+def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
+    gang = Gang("dbfs_join", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+    with pytest.raises(GraphTooLargeError, match="5 bytes"):
+        asyncio.run(forming.form(record("cuda", "comm"), gang.ask))
+    assert gang.asked.count("dbfs_leave") == 2
 
 
 def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:

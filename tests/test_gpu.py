@@ -1,36 +1,37 @@
-"""CUDA rows of the parity suite on 1, 2 and 4 GPUs, and runs that end early: cancelled, late, or with a dead peer."""
+"""CUDA rows of the parity suite, and runs on GPUs that end early: cancelled, late, or with a dead peer.
 
-import importlib.util
+Two clusters: one with a worker a GPU, for ranks that map each other's memory (1, 2 and 4 GPUs); one whose four workers
+share the first GPU, for what needs no GPU of its own: the taskgraph engine, and the resident loop through the host.
+"""
+
+import logging
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
+import dask
 import distributed
 import numpy as np
 import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError, WorkerLostError
-from dbfs_workers.gpus import visible_gpus
-from tests import oracle
+from tests import oracle, test_parity
+from tests.gpus import GPUS, needs_gpu
 from tests.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
 from tests.test_service import ENDLESS, Background
 
-GPUS = len(visible_gpus())
-LACKING = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not GPUS, reason="there is no GPU"),
-    pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)}"),
-]
-WAYS = {
-    "cuda": Way("resident", "cuda_ipc"),
-    "cuda, top-down": Way("resident", "cuda_ipc", "top-down"),
-    "cuda, bottom-up": Way("resident", "cuda_ipc", "bottom-up"),
-    "cuda, degree order": Way("resident", "cuda_ipc", order="degree"),
-    "taskgraph": Way("taskgraph"),
+pytestmark = needs_gpu("cupy", "dask_cuda")
+MAPPED = {
+    "cuda_ipc": Way("resident", "cuda_ipc"),
+    "cuda_ipc, top-down": Way("resident", "cuda_ipc", direction="top-down"),
+    "cuda_ipc, bottom-up": Way("resident", "cuda_ipc", direction="bottom-up"),
+    "cuda_ipc, degree order": Way("resident", "cuda_ipc", order="degree"),
 }
+# Every way of the CPU, on a GPU.
+THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in test_parity.WAYS.items()}
 
 
 def needs(ranks: int) -> object:
@@ -46,30 +47,67 @@ def gpus() -> Iterator[distributed.Client]:
         yield client
 
 
+def four_on_one_gpu() -> distributed.Client:
+    return distributed.Client(n_workers=4, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+
+
+@pytest.fixture(scope="module")
+def sharing() -> Iterator[distributed.Client]:
+    with four_on_one_gpu() as client:
+        yield client
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int) -> None:
     arrays = GRAPHS[name]()
-    with loaded(gpus, arrays, WAYS["cuda"], directed=directed, ranks=ranks) as graph:
+    with loaded(gpus, arrays, MAPPED["cuda_ipc"], directed=directed, ranks=ranks) as graph:
         assert graph.backend == "cuda"
-        for way in WAYS.values():
+        for way in MAPPED.values():
             if way.order == "given":
                 check(graph, arrays, way, [0])
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
 
 
+@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_through_the_host(sharing: distributed.Client, name: str, directed: bool, ranks: int) -> None:
+    arrays = GRAPHS[name]()
+    with loaded(sharing, arrays, THROUGH_HOST["shared memory"], directed=directed, ranks=ranks) as graph:
+        for way in ("shared memory", "shared memory, top-down", "shared memory, bottom-up", "mixed"):
+            check(graph, arrays, THROUGH_HOST[way], [0])
+
+
+@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("way", THROUGH_HOST)
+def test_ways_through_the_host(sharing: distributed.Client, way: str, directed: bool, ranks: int) -> None:
+    for name in ("hub", "sparse random", "dense random"):
+        arrays = GRAPHS[name]()
+        with loaded(sharing, arrays, THROUGH_HOST[way], directed=directed, ranks=ranks) as graph:
+            check(graph, arrays, THROUGH_HOST[way], [5])
+            check(graph, arrays, THROUGH_HOST[way], [5, 30, 5], max_depth=2)
+
+
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("way", WAYS)
-def test_larger_graphs(gpus: distributed.Client, way: str, ranks: int) -> None:
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_larger_graphs(gpus: distributed.Client, order: str, ranks: int) -> None:
     for spec in ("kronecker:scale=13", "uniform:n=20000,m=80000", "grid2d:side=60"):
-        with dbfs.load(spec, client=gpus, ranks=ranks, order=WAYS[way].order) as graph:
-            assert graph.exchange == "cuda_ipc"
-            truth = graph.bfs(5, engine="taskgraph")
-            found = graph.bfs(5, predecessors=True, direction=WAYS[way].direction, engine=WAYS[way].engine)
-            found.validate()
-            np.testing.assert_array_equal(found.distances(), truth.distances())
-            assert (found.reached, found.edges, found.depth) == (truth.reached, truth.edges, truth.depth)
+        truth = None
+        for exchange in ("cuda_ipc", "shared_memory", "comm"):
+            with (
+                dask.config.set({"dbfs.exchange": exchange}),
+                dbfs.load(spec, client=gpus, ranks=ranks, order=order, backend="cuda") as graph,
+            ):
+                assert graph.exchange == exchange
+                truth = truth or graph.bfs(5, engine="taskgraph", validate=True)
+                assert truth.to_dict()["backend"] == "cuda"
+                for direction in ("auto", "top-down", "bottom-up"):
+                    found = graph.bfs(5, predecessors=True, direction=direction, validate=True)
+                    np.testing.assert_array_equal(found.distances(), truth.distances())
+                    assert (found.reached, found.edges, found.depth) == (truth.reached, truth.edges, truth.depth)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -89,38 +127,65 @@ def test_levels_of_every_kind_follow_each_other(gpus: distributed.Client, mean_d
                     np.testing.assert_array_equal(found.distances(), expected)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_max_depth_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
+def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:
     path = np.arange(70)
-    with loaded(gpus, GRAPHS["path"](), WAYS["cuda"], directed=False, ranks=ranks) as graph:
+    with loaded(client, GRAPHS["path"](), way, directed=False, ranks=ranks) as graph:
         for max_depth in (0, 1, 7, 68, 69, 1000):
-            found = graph.bfs(0, max_depth=max_depth, validate=True)
+            found = graph.bfs(0, max_depth=max_depth, engine=way.engine, validate=True)
             np.testing.assert_array_equal(found.distances(), np.where(path <= max_depth, path, -1))
         for targets in ([0], [3], [40, 7], [7, 7, 69]):
-            found = graph.bfs(0, targets=targets, predecessors=True, validate=True)
+            found = graph.bfs(0, targets=targets, predecessors=True, engine=way.engine, validate=True)
             np.testing.assert_array_equal(found.distances(), np.where(path <= max(targets), path, -1))
             assert found.reached == max(targets) + 1
         # Labels are a result's own: later runs leave them alone.
-        many = graph.bfs_many([0, 69, 30], predecessors=True)
+        many = graph.bfs_many([0, 69, 30], predecessors=True, engine=way.engine)
         for source, result in zip([0, 69, 30], many, strict=True):
+            assert isinstance(result.distances(), np.ndarray)
             np.testing.assert_array_equal(result.distances(), abs(path - source))
             oracle.assert_valid_parents(
                 oracle.adjacency(*GRAPHS["path"](), directed=False), result.distances(), result.predecessors(), [source]
             )
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+def test_depths_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
+    assert_depths_targets_and_many(gpus, MAPPED["cuda_ipc"], ranks)
+
+
+@pytest.mark.parametrize("way", ["windows", "shared memory", "comm"])
+def test_depths_targets_and_many_through_the_host(sharing: distributed.Client, way: str) -> None:
+    assert_depths_targets_and_many(sharing, THROUGH_HOST[way], 3)
+
+
 def test_bottom_up_needs_in_edges(gpus: distributed.Client) -> None:
     n, src, dst = GRAPHS["dense random"]()
-    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=True), client=gpus, backend="cuda") as graph:
-        with pytest.raises(InvalidOptionError, match="in_edges=True"):
-            graph.bfs(0, direction="bottom-up")
-        assert set(graph.bfs(0, validate=True).levels["direction"]) == {"top-down"}
+    for exchange in ("cuda_ipc", "shared_memory"):
+        with (
+            dask.config.set({"dbfs.exchange": exchange}),
+            dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=True), client=gpus, backend="cuda") as graph,
+        ):
+            with pytest.raises(InvalidOptionError, match="in_edges=True"):
+                graph.bfs(0, direction="bottom-up")
+            assert set(graph.bfs(0, validate=True).levels["direction"]) == {"top-down"}
 
 
-def test_a_run_is_cancelled_and_the_gang_serves_the_next(gpus: distributed.Client) -> None:
-    with dbfs.load(f"path:n={ENDLESS}", client=gpus, backend="cuda") as graph:
+def test_who_shares_a_gpu_is_told_that_it_is_slower(
+    sharing: distributed.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "dbfs.load"), dbfs.load("path:n=9", client=sharing, backend="cuda") as graph:
+        assert (graph.backend, graph.exchange) == ("cuda", "shared_memory")
+        assert "exchange through the host (shared_memory), which is slower: ranks 0 and 1" in caplog.text
+        told = graph.bfs(0, validate=True).to_dict()
+        assert (told["backend"], told["exchange"]) == ("cuda", "shared_memory")
+    # To share a GPU is nothing to choose for somebody.
+    with dbfs.load("path:n=9", client=sharing) as graph:
+        assert (graph.backend, graph.exchange) == ("cpu", "shared_memory")
+
+
+def assert_ends_early_and_serves(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda") as graph:
         run = Background(graph)
-        dbfs.runs(client=gpus)[0].cancel()
+        dbfs.runs(client=client)[0].cancel()
         error = run.join()
         assert isinstance(error, RunCancelledError)
         assert "by request" in str(error)
@@ -130,18 +195,38 @@ def test_a_run_is_cancelled_and_the_gang_serves_the_next(gpus: distributed.Clien
         assert graph.bfs(0, max_depth=9, predecessors=True, validate=True).reached == 10
 
 
+def test_a_run_is_cancelled_and_the_gang_serves_the_next(gpus: distributed.Client) -> None:
+    assert_ends_early_and_serves(gpus)
+
+
+@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
+def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchange: str) -> None:
+    with dask.config.set({"dbfs.exchange": exchange}):
+        assert_ends_early_and_serves(sharing)
+
+
+def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
+    victim = graph.gang.addresses[1]
+    pid = client.run(os.getpid, workers=[victim])[victim]
+    run = Background(graph)
+    os.kill(pid, signal.SIGKILL)
+    error = run.join()
+    assert isinstance(error, WorkerLostError)
+    assert "level" in str(error)
+    assert "rank 1" in str(error)
+    client.wait_for_workers(workers, timeout=60)
+    with dbfs.load("path:n=50", client=client, backend="cuda") as again:
+        assert again.bfs(0, validate=True).depth == 49
+
+
 @pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
 def test_a_peer_killed_mid_run() -> None:
     with dbfs.connect(dashboard_address=None) as mortal:
-        graph = dbfs.load(f"path:n={ENDLESS}", client=mortal, backend="cuda")
-        victim = graph.gang.addresses[1]
-        pid = mortal.run(os.getpid, workers=[victim])[victim]
-        run = Background(graph)
-        os.kill(pid, signal.SIGKILL)
-        error = run.join()
-        assert isinstance(error, WorkerLostError)
-        assert "level" in str(error)
-        assert "rank 1" in str(error)
-        mortal.wait_for_workers(GPUS, timeout=60)
-        with dbfs.load("path:n=50", client=mortal, backend="cuda") as again:
-            assert again.bfs(0, validate=True).depth == 49
+        assert_a_killed_peer_is_lost(mortal, GPUS)
+
+
+@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
+def test_a_peer_killed_mid_run_through_the_host(exchange: str) -> None:
+    with dask.config.set({"dbfs.exchange": exchange}), four_on_one_gpu() as mortal:
+        assert_a_killed_peer_is_lost(mortal, 4)

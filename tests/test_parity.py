@@ -1,7 +1,7 @@
 """Parity: every engine gives SciPy's answers.
 
 The axes: graph x directed x ranks x way, where a way is an engine, how it exchanges (or runs a level), and the
-direction of its levels.
+direction of its levels. ``test_gpu`` has the rows of the CUDA backend.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,11 @@ RANKS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Way:
-    """How to traverse: the exchange and the order are chosen at load, the rest at the run."""
+    """How to traverse: backend, exchange and order are chosen at load, the rest at the run."""
 
     engine: str
     exchange: str = "auto"
+    backend: str = "auto"
     direction: str = "auto"
     order: str = "given"
     settings: dict[str, int] = field(default_factory=dict)
@@ -40,13 +41,13 @@ WAYS = {
     "windows": Way("taskgraph", settings={"fuse-below": 4096, "levels-per-submission": 4}),
     "mixed": Way("taskgraph", settings={"fuse-below": 4, "levels-per-submission": 2}),
     "shared memory": Way("resident", "shared_memory"),
-    "shared memory, top-down": Way("resident", "shared_memory", "top-down"),
-    "shared memory, bottom-up": Way("resident", "shared_memory", "bottom-up"),
+    "shared memory, top-down": Way("resident", "shared_memory", direction="top-down"),
+    "shared memory, bottom-up": Way("resident", "shared_memory", direction="bottom-up"),
     "shared memory, degree order": Way("resident", "shared_memory", order="degree"),
     "comm": Way("resident", "comm"),
-    "comm, top-down": Way("resident", "comm", "top-down"),
-    "comm, bottom-up": Way("resident", "comm", "bottom-up"),
-    "comm, degree order": Way("resident", "comm", "bottom-up", order="degree"),
+    "comm, top-down": Way("resident", "comm", direction="top-down"),
+    "comm, bottom-up": Way("resident", "comm", direction="bottom-up"),
+    "comm, degree order": Way("resident", "comm", direction="bottom-up", order="degree"),
 }
 
 
@@ -57,9 +58,10 @@ def loaded(client: distributed.Client, arrays: Arrays, way: Way, *, directed: bo
     edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
     with (
         dask.config.set(wanted),
-        dbfs.load(edges, client=client, ranks=ranks, in_edges=directed, order=way.order) as graph,
+        dbfs.load(edges, client=client, ranks=ranks, in_edges=directed, order=way.order, backend=way.backend) as graph,
     ):
         assert way.engine == "taskgraph" or graph.exchange == way.exchange
+        assert way.backend in ("auto", graph.backend)
         yield graph
 
 

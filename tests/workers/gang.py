@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,7 +19,7 @@ from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import RunSpec
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Worker:
@@ -36,17 +36,24 @@ class Worker:
 
         self.exchange = SharedMemoryExchange.attach(handle, rank)
 
-    def load(self, partition: Partition) -> None:
+    def load(self, partition: Partition, backend: str, staged: bool) -> None:
+        from dbfs_workers.exchange.staged import StagedExchange
         from dbfs_workers.scratch import Scratch
 
-        self.scratch = Scratch(partition)
+        self.scratch = Scratch(partition, backend)
+        self.end = StagedExchange(self.exchange, partition.stripe, self.scratch.backend) if staged else self.exchange
 
     def run(self, specs: list[RunSpec], number: int, seconds: float) -> list[Any]:
         from dbfs_workers import spmd
+        from dbfs_workers.scratch import Labels
 
-        return spmd.run(
-            self.scratch, specs, self.exchange, watch=spmd.Watch(number), deadline=time.monotonic() + seconds
-        )
+        runs = spmd.run(self.scratch, specs, self.end, watch=spmd.Watch(number), deadline=time.monotonic() + seconds)
+        to_host, labels = self.scratch.backend.to_host, [run.labels for run in runs]
+        parents = [None if of.predecessors is None else to_host(of.predecessors) for of in labels]
+        return [
+            replace(run, labels=Labels(to_host(of.distances), above))
+            for run, of, above in zip(runs, labels, parents, strict=True)
+        ]
 
     def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[list[int]]:
         self.exchange.begin(run_id, number, time.monotonic() + seconds)
@@ -55,8 +62,7 @@ class Worker:
 
     def fail(self, number: int) -> None:
         """A rank that breaks inside a run: its state is unusable."""
-        self.scratch.next_queue.setflags(write=False)
-        self.scratch.visited.setflags(write=False)
+        del self.scratch._queues
         self.run([spec(0)], number, PATIENCE)
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
@@ -99,11 +105,13 @@ class Call:
 
 
 class Gang:
-    """Processes of ``p`` ranks."""
+    """Processes of ``p`` ranks; ``staged``: their exchange is the one for devices."""
 
-    def __init__(self, p: int) -> None:
+    def __init__(self, p: int, backend: str = "cpu", *, staged: bool = False) -> None:
         context = multiprocessing.get_context("spawn")
         self.p = p
+        self.backend = backend
+        self.staged = staged
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         self.answers: list[dict[int, Any]] = [{} for _ in range(p)]
@@ -147,7 +155,10 @@ class Gang:
 
     def load(self, partitions: Sequence[Partition]) -> None:
         self.connect(partitions[0].stripe)
-        for loaded in [self.call(rank, "load", partition) for rank, partition in enumerate(partitions)]:
+        loading = [
+            self.call(rank, "load", partition, self.backend, self.staged) for rank, partition in enumerate(partitions)
+        ]
+        for loaded in loading:
             loaded.result()
 
     def run(self, *specs: RunSpec) -> list["Answer"]:
@@ -171,10 +182,10 @@ class Gang:
 
 
 @contextlib.contextmanager
-def started(p: int) -> Iterator[Gang]:
+def started(p: int, backend: str = "cpu", *, staged: bool = False) -> Iterator[Gang]:
     """A gang of its own for a test that breaks it; ``/dev/shm`` must be as it was."""
     before = os.listdir("/dev/shm")  # noqa: PTH208
-    gang = Gang(p)
+    gang = Gang(p, backend, staged=staged)
     try:
         yield gang
     finally:
@@ -209,7 +220,7 @@ class Answer:
 
 
 def spec(*sources: int, **options: Any) -> RunSpec:
-    return RunSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "auto"} | options))
+    return RunSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
 
 
 def partitions(

@@ -1,4 +1,8 @@
-"""The resident loop in real processes against SciPy: ranks x direction x directed x predecessors x graph."""
+"""The resident loop in real processes against SciPy: gang x direction x directed x predecessors x graph.
+
+A gang: 1 to 4 ranks on the CPU; on the CPU with the exchange for devices, whose host and device are then both NumPy's;
+1 to 4 ranks that share a GPU.
+"""
 
 from collections.abc import Iterator
 
@@ -12,12 +16,20 @@ from dbfs_workers.spmd import COUNT_FIELDS
 from dbfs_workers.stripe import Stripe
 from dbfs_workers.traversal import DIRECTIONS
 from tests import graphs, oracle
+from tests.gpus import on_gpu
 from tests.workers.gang import Gang, partitions, spec
 
+GANGS = [
+    *(pytest.param((p, "cpu", False), id=f"{p} ranks") for p in (1, 2, 3, 4)),
+    pytest.param((3, "cpu", True), id="3 ranks, staged"),
+    *(on_gpu((p, "cuda", True), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
+]
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4], ids="{} ranks".format)
+
+@pytest.fixture(scope="module", params=GANGS)
 def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
-    gang = Gang(request.param)
+    p, backend, staged = request.param
+    gang = Gang(p, backend, staged=staged)
     yield gang
     gang.stop()
 

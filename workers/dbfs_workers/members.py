@@ -1,7 +1,7 @@
 """A worker's part in one gang: what a run needs from one traversal to the next, on the CPU or on a GPU.
 
-``Member`` is what the worker plugin knows; ``CpuMember`` stands here, ``CudaMember`` in ``dbfs_workers.cuda.member``,
-which is imported only where a gang runs on GPUs.
+``Member`` is what the worker plugin knows; ``LoopMember`` stands here. ``CudaMember`` in ``dbfs_workers.cuda.member``
+and ``StagedMember`` in ``dbfs_workers.cuda.staged`` are imported only where a gang runs on GPUs.
 """
 
 import asyncio
@@ -90,16 +90,21 @@ class Member(ABC):
         """Let go of the memory, in the member's thread."""
 
 
-class CpuMember(Member):
+class LoopMember(Member):
     """A rank on the CPU: ``Scratch``, an exchange, and the loop of ``dbfs_workers.spmd``.
 
     Attributes:
-        exchange: its end of the exchange.
+        backend: name of the backend that runs the phases.
+        exchange: the host's end of the exchange.
     """
+
+    backend = "cpu"
 
     def __init__(self, rank: int, partition_key: Any, exchange: Exchange) -> None:
         super().__init__(rank, partition_key)
         self.exchange = exchange
+        # What the loop crosses by.
+        self._end = exchange
         self._scratch: Any = None
         self._watch: spmd.Watch | None = None
 
@@ -109,9 +114,9 @@ class CpuMember(Member):
         from dbfs_workers.scratch import Scratch
 
         if self._scratch is None:
-            self._scratch = Scratch(partition, specs[0].backend)
+            self._scratch = Scratch(partition, self.backend)
         self._watch = spmd.Watch(number)
-        return spmd.run(self._scratch, specs, self.exchange, watch=self._watch, deadline=deadline)
+        return spmd.run(self._scratch, specs, self._end, watch=self._watch, deadline=deadline)
 
     def position(self, number: int) -> Position | None:
         """See ``Member``."""
@@ -133,4 +138,5 @@ class CpuMember(Member):
 
     def _free(self) -> None:
         self.exchange.close()
+        self._end = self.exchange
         self._scratch = None

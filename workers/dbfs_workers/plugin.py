@@ -1,10 +1,10 @@
 """The worker plugin: a worker's part in each graph's gang, and the handlers by which the scheduler starts runs.
 
-A gang is formed once for a graph: on CPUs rank 0 makes the exchange and the others attach to it; on GPUs all make their
-engines, and then all map each other's. A run is one call of ``run`` on every worker of the gang; the levels are looped
-in a thread of the member's own, so that the worker's event loop goes on answering. The member keeps what a run found
-until it is dropped, or published: put among the worker's Dask data, where it is fetched, counted and freed like any
-task's result.
+A gang is formed once for a graph: rank 0 makes the exchange and the others attach to it; on GPUs that can map each
+other's memory all make their engines, and then all map each other's. A run is one call of ``run`` on every worker of
+the gang; the levels are looped in a thread of the member's own, so that the worker's event loop goes on answering. The
+member keeps what a run found until it is dropped, or published: put among the worker's Dask data, where it is fetched,
+counted and freed like any task's result.
 
 Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception that left a handler would be logged
 here and lose its type on the way through the scheduler.
@@ -16,7 +16,7 @@ import pickle
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 import numpy as np
@@ -27,7 +27,7 @@ from dbfs_workers.errors import BackendUnavailableError, DbfsError, ResultReleas
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.gpus import own_gpu
-from dbfs_workers.members import CpuMember, Kept, Member
+from dbfs_workers.members import Kept, LoopMember, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
 from dbfs_workers.stripe import NO_VERTEX, Stripe
@@ -42,6 +42,7 @@ NAME = "dbfs"
 """Name of the plugins, on workers and on the scheduler."""
 
 Answer = dict[str, bytes]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         stripe: bytes,
         addresses: Sequence[str],
         handle: bytes | None,
+        backend: str,
     ) -> bytes | None:
-        """Become a rank of a gang.
+        """Become a rank of a gang that exchanges through the host.
 
         Args:
             graph_id: the graph's.
@@ -142,12 +144,15 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             stripe: pickled ``Stripe``.
             addresses: the gang's workers, by rank.
             handle: what rank 0 returned; None for rank 0, and empty for an exchange over comms.
+            backend: name of the backend that runs the phases.
 
         Returns:
             Rank 0's handle, for the others; None on those.
 
         Raises:
             ExchangeUnavailableError: this worker can't share memory with rank 0.
+            BackendUnavailableError: CuPy can't be imported.
+            GraphTooLargeError: the GPU's free memory does not hold its part.
         """
         striped: Stripe = pickle.loads(stripe)
         exchange: Exchange
@@ -164,7 +169,13 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 answer = pickle.dumps(exchange.handle)
             else:
                 exchange = SharedMemoryExchange.attach(pickle.loads(handle), rank)
-        self._enter(graph_id, CpuMember(rank, _key(partition_key), exchange))
+        if backend == "cpu":
+            self._enter(graph_id, LoopMember(rank, _key(partition_key), exchange))
+            return answer
+        from dbfs_workers.cuda.staged import StagedMember
+
+        member = StagedMember(rank, _key(partition_key), exchange)
+        await self._make(graph_id, member, member.make)
         return answer
 
     async def gpu(self) -> str | None:
@@ -184,11 +195,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         from dbfs_workers.cuda.member import CudaMember
 
         member = CudaMember(rank, _key(partition_key))
-        self._enter(graph_id, member)
-        try:
-            return pickle.dumps(await member.in_thread(member.make, self.worker.data[member.partition_key]))
-        except ImportError as error:
-            raise BackendUnavailableError(f"rank {rank} ({self.worker.address}): CuPy fails: {error}") from error
+        return pickle.dumps(await self._make(graph_id, member, member.make))
 
     async def connect(self, graph_id: str, infos: Sequence[bytes]) -> None:
         """Map the GPU memory of the whole gang, given by rank.
@@ -314,13 +321,22 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Take a peer's message (``exchange.comm``)."""
         member = self.members.get(graph_id)
         # A peer's last words may come after this rank has left.
-        if isinstance(member, CpuMember) and isinstance(member.exchange, CommExchange):
+        if isinstance(member, LoopMember) and isinstance(member.exchange, CommExchange):
             member.exchange.receive(WorkerPost.unwrap(message))
 
     def _enter(self, graph_id: str, member: Member) -> None:
         if graph_id in self.members:
             self.members.pop(graph_id).close()
         self.members[graph_id] = member
+
+    async def _make(self, graph_id: str, member: Member, make: Callable[[Partition], T]) -> T:
+        """Become that member, on this worker's GPU."""
+        self._enter(graph_id, member)
+        try:
+            return await member.in_thread(make, self.worker.data[member.partition_key])
+        except ImportError as error:
+            where = f"rank {member.rank} ({self.worker.address})"
+            raise BackendUnavailableError(f"{where}: CuPy fails: {error}") from error
 
     def _cuda_member(self, graph_id: str) -> "CudaMember":
         from dbfs_workers.cuda.member import CudaMember

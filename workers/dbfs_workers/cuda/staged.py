@@ -1,0 +1,86 @@
+"""A worker's part in a gang on GPUs that can't map each other's memory: the loop of ``spmd`` over the CUDA backend.
+
+A level costs some launches and copies where the resident kernel's costs a barrier, and its bins cross the bus twice. No
+kernel waits for a peer, so several ranks may share a GPU.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbfs_workers import backends, scratch
+from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
+from dbfs_workers.exchange import staged
+from dbfs_workers.exchange.staged import StagedExchange
+from dbfs_workers.members import LoopMember
+from dbfs_workers.partition import Partition
+from dbfs_workers.scratch import Labels, Scratch
+from dbfs_workers.traversal import RunSpec
+
+if TYPE_CHECKING:
+    from dbfs_workers import spmd
+
+# Bytes a row that a level takes for a while: the frontier's offsets, degrees and their sums, a bin that came.
+_LEVEL_BYTES = 3 * 8 + 8
+
+
+class StagedMember(LoopMember):
+    """See ``Member``. ``make`` comes before the first run."""
+
+    backend = "cuda"
+
+    def make(self, partition: Partition) -> None:
+        """Take the GPU's memory; compiles the kernels where the cache has none.
+
+        Raises:
+            ImportError: CuPy can't be imported.
+            GraphTooLargeError: the GPU's free memory does not hold it.
+        """
+        import cupy
+
+        needed = nbytes(partition)
+        free = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes()
+        if needed > free:
+            raise GraphTooLargeError(
+                f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
+            )
+        with self._typed_errors():
+            self._scratch = Scratch(partition, self.backend)
+            self._end = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
+
+    def run(self, partition: Partition, number: int, specs: list[RunSpec], deadline: float) -> "list[spmd.RankRun]":
+        """See ``Member``."""
+        with self._typed_errors():
+            return super().run(partition, number, specs, deadline)
+
+    def fetch(self, labels: Labels) -> Labels:
+        """Copy them from the GPU."""
+        to_host, parents = backends.get(self.backend).to_host, labels.predecessors
+        return Labels(to_host(labels.distances), None if parents is None else to_host(parents))
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        import cupy
+
+        try:
+            yield
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise GraphTooLargeError(f"rank {self.rank}: {error}") from error
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
+
+    def _free(self) -> None:
+        import cupy
+
+        super()._free()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def nbytes(partition: Partition) -> int:
+    """Bytes that a member takes of its GPU, one run's labels included; those of a partition that is there are not."""
+    stripe = partition.stripe
+    kept: Any = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
+    kept += scratch.nbytes(stripe, bottom_up=partition.parents is not None) + staged.nbytes(stripe)
+    return int(kept) + stripe.n_local * (2 * 4 + _LEVEL_BYTES)

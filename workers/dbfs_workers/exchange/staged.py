@@ -1,0 +1,90 @@
+"""The exchange of ranks on devices that can't map each other's memory: another exchange's, through the host.
+
+The phases bin and mark on the device. At a crossing, what was binned since the last one is copied into the host's bins,
+from where the other exchange takes it; what peers sent is copied back to the device. So an edge costs what it does on
+the device, and a vertex that two ranks know of 8 bytes over the bus (16 with its parent).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.stripe import Stripe
+
+
+def nbytes(stripe: Stripe) -> int:
+    """Bytes of a rank's bins and slice on its device, once a run has wanted predecessors."""
+    return 2 * 4 * stripe.p * stripe.n_local + 4 * stripe.words_local
+
+
+class StagedExchange:
+    """See ``dbfs_workers.exchange.protocol.Exchange``. Bins, parents and slices are the backend's arrays."""
+
+    def __init__(self, host: Exchange, stripe: Stripe, backend: Backend) -> None:
+        self.rank = host.rank
+        self.p = host.p
+        self._host = host
+        self._backend = backend
+        self._n_local = stripe.n_local
+        self.bin_rows: NDArray[np.uint32] = backend.xp.empty(stripe.p * stripe.n_local, np.uint32)
+        self.bin_parents: NDArray[np.uint32] = backend.xp.empty(0, np.uint32)
+        self.bin_ends = host.bin_ends
+        self.gathered = host.gathered
+        self._staged = [0] * self.p
+        # One is enough: peers read the host's copies, of which there are two.
+        self._slice: NDArray[np.uint32] = backend.xp.zeros(stripe.words_local, np.uint32)
+        self._predecessors = False
+
+    def begin(self, run_id: str, number: int, deadline: float) -> None:
+        """See ``Exchange.begin``."""
+        self._host.begin(run_id, number, deadline)
+
+    def reset(self, predecessors: bool) -> None:
+        """See ``Exchange.reset``."""
+        self._host.reset(predecessors)
+        self._staged = [0] * self.p
+        self._predecessors = predecessors
+        if predecessors and not self.bin_parents.size:
+            self.bin_parents = self._backend.xp.empty_like(self.bin_rows)
+
+    def slice(self) -> NDArray[np.uint32]:
+        """See ``Exchange.slice``."""
+        return self._slice
+
+    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+        """See ``Exchange.cross``."""
+        for owner, end in enumerate(self.bin_ends.tolist()):
+            start = self._staged[owner]
+            if end > start:
+                self._staged[owner] = end
+                binned = np.s_[owner * self._n_local + start : owner * self._n_local + end]
+                self._backend.to_host(self.bin_rows[binned], self._host.bin_rows[binned])
+                if self._predecessors:
+                    self._backend.to_host(self.bin_parents[binned], self._host.bin_parents[binned])
+        if sliced:
+            self._backend.to_host(self._slice, self._host.slice())
+        return self._host.cross(level, phase, counts, sliced=sliced)
+
+    def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
+        """See ``Exchange.incoming``."""
+        for rows, parents in self._host.incoming():
+            yield self._to_device(rows), None if parents is None else self._to_device(parents)
+
+    def slice_of(self, source: int) -> NDArray[np.uint32]:
+        """See ``Exchange.slice_of``."""
+        return self._slice if source == self.rank else self._to_device(self._host.slice_of(source))
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """See ``Exchange.abort``."""
+        self._host.abort(number, cause, message)
+
+    def close(self) -> None:
+        """See ``Exchange.close``."""
+        self._host.close()
+
+    def _to_device(self, array: NDArray[np.uint32]) -> Any:
+        return self._backend.xp.asarray(array)
