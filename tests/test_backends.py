@@ -146,10 +146,12 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
         partition_keys=("p0", "p1"),
         external_ids_key=None,
         order_key=None,
+        input_edge_keys=(),
         infos=(),
         backend=backend,
         exchange=exchange,
         created=0.0,
+        read_seconds=0.0,
         build_seconds=0.0,
     )
 
