@@ -10,6 +10,7 @@ import click
 from dbfs.cli.bench import bench
 from dbfs.cli.doctor import doctor
 from dbfs.cli.estimate import estimate
+from dbfs.cli.files import convert, generate
 from dbfs.cli.graphs import graphs, load, unload
 from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
@@ -72,5 +73,7 @@ main.add_command(unload)
 main.add_command(runs)
 main.add_command(cancel)
 main.add_command(estimate)
+main.add_command(generate)
+main.add_command(convert)
 main.add_command(bench)
 main.add_command(doctor)

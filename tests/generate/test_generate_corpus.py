@@ -152,9 +152,10 @@ def test_full_size(graph: CorpusGraph) -> None:
         with dbfs.load(f"corpus:{graph.name}", client=client) as loaded:
             random, found = np.random.default_rng(1), list[int]()
             while len(found) < 10:
-                with loaded.bfs(int(random.integers(loaded.n))) as result:
-                    if result.reached > loaded.n / 10:
-                        found.append(result.depth)
+                result = loaded.bfs(int(random.integers(loaded.n)))
+                if result.reached > loaded.n / 10:
+                    found.append(result.depth)
+                result.release()
             n, m, depth = loaded.n / 1e6, loaded.m / 1e6, float(np.mean(found))
             print(f"{graph.name:20} n {n:6.1f} m {m:6.1f} degree {m / n:5.1f} depth {depth:8.1f} (paper {graph.depth})")
             share = TOLERANCE[graph.name]

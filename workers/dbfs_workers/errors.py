@@ -41,6 +41,10 @@ class MissingFileError(DbfsError, FileNotFoundError):
     """A file to read does not exist."""
 
 
+class OutputError(DbfsError, OSError):
+    """A file can't be written: the folder refuses it, or the disk is full."""
+
+
 class GraphTooLargeError(DbfsError, MemoryError):
     """The graph won't fit: the message has the bytes (or ids) needed and the bytes (or ids) there."""
 

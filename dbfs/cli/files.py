@@ -1,0 +1,84 @@
+"""``dbfs generate`` and ``dbfs convert``: graphs as files."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from dask.utils import format_bytes
+
+from dbfs import generate as generators
+from dbfs import readers
+from dbfs.cli.common import GRAPH_HELP
+from dbfs.edges import EdgeList
+from dbfs.errors import InvalidOptionError
+from dbfs.progress import bar
+
+if TYPE_CHECKING:
+    # Importing it loads SciPy and pyarrow.
+    from dbfs.writers import Written
+
+_CORPUS = "corpus"
+_FORMATS_HELP = (
+    "\b\nThe file's name says its format:\n"
+    ".mtx      Matrix Market, a pattern\n"
+    ".graph    METIS\n"
+    ".txt .tsv .el .edges .csv   edge list with tabs; .csv with commas\n"
+    ".gr       PACE (undirected) or DIMACS (directed)\n"
+    ".npz      SciPy sparse matrix\n"
+    ".parquet  table with the columns src and dst\n\n"
+    "Those of text are compressed where .gz, .xz or .bz2 follows."
+)
+
+
+@click.command(epilog=f"{_FORMATS_HELP}\n\n{GRAPH_HELP}")
+@click.argument("spec")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--scale-down", type=int, help="Of a corpus graph: about 1/INTEGER of its vertices.")
+def generate(spec: str, out: Path, scale_down: int | None) -> None:
+    """Write the graph that a generator's SPEC makes into a file.
+
+    \b
+    Examples:
+      dbfs generate kronecker:scale=16 -o kronecker.mtx.gz
+      dbfs generate corpus:europe.osm --scale-down 64 -o europe.txt
+    """
+    if scale_down is not None:
+        name, _, rest = spec.partition(":")
+        if name != _CORPUS:
+            raise InvalidOptionError(f"--scale-down is for {_CORPUS}:NAME, and {spec} is none")
+        spec = f"{name}:{rest}{',' * bool(rest)}scale_down={scale_down}"
+    _write(generators.parse(spec), out)
+
+
+@click.command(epilog=_FORMATS_HELP)
+@click.argument("source", metavar="IN")
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--format", "format_", type=click.Choice(readers.FORMATS), help="Of IN, overrides the guess.")
+@click.option("--directed/--undirected", default=None, help="Override what IN's format or header says.")
+def convert(source: str, out: Path, format_: str | None, directed: bool | None) -> None:
+    """Write the graph of file IN into file OUT, in another format.
+
+    Example: dbfs convert road.gr.xz road.mtx.gz
+    """
+    _write(readers.open_edges(source, format=format_, directed=directed), out)
+
+
+def _write(edges: EdgeList, out: Path) -> None:
+    # Here and not above: the other commands need no SciPy and pyarrow.
+    from dbfs.writers import write_edges
+
+    start = time.perf_counter()
+    with bar(f"writing {out}", edges.m) as shown:
+        written = write_edges(edges, out, progress=lambda read: shown.set(read, f"{read:,} edges read"))
+    click.echo(_report(out, written, time.perf_counter() - start))
+
+
+def _report(out: Path, written: Written, seconds: float) -> str:
+    vertices = "" if written.n is None else f"{written.n} vertices, "
+    left_out = f", {written.left_out} self-loops and duplicates left out" if written.left_out else ""
+    kind = "directed" if written.directed else "undirected"
+    size = format_bytes(out.stat().st_size)
+    return f"{out}: {vertices}{written.m} {kind} edges{left_out}, {size} in {seconds:.1f} s"

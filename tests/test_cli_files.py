@@ -1,0 +1,83 @@
+"""``dbfs generate`` and ``dbfs convert``."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbfs.cli import main
+from dbfs.generate import corpus, kronecker
+from dbfs.readers import open_edges
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_generate(tmp_path: Path) -> None:
+    out = tmp_path / "kronecker.mtx.gz"
+    answer = invoke("generate", "kronecker:scale=8", "-o", out)
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.startswith(f"{out}: 256 vertices, 4096 undirected edges, ")
+    found = open_edges(out)
+    assert (found.n, found.m, found.directed) == (256, kronecker(8).m, False)
+
+
+@pytest.mark.parametrize("arguments", [("corpus:kkt_power", "--scale-down", 256), ("corpus:kkt_power,scale-down=256",)])
+def test_generate_a_corpus_graph(tmp_path: Path, arguments: tuple[object, ...]) -> None:
+    answer = invoke("generate", *arguments, "-o", tmp_path / "power.gr")
+    assert answer.exit_code == 0, answer.output
+    found, expected = open_edges(tmp_path / "power.gr"), corpus("kkt_power", 256)
+    assert (found.n, found.m) == (expected.n, expected.m)
+
+
+def test_convert(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.txt"
+    edges.write_text("# Directed graph\n7 3\n3 3\n3 7\n")
+    answer = invoke("convert", edges, tmp_path / "edges.mtx")
+    assert answer.exit_code == 0, answer.output
+    assert "2 vertices, 3 directed edges" in answer.stdout
+    assert (tmp_path / "edges.mtx").read_text().splitlines()[2:] == ["2 2 3", "2 1", "1 1", "1 2"]
+    answer = invoke("convert", edges, tmp_path / "edges.graph", "--undirected", "--format", "edge-list")
+    assert answer.exit_code == 0, answer.output
+    assert "2 vertices, 1 undirected edges, 2 self-loops and duplicates left out" in answer.stdout
+    assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
+
+
+def test_convert_onto_itself(tmp_path: Path) -> None:
+    """The file is read to its end before the new one takes its name."""
+    file = tmp_path / "edges.txt"
+    file.write_text("1 2\n2 3\n")
+    assert invoke("convert", file, file).exit_code == 0
+    assert file.read_text().splitlines()[-2:] == ["1\t2", "2\t3"]
+
+
+def test_real_graph(tmp_path: Path, shared_data: Path) -> None:
+    answer = invoke("convert", shared_data / "road-NY.gr.xz", tmp_path / "road.graph")
+    assert answer.exit_code == 0, answer.output
+    assert "264346 vertices, 365050 undirected edges, " in answer.stdout
+    assert open_edges(tmp_path / "road.graph").m == 2 * 365050
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["generate", "path:n=5", "-o", "graph.doc"], "the name must end in one of .mtx"),
+        (["generate", "path:n=5", "-o", "/no/such/folder/graph.txt"], "there is no folder /no/such/folder"),
+        (["generate", "path:n=5"], "Missing option '-o'"),
+        (["generate", "pth:n=5", "-o", "x.txt"], "unknown generator 'pth'"),
+        (["generate", "path:n=5", "--scale-down", "2", "-o", "x.txt"], "--scale-down is for corpus:NAME"),
+        (["generate", "corpus", "--scale-down", "2", "-o", "x.txt"], "name not given"),
+        (["generate", "corpus:road", "-o", "x.txt"], "unknown graph 'road'; choose from europe.osm, grid5pt.5000"),
+        (["generate", "corpus:cage15", "--scale-down", "0", "-o", "x.txt"], "scale_down must be in 1..256, not 0"),
+        (["generate", "corpus:cage15,scale-down=2", "--scale-down", "2", "-o", "x.txt"], "scale_down is given twice"),
+        (["convert", "no-such-file.txt", "x.mtx"], "no-such-file.txt: no such file"),
+        (["convert", __file__, "x.mtx"], "neither the name nor this line tells the format"),
+        (["convert", "in.txt"], "Missing argument 'OUT'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
+    answer = invoke(*arguments)
+    assert answer.exit_code == 2
+    assert words in answer.stderr
+    assert "Traceback" not in answer.output
