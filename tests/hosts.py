@@ -4,6 +4,7 @@ The bridge lies in the namespace of the scheduler. The test's process has a link
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+_numbers = itertools.count()
 
 
 @dataclass
@@ -64,18 +67,23 @@ def network(names: tuple[str, ...], logs: Path) -> Iterator[list[Host]]:
         pytest.skip("network namespaces need root")
     if missing := [tool for tool in ("ip", "unshare") if shutil.which(tool) is None]:
         pytest.skip(f"network namespaces need {' and '.join(missing)}")
-    prefix = f"dbfs{os.getpid()}"
+    # New ones each time: the kernel takes down those of the test before when it comes to it.
+    number = next(_numbers)
+    prefix = f"dbfs{os.getpid()}-{number}"
     # 198.18.0.0/15 is for tests of networks (RFC 2544): nothing real is there.
-    subnet = f"198.18.{os.getpid() % 256}"
+    subnet = f"198.18.{(8 * os.getpid() + number) % 256}"
     hosts: list[Host] = []
     try:
         try:
-            for number, name in enumerate(names, 1):
+            for last, name in enumerate(names, 1):
                 ip("netns", "add", f"{prefix}-{name}")
-                hosts.append(Host(f"{prefix}-{name}", f"{subnet}.{number}", logs))
+                hosts.append(Host(f"{prefix}-{name}", f"{subnet}.{last}", logs))
             wire(hosts, prefix, f"{subnet}.254")
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+            said = error.stderr.decode().strip()
+            if any(words in said.lower() for words in ("not permitted", "denied", "not supported", "read-only")):
+                pytest.skip(f"no network namespaces here: {said}")
+            raise RuntimeError(f"{' '.join(error.cmd)}: {said}") from error
         yield hosts
     finally:
         for host in hosts:

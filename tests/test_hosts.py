@@ -30,9 +30,9 @@ def cluster(
     """A client of a scheduler on one host and of two workers on each of two others; and those two."""
     with network(("scheduler", "left", "right"), logs) as (first, *others):
         address = f"{scheme}://{first.address}:8786"
-        first.start("dask", "scheduler", "--no-dashboard", environment=environment, own_pids=own_pids)
+        first.start("dask", "scheduler", environment=environment, own_pids=own_pids)
         for host in others:
-            options = ("--nworkers", "2", "--nthreads", "1", "--no-dashboard")
+            options = ("--nworkers", "2", "--nthreads", "1", "--preload", "dbfs.preload")
             host.start("dask", "worker", address, *options, environment=environment, own_pids=own_pids)
         with distributed.Client(address, timeout=30, set_as_default=False) as client:
             client.wait_for_workers(4, timeout=60)
@@ -84,15 +84,14 @@ def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> Ba
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A scheme, and the environment that schedulers and workers need for it."""
     if request.param == "tcp":
-        yield "tcp", {}
+        yield "tcp", {"DASK_CONFIG": str(CONFIGS / "cluster.yaml")}
         return
     if shutil.which("openssl") is None:
         pytest.skip("certificates need openssl")
     subprocess.run([CONFIGS / "tls" / "certificates.sh", tmp_path / "tls"], check=True, capture_output=True)
-    settings = tmp_path / "tls" / "dask.yaml"
-    merged = dask.config.merge(dask.config.config, yaml.safe_load(settings.read_text()))
-    with dask.config.set(distributed=merged["distributed"]):
-        yield "tls", {"DASK_CONFIG": str(settings)}
+    settings = yaml.safe_load((tmp_path / "tls" / "tls.yaml").read_text())
+    with dask.config.set(distributed=dask.config.merge(dask.config.config, settings)["distributed"]):
+        yield "tls", {"DASK_CONFIG": str(tmp_path / "tls")}
 
 
 def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ openssl x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -
 # Nobody shall sign another with it: a cluster that needs more starts over.
 rm request.pem ca-key.pem ca.srl
 
-cat > dask.yaml <<YAML
+cat > tls.yaml <<YAML
 distributed:
   comm:
     default-scheme: tls
@@ -37,4 +37,4 @@ distributed:
       worker: {cert: $folder/cert.pem, key: $folder/key.pem}
       client: {cert: $folder/cert.pem, key: $folder/key.pem}
 YAML
-echo "export DASK_CONFIG=$folder/dask.yaml"
+echo "export DASK_CONFIG=$folder"

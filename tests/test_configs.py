@@ -1,0 +1,164 @@
+"""The files in configs/: run where that is possible, else checked by the schemas and objects of what will read them."""
+
+import importlib.util
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+import pytest
+import yaml
+
+import dbfs
+
+# Dask's clusters leave one behind.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SCRIPTS = sorted(CONFIGS.glob("*/*.sh"))
+MANIFESTS = sorted((CONFIGS / "kubernetes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_scripts_parse(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+    assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_scripts_pass_shellcheck(script: Path) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(["shellcheck", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_folder_has_its_page() -> None:
+    listed = (CONFIGS / "README.md").read_text()
+    for folder in (path for path in CONFIGS.iterdir() if path.is_dir()):
+        assert (folder / "README.md").is_file()
+        assert f"({folder.name}/README.md)" in listed
+
+
+def test_cluster_settings_are_settings_that_dask_has() -> None:
+    def check(settings: dict[str, Any], known: dict[str, Any]) -> None:
+        for key, value in settings.items():
+            assert key in known
+            if isinstance(value, dict):
+                check(value, known[key])
+
+    check(yaml.safe_load((CONFIGS / "cluster.yaml").read_text()), dask.config.config)
+
+
+def test_a_cluster_over_ssh(tmp_path: Path) -> None:
+    pytest.importorskip("asyncssh")
+    from tests.ssh_server import ssh_server
+
+    start = runpy.run_path(str(CONFIGS / "ssh" / "cluster.py"))["cluster"]
+    hosts = ("127.0.0.1",) * 3
+    with (
+        ssh_server(tmp_path) as connect_options,
+        start(hosts, 1, connect_options=connect_options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(2, timeout=30)
+        with dbfs.load("grid2d:side=9", client=client) as graph:
+            assert (graph.ranks, graph.exchange) == (2, "shared_memory")
+            assert graph.bfs(0, validate=True).depth == 16
+
+
+def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    # Slurm starts the task on every node, and ends it; here all nodes are this machine.
+    srun.write_text(
+        '#!/usr/bin/env bash\n[ "$1" = --ntasks-per-node=1 ] && shift\n'
+        'for _ in $(seq "$SLURM_JOB_NUM_NODES"); do setsid "$@" & done\n'
+        "trap 'for task in $(jobs -p); do kill -9 -- -$task; done' TERM\nwait\n"
+    )
+    srun.chmod(0o755)
+    settings = {
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_CPUS_PER_TASK": "1",
+    }
+    command = "dbfs run path:n=40 --source 0 --validate --json; dbfs run path:n=40 --source -1"
+    done = subprocess.run(
+        [CONFIGS / "slurm" / "job.sh", "bash", "-c", command],
+        cwd=tmp_path,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    found = json.loads(done.stdout)
+    assert (found["ranks"], found["depth"], found["validated"]) == (2, 39, True)
+    assert "source -1 is not in path:n=40" in done.stderr
+    # The job's exit code is its command's, and it leaves nothing.
+    assert done.returncode == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["srun"]
+
+
+def test_the_slurm_job_of_dask_jobqueue(tmp_path: Path) -> None:
+    pytest.importorskip("dask_jobqueue")
+    make = runpy.run_path(str(CONFIGS / "slurm" / "jobqueue.py"))["cluster"]
+    with make(queue="compute", scheduler_options={"dashboard_address": ":0"}) as cluster:
+        script = cluster.job_script()
+    job = tmp_path / "job.sh"
+    job.write_text(script)
+    subprocess.run(["bash", "-n", job], check=True)
+    for words in ("#SBATCH -p compute", "#SBATCH --cpus-per-task=16", "--nworkers 16", "--preload dbfs.preload"):
+        assert words in script
+
+
+def strict(schema: Any) -> Any:
+    """A schema that refuses fields it does not list, which Kubernetes would drop without a word."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: strict(value) for key, value in schema.items()}
+    if isinstance(found.get("properties"), dict) and not found.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    if found.get("x-kubernetes-int-or-string"):
+        found.pop("type", None)
+    return found
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest.name)
+def test_manifests_follow_the_schemas_of_dasks_operator(manifest: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    document = yaml.safe_load(manifest.read_text())
+    if document["apiVersion"] != "kubernetes.dask.org/v1":
+        assert (document["apiVersion"], document["kind"]) == ("batch/v1", "Job")
+        return
+    package = importlib.util.find_spec("dask_kubernetes")
+    if package is None or package.origin is None:
+        pytest.skip("dask-kubernetes, which has the operator's schemas, is not installed")
+    folder = Path(package.origin).parent / "operator/deployment/helm/dask-kubernetes-operator/crds"
+    definition = yaml.load((folder / f"{document['kind'].lower()}.yaml").read_text(), yaml.CSafeLoader)
+    schema = strict(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    schema["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {}}
+    jsonschema.validate(document, schema)
+    document["spec"]["worker"]["sepc"] = document["spec"]["worker"].pop("spec")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)
+
+
+def test_images_and_names_in_the_manifests_agree() -> None:
+    documents = {path.stem: yaml.safe_load(path.read_text()) for path in MANIFESTS}
+    name = documents["cluster"]["metadata"]["name"]
+    assert documents["gpu-workers"]["spec"]["cluster"] == name
+    assert f"tcp://{name}-scheduler:8786" in str(documents["job"])
+    replicas = documents["cluster"]["spec"]["worker"]["replicas"]
+    arguments = documents["cluster"]["spec"]["worker"]["spec"]["containers"][0]["args"]
+    workers = int(arguments[arguments.index("--nworkers") + 1])
+    job = documents["job"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert int(job[job.index("--ranks") + 1]) == replicas * workers
