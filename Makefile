@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types pytest sanitize clean
+.PHONY: demo test lint types pytest corpus sanitize clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -19,6 +19,10 @@ types: .venv/installed-dev
 
 pytest: .venv/installed-dev
 	$(BIN)/python -m pytest
+
+# The stand-ins for Merrill's graphs at full size, built and traversed, against the paper's figures.
+corpus: .venv/installed-dev
+	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/generate/test_generate_corpus.py -k test_full_size
 
 # On a machine with CUDA's tools and RANKS GPUs, with the extra cu12 or cu13 in .venv.
 RANKS ?= 1

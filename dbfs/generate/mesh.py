@@ -2,7 +2,9 @@
 
 The triangulation is a square lattice each of whose squares is cut by one of its diagonals, at random: its points have 4
 to 8 neighbours, 6 on average, as those of a Delaunay triangulation have, and it is known in closed form, so that any
-range of it can be made alone. The dual has a vertex for each triangle, of degree 3 except at the border. For a road
+range of it can be made alone. (The dual of the Delaunay triangulation of uniform points would be half as deep: the
+slivers along its hull are shortcuts. From random sources it has 0.71 sqrt(n) levels where n = 800,000, this one 1.38,
+and hugebubbles-00020 1.34.) The dual has a vertex for each triangle, of degree 3 except at the border. For a road
 network, each of its edges is a street with vertices along it, of degree 2; streets that leave the border are dead ends.
 
 Square q = column + columns * row has ``2 + sum(streets)`` vertices with consecutive ids: its lower triangle, its upper
