@@ -17,6 +17,7 @@ from dbfs import plots
 from dbfs.errors import MissingPackageError
 from dbfs.graph import Graph
 from dbfs.notebook import html, svg
+from dbfs.records import RunProgress, RunStatus
 
 HOSTILE = "</code><script>alert('\"&')</script> ünï"
 
@@ -115,6 +116,20 @@ def test_the_state_of_a_cluster(graph: Graph, client: distributed.Client) -> Non
     assert "1,024" in text
     assert "No run waits or is under way." in text
     assert all(worker.address in text for worker in state.workers)
+
+
+def test_runs_are_shown_with_where_they_are() -> None:
+    where = RunProgress(3000, 1200, 4, "bottom-up", 5678, 12345, 0.25)
+    runs = (
+        RunStatus("0123456789abcdef", HOSTILE, "Client-<1>", 3000, True, 0.25, where),
+        RunStatus("fedcba9876543210", "web", "Client-2", 1, False, 61.0, None),
+    )
+    state = dbfs.ClusterState("tcp://<host>:1", 'http://a/?b="c', (), (), runs)
+    text = words(state._repr_html_())
+    assert f"01234567 {HOSTILE} Client-<1> 1,200 of 3,000 running 250 ms 4, bottom-up 5,678 12,345" in text
+    assert "fedcba98 web Client-2 1 waiting 61 s" in text
+    assert "No graph is loaded." in text
+    assert "runs under way: 1, waiting: 1>" in repr(state)
 
 
 @pytest.mark.parametrize(

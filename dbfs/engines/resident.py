@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import distributed
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs.engines.interface import HeldLabels, KeptLabels, LevelReport, Outcome, Progress
 from dbfs.errors import DbfsError
@@ -20,9 +19,11 @@ from dbfs.records import GraphRecord, RunProgress
 from dbfs.service import Service
 from dbfs_workers.plugin import RankReport, RunReport, label_key
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.traversal import LevelCounts, RunSpec, direction_name
+from dbfs_workers.traversal import RunSpec, direction_name
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
+# The counts of a ``LevelReport``.
+_SUMMED = ("frontier", "edges", "filtered", "sent", "culled", "discovered", "bytes_sent")
 
 
 class ResidentEngine:
@@ -137,21 +138,21 @@ def _finished(reports: Sequence[RunReport], outcomes: Sequence[Outcome], seconds
 
 
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
+    # By whole columns: a road network has thousands of levels, and a notebook shows them with every result.
+    totals = np.sum([rank.counts for rank in ranks], axis=0)
+    summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]
+    directions = [direction_name(bool(bottom_up)) for bottom_up in ranks[0].counts[:, BOTTOM_UP]]
+    wall = ranks[0].seconds.sum(axis=1).tolist()
+    by_rank = [[dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds.tolist()] for rank in ranks]
     return tuple(
-        _level_report(level, [rank.counts[level] for rank in ranks], [rank.seconds[level] for rank in ranks])
-        for level in range(len(ranks[0].counts))
-    )
-
-
-def _level_report(
-    level: int, counts: Sequence[NDArray[np.int64]], seconds: Sequence[NDArray[np.float64]]
-) -> LevelReport:
-    ranks = [
-        LevelCounts(
-            **{name: int(value) for name, value in zip(COUNT_FIELDS, rank, strict=True) if name != "bottom_up"},
-            seconds=dict(zip(TIME_FIELDS, times.tolist(), strict=True)),
+        LevelReport(
+            level=level,
+            direction=direction,
+            **dict(zip(_SUMMED, counts, strict=True)),
+            seconds=seconds,
+            phase_seconds=phases,
         )
-        for rank, times in zip(counts, seconds, strict=True)
-    ]
-    direction = direction_name(bool(counts[0][BOTTOM_UP]))
-    return LevelReport.total(level, direction, float(seconds[0].sum()), ranks)
+        for level, (direction, counts, seconds, phases) in enumerate(
+            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=True)
+        )
+    )
