@@ -20,14 +20,14 @@ def describe(graph: Graph) -> str:
     )
 
 
-def _table(title: str) -> Table:
-    # Tight enough for eight columns of numbers in a terminal 80 columns wide.
+def tight_table(title: str) -> Table:
+    """An empty table, tight enough for eight columns of numbers in a terminal 80 columns wide."""
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0, pad_edge=False)
 
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
     """One row a traversal. Edges and MTEPS count the directed edges of the traversed component."""
-    table = _table("Breadth-first searches")
+    table = tight_table("Breadth-first searches")
     for column in ("source", "reached", "depth", "edges\n(directed)", "time\nms", "MTEPS"):
         table.add_column(column, justify="right")
     if validated:
@@ -47,7 +47,7 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
 
 def levels_table(result: BFSResult, most: int = 24) -> Table:
     """One row a level; of more than ``most`` levels the middle is left out."""
-    table = _table(f"Levels from source {', '.join(map(str, result.sources))}")
+    table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")
     for column in ("frontier", "edges\ninspected", "discovered", "duplicates\nculled", "bytes\nexchanged", "time\nms"):

@@ -1,20 +1,32 @@
 """``dbfs bench``: benchmarks that print what they measured."""
 
+import itertools
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+import distributed
 from dask.utils import format_bytes
+from rich.console import Console
 
 import dbfs
+from dbfs import progress
 from dbfs.build import ORDERS
-from dbfs.cli.common import connect, json_option, print_results
+from dbfs.cli.common import connect, json_option, print_json, print_results, scheduler_option
+from dbfs.errors import InvalidOptionError
 
 ranks_option = click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
+memory_option = click.option(
+    "--memory-limit", default="auto", show_default=True, help="Of each local worker, in Dask's words; 0: none."
+)
+plan_option = click.option("--plan", default="small", show_default=True, help="small, full, or a YAML file.")
+folder_option = click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Write JSON and figures (PNG) into this folder."
+)
 
 
 @click.group()
@@ -120,7 +132,7 @@ def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
 @click.option("--sources", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--graph", "graphs", multiple=True, help="Only rows whose graph has this in its name; may be repeated.")
 @click.option("--predecessors", is_flag=True, help="Record predecessors, too.")
-@click.option("--memory-limit", default="auto", show_default=True, help="Of each worker, in Dask's words; 0: none.")
+@memory_option
 @click.option("--out", type=click.Path(path_type=Path), help="Write the table as JSON, with the git revision.")
 @json_option
 def gpu(
@@ -139,8 +151,7 @@ def gpu(
     from dbfs.bench.gpu import ROWS, bench_gpu, revision
 
     rows = [row for row in ROWS if not graphs or any(part in row.graph for part in graphs)]
-    cluster: dict[str, Any] = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
-    with dbfs.connect(n_workers=gpus, backend="cuda", **cluster) as client:
+    with _connect(None, gpus, "cuda", memory_limit) as client:
         rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
     if out is not None:
         report = {"revision": revision(), "rates": [asdict(rate) for rate in rates]}
@@ -163,3 +174,103 @@ def gpu(
     ]
     kind = "distances and predecessors" if predecessors else "distances"
     print_results(f"{gpus} GPUs, {kind}, directed GTEPS, {revision()}", columns, cells, rates, as_json=as_json)
+
+
+@bench.command()
+@plan_option
+@folder_option
+@memory_option
+@scheduler_option
+@json_option
+def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None, as_json: bool) -> None:
+    """Merrill's graphs: rates with distances and predecessors, redundant work, frontiers.
+
+    Rates are directed edges a second, as Merrill counts them. The small plan is for two CPU cores, the full one for
+    GPUs.
+
+    Example: dbfs bench corpus --plan small --out figures
+    """
+    from dbfs.bench.corpus import CorpusPlan, bench_corpus
+    from dbfs.bench.plan import find
+    from dbfs.bench.tables import corpus_tables
+
+    wanted = CorpusPlan.read(find("corpus", plan))
+    folder = _folder(out)
+    with (
+        _connect(scheduler, max(wanted.ranks), wanted.settings.backend, memory_limit) as client,
+        progress.bar("bench corpus", len(wanted.graphs) * len(wanted.ranks)) as bar,
+    ):
+        report = bench_corpus(client, wanted, _counting(bar))
+    if folder is not None:
+        from dbfs.bench.figures import corpus_figures
+
+        _write(folder / "corpus.json", report.to_dict())
+        corpus_figures(report, folder)
+    if as_json:
+        print_json(report.to_dict())
+        return
+    console = Console()
+    for table in corpus_tables(report):
+        console.print(table)
+
+
+@bench.command()
+@plan_option
+@folder_option
+@memory_option
+@scheduler_option
+@json_option
+def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | None, as_json: bool) -> None:
+    """Strong and weak scaling over ranks, as in Krajecki 2016.
+
+    Example: dbfs bench scaling --plan small --out figures
+    """
+    from dbfs.bench.plan import find
+    from dbfs.bench.scaling import ScalingPlan, bench_scaling
+    from dbfs.bench.tables import scaling_table
+
+    wanted = ScalingPlan.read(find("scaling", plan))
+    folder = _folder(out)
+    with (
+        _connect(scheduler, wanted.ranks, wanted.settings.backend, memory_limit) as client,
+        progress.bar("bench scaling", sum(len(series.graphs) for series in wanted.series)) as bar,
+    ):
+        points = list(bench_scaling(client, wanted, _counting(bar)))
+    if folder is not None:
+        from dbfs.bench.figures import scaling_figure
+
+        _write(folder / "scaling.json", [asdict(point) for point in points])
+        scaling_figure(points, folder)
+    if as_json:
+        print_json([asdict(point) for point in points])
+        return
+    Console().print(scaling_table(points))
+
+
+def _connect(scheduler: str | None, ranks: int, backend: str, memory_limit: str) -> distributed.Client:
+    if scheduler is not None:
+        return connect(scheduler, ranks, backend)
+    local: dict[str, Any] = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
+    return dbfs.connect(n_workers=ranks, backend=backend, **local)
+
+
+def _counting(bar: progress.Bar) -> Callable[[str], None]:
+    """Says what is started, and counts what was started before as done."""
+    done = itertools.count()
+    return lambda what: bar.set(next(done), what)
+
+
+def _folder(out: Path | None) -> Path | None:
+    # Before the benchmark: its figures would be lost.
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidOptionError(f"--out {out}: {error.strerror}") from error
+    return out
+
+
+def _write(path: Path, value: Any) -> None:
+    from dbfs.bench.gpu import revision
+
+    path.write_text(json.dumps({"revision": revision(), "results": value}, indent=2), encoding="utf-8")

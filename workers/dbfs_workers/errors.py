@@ -101,6 +101,10 @@ class StaleRunError(DbfsError, RuntimeError):
     """A phase was repeated or came out of order: wrong run id, level or phase. The run ends, no label is wrong."""
 
 
+class PlanError(DbfsError, ValueError):
+    """A benchmark plan is not as it should be; the message has the file, the key and what would be right."""
+
+
 class ClientError(DbfsError, TypeError):
     """The object given as client cannot be used: not a distributed.Client, or an asynchronous one."""
 

@@ -1,0 +1,210 @@
+"""Benchmark plans: YAML files that say which graphs are measured, on how many ranks, and how often.
+
+``configs/bench`` has them, two for each benchmark (``corpus-small.yaml``, ``corpus-full.yaml``); an installed package
+brings them along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dbfs import generate
+from dbfs.build import ORDERS
+from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
+from dbfs.records import BACKENDS
+from dbfs_workers.traversal import DIRECTIONS
+
+_INSTALLED = Path(__file__).with_name("plans")
+_CHECKOUT = Path(__file__).parents[2] / "configs" / "bench"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every plan says.
+
+    Attributes:
+        sources: random sources of each graph.
+        repeats: traversals from each source; the median counts.
+        directions: of the levels, each measured.
+        order: of the vertices inside.
+        in_edges: whether directed graphs keep their in-edges, for bottom-up levels.
+        backend: of the graphs and of a local cluster.
+    """
+
+    sources: int
+    repeats: int
+    directions: tuple[str, ...]
+    order: str
+    in_edges: bool
+    backend: str
+
+
+def find(benchmark: str, plan: str) -> Path:
+    """The file of a plan: one that comes with dbfs, by its short name (``small``), or a path.
+
+    Raises:
+        MissingFileError: neither is there; the message has the names there are.
+    """
+    folder = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
+    packaged = folder / f"{benchmark}-{plan}.yaml"
+    if packaged.is_file():
+        return packaged
+    path = Path(plan)
+    if not path.is_file():
+        names = sorted(file.stem.removeprefix(f"{benchmark}-") for file in folder.glob(f"{benchmark}-*.yaml"))
+        raise MissingFileError(f"plan {plan!r}: no such file, and none of dbfs's own ({', '.join(names)})")
+    return path
+
+
+class Section:
+    """A mapping of a plan, whose keys are taken one by one; a mistake is named with its place.
+
+    Raises:
+        PlanError: from every method, where the value is not what it should be.
+    """
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, Mapping):
+            raise PlanError(f"{where}: must be a mapping of keys to values, not {value!r}")
+        self._values = dict(value)
+        self._where = where
+        self._known: list[str] = []
+
+    @classmethod
+    def read(cls, path: Path) -> Section:
+        """The whole of a plan's file."""
+        try:
+            return cls(yaml.load(path.read_text(encoding="utf-8"), _Loader), str(path))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise PlanError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+
+    def settings(self) -> Settings:
+        """The keys that all plans share."""
+        return Settings(
+            sources=self.count("sources", 5),
+            repeats=self.count("repeats", 3),
+            directions=self.choices("directions", DIRECTIONS, ["auto"]),
+            order=self.choice("order", ORDERS, "given"),
+            in_edges=self.flag("in_edges", False),
+            backend=self.choice("backend", BACKENDS, "auto"),
+        )
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number above 0."""
+        value = self._take(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self._wrong(key, "a whole number above 0", value)
+        return value
+
+    def counts(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers above 0, each once; ascending."""
+        values = self._list(key, None)
+        if not all(isinstance(value, int) and not isinstance(value, bool) and value > 0 for value in values):
+            raise self._wrong(key, "a list of whole numbers above 0, such as [1, 2, 4]", values)
+        if len(set(values)) < len(values):
+            raise self._wrong(key, "a list of different numbers", values)
+        return tuple(sorted(values))
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self._take(key, default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false", value)
+        return value
+
+    def text(self, key: str) -> str:
+        """A text."""
+        value = self._take(key, None)
+        if not isinstance(value, str) or not value:
+            raise self._wrong(key, "a text", value)
+        return value
+
+    def choice(self, key: str, choices: Sequence[str], default: str) -> str:
+        """One of some words."""
+        value = self._take(key, default)
+        if value not in choices:
+            raise self._wrong(key, f"one of {', '.join(choices)}", value)
+        return str(value)
+
+    def choices(self, key: str, choices: Sequence[str], default: list[str]) -> tuple[str, ...]:
+        """A list of some of these words, each once."""
+        values = self._list(key, default)
+        if not all(value in choices for value in values) or len(set(values)) < len(values):
+            raise self._wrong(key, f"a list of some of {', '.join(choices)}", values)
+        return tuple(values)
+
+    def graph(self, key: str) -> str:
+        """A generator's spec, or a file's path."""
+        return self._graph(key, self._take(key, None))
+
+    def graphs(self, key: str) -> tuple[str, ...]:
+        """A list of them."""
+        return tuple(self._graph(f"{key}[{at}]", value) for at, value in enumerate(self._list(key, None)))
+
+    def graphs_by_ranks(self, key: str) -> dict[int, str]:
+        """A mapping of them, by number of ranks; ascending."""
+        value = self._take(key, None)
+        right = "a mapping of ranks to graphs, such as {1: kronecker:scale=16, 2: kronecker:scale=17}"
+        if not isinstance(value, Mapping) or not value:
+            raise self._wrong(key, right, value)
+        if not all(isinstance(ranks, int) and not isinstance(ranks, bool) and ranks > 0 for ranks in value):
+            raise self._wrong(key, right, value)
+        return {ranks: self._graph(f"{key}.{ranks}", value[ranks]) for ranks in sorted(value)}
+
+    def sections(self, key: str) -> list[Section]:
+        """A list of mappings; empty where the key is missing."""
+        self._known.append(key)
+        values = self._values.get(key, [])
+        if not isinstance(values, list):
+            raise self._wrong(key, "a list", values)
+        return [Section(value, f"{self._where}: {key}[{at}]") for at, value in enumerate(values)]
+
+    def end(self) -> None:
+        """Everything was taken: what is left is a misspelt key."""
+        for key in self._values:
+            if key not in self._known:
+                raise PlanError(f"{self._where}: unknown key {key!r}; the keys are {', '.join(self._known)}")
+
+    def _take(self, key: str, default: object) -> Any:
+        self._known.append(key)
+        value = self._values.get(key, default)
+        if value is None:
+            raise PlanError(f"{self._where}: {key} is missing")
+        return value
+
+    def _list(self, key: str, default: list[Any] | None) -> list[Any]:
+        value = self._take(key, default)
+        if not isinstance(value, list) or not value:
+            raise self._wrong(key, "a list of at least one", value)
+        return value
+
+    def _graph(self, key: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._wrong(key, "a generator's spec or a file", value)
+        if generate.is_spec(value):
+            try:
+                generate.parse(value)
+            except InvalidOptionError as error:
+                raise PlanError(f"{self._where}: {key}: {error}") from error
+        elif "://" not in value and not Path(value).is_file():
+            raise PlanError(f"{self._where}: {key}: {value!r} is neither a generator's spec nor a file that is there")
+        return value
+
+    def _wrong(self, key: str, right: str, value: object) -> PlanError:
+        return PlanError(f"{self._where}: {key} must be {right}, not {value!r}")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML's reader would keep the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,121 @@
+"""What the benchmarks over many graphs measure of each: rates, and how much of the work was needed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import distributed
+
+import dbfs
+from dbfs.bench.plan import Settings
+from dbfs.graph import Graph
+from dbfs.result import BFSResult
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Traversals of one graph from the same sources.
+
+    Attributes:
+        graph: the generator's spec or the file.
+        n: vertices.
+        m: directed edges stored.
+        ranks: number of ranks.
+        direction: of the levels: top-down, bottom-up, or auto.
+        depth: mean over the sources.
+        distance_mteps: directed edges traversed a second of level time, in millions, recording distances: the edges of
+            all sources over the sum of their median times.
+        predecessor_mteps: the same, recording predecessors, too.
+        milliseconds: mean level time of a traversal that records distances.
+        inspected: edges looked at over edges of the traversed components: 1 where each is expanded once, less where
+            bottom-up levels spare some; None where not all levels were counted.
+        redundancy: vertices that ranks kept after filtering over vertices discovered: 1 where none was found twice,
+            more where several ranks found one in the same level, or long after its owner did; None where the backend
+            does not count what ranks send.
+        build_seconds: of the graph.
+        backend: what it ran on.
+        exchange: how the ranks exchanged.
+    """
+
+    graph: str
+    n: int
+    m: int
+    ranks: int
+    direction: str
+    depth: float
+    distance_mteps: float
+    predecessor_mteps: float
+    milliseconds: float
+    inspected: float | None
+    redundancy: float | None
+    build_seconds: float
+    backend: str
+    exchange: str
+
+
+def measure(
+    client: distributed.Client, graph: str, ranks: int, settings: Settings, directions: Sequence[str]
+) -> Iterator[tuple[Rates, BFSResult]]:
+    """Build a graph once and traverse it in each direction; beside the rates, the first source's traversal.
+
+    The result can be asked for its levels; its labels are released.
+    """
+    layout: dict[str, Any] = {"order": settings.order, "in_edges": settings.in_edges, "backend": settings.backend}
+    with dbfs.load(graph, client=client, ranks=ranks, progress=False, **layout) as loaded:
+        sources = loaded.sample_sources(settings.sources)
+        for direction in directions:
+            yield _measure(loaded, graph, sources, settings.repeats, direction)
+
+
+def _measure(graph: Graph, spec: str, sources: Sequence[int], repeats: int, direction: str) -> tuple[Rates, BFSResult]:
+    for predecessors in (False, True):
+        # Warms up: the first run makes the state that the next ones share.
+        graph.bfs(sources[0], direction=direction, predecessors=predecessors, progress=False).release()
+    plain = [_median(graph, source, repeats, direction, predecessors=False) for source in sources]
+    parents = [_median(graph, source, repeats, direction, predecessors=True) for source in sources]
+    edges, seconds = sum(result.edges for result in plain), sum(result.seconds for result in plain)
+    rates = Rates(
+        graph=spec,
+        n=graph.n,
+        m=graph.m,
+        ranks=graph.ranks,
+        direction=direction,
+        depth=statistics.fmean(result.depth for result in plain),
+        distance_mteps=edges / seconds / 1e6,
+        predecessor_mteps=edges / sum(result.seconds for result in parents) / 1e6,
+        milliseconds=seconds / len(plain) * 1e3,
+        inspected=_inspected(plain),
+        redundancy=_redundancy(plain, graph.ranks),
+        build_seconds=graph.build_seconds,
+        backend=graph.backend,
+        exchange=graph.exchange,
+    )
+    return rates, plain[0]
+
+
+def _median(graph: Graph, source: int, repeats: int, direction: str, *, predecessors: bool) -> BFSResult:
+    """The traversal of median time; of an even number the faster one of the middle."""
+    results = []
+    for _ in range(repeats):
+        results.append(graph.bfs(source, direction=direction, predecessors=predecessors, progress=False))
+        results[-1].release()
+    return sorted(results, key=lambda result: result.seconds)[(repeats - 1) // 2]
+
+
+def _inspected(results: Sequence[BFSResult]) -> float | None:
+    if any(len(result.reports) < result.depth for result in results):
+        return None
+    looked_at = sum(report.edges for result in results for report in result.reports)
+    return looked_at / max(1, sum(result.edges for result in results))
+
+
+def _redundancy(results: Sequence[BFSResult], ranks: int) -> float | None:
+    reports = [report for result in results for report in result.reports]
+    top_down = [report for report in reports if report.direction == "top-down"]
+    if ranks > 1 and top_down and not any(report.sent for report in top_down):
+        return None
+    kept = sum(report.edges - report.filtered for report in reports)
+    return kept / max(1, sum(report.discovered for report in reports))

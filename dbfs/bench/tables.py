@@ -1,0 +1,84 @@
+"""The benchmarks over many graphs as tables for the terminal."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from dbfs.bench.corpus import CorpusReport, short_name
+from dbfs.bench.scaling import ScalingPoint
+from dbfs.tables import tight_table
+
+
+def corpus_tables(report: CorpusReport) -> list[Table]:
+    """The graphs (Merrill 2012, table 1), and their rates (table 2)."""
+    graphs = tight_table("The graphs")
+    _columns(graphs, ("graph",), ("vertices", "directed\nedges", "mean\ndegree", "search\ndepth", "build\ns"))
+    for graph in dict.fromkeys(rates.graph for rates in report.rates):
+        first = next(rates for rates in report.rates if rates.graph == graph)
+        graphs.add_row(
+            short_name(graph),
+            f"{first.n:,}",
+            f"{first.m:,}",
+            f"{first.m / first.n:.1f}",
+            f"{first.depth:,.0f}",
+            f"{first.build_seconds:.2f}",
+        )
+    rates_table = tight_table("Rates, in directed MTEPS")
+    rates_table.caption = (
+        "over 1: over one rank's rate. inspected: edges looked at over those of the component. "
+        "kept: vertices after filtering over vertices discovered."
+    )
+    rates_table.caption_justify = "left"
+    numbers = ("ranks", "distances", "predecessors", "over 1", "inspected", "kept")
+    _columns(rates_table, ("graph", "direction"), numbers)
+    before = ""
+    for rates in report.rates:
+        if before not in ("", rates.graph):
+            rates_table.add_section()
+        rates_table.add_row(
+            short_name(rates.graph) if rates.graph != before else "",
+            rates.direction,
+            str(rates.ranks),
+            f"{rates.distance_mteps:,.1f}",
+            f"{rates.predecessor_mteps:,.1f}",
+            _ratio(report.speedup(rates)),
+            _ratio(rates.inspected),
+            _ratio(rates.redundancy),
+        )
+        before = rates.graph
+    return [graphs, rates_table]
+
+
+def scaling_table(points: Sequence[ScalingPoint]) -> Table:
+    """A section for each series."""
+    table = tight_table("Scaling over ranks")
+    _columns(table, ("graph", "direction"), ("ranks", "directed\nMTEPS", "ms", "speed-up", "efficiency"))
+    before = ""
+    for point in points:
+        if point.series != before:
+            if before:
+                table.add_section()
+            table.add_row(Text.assemble((point.series, "bold"), f" ({point.kind})"))
+        before = point.series
+        table.add_row(
+            f"  {short_name(point.rates.graph)}",
+            point.rates.direction,
+            str(point.rates.ranks),
+            f"{point.rates.distance_mteps:,.1f}",
+            f"{point.rates.milliseconds:,.2f}",
+            f"{point.speedup:.2f}",
+            f"{point.efficiency:.2f}",
+        )
+    return table
+
+
+def _columns(table: Table, words: Sequence[str], numbers: Sequence[str]) -> None:
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

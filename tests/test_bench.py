@@ -1,0 +1,266 @@
+"""Benchmarks over many graphs: their plans, what they count, and what they write."""
+
+import json
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import dbfs
+from dbfs.bench import plan as plans
+from dbfs.bench.corpus import CorpusPlan, bench_corpus, short_name
+from dbfs.bench.plan import Section, Settings, find
+from dbfs.bench.rates import measure
+from dbfs.bench.scaling import ScalingPlan, bench_scaling
+from dbfs.cli import main
+from dbfs.errors import DbfsError, MissingFileError, PlanError
+from tests import oracle
+
+SETTINGS = Settings(2, 1, ("top-down",), "given", False, "cpu")
+CORPUS = """
+graphs: [grid2d:side=6, "uniform:n=60,m=200,directed=true"]
+ranks: [2, 1]
+directions: [auto]
+sources: 2
+repeats: 2
+"""
+SCALING = """
+strong: [{name: "[lattice]", graph: grid2d:side=6, ranks: [1, 3]}]
+weak: [{name: paths, graphs: {2: path:n=40, 1: path:n=20}}]
+directions: [auto, top-down]
+sources: 1
+repeats: 1
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_plans_that_come_along_are_plans() -> None:
+    for name in ("small", "full"):
+        corpus, scaling = CorpusPlan.read(find("corpus", name)), ScalingPlan.read(find("scaling", name))
+        assert corpus.ranks[0] == 1
+        assert {series.kind for series in scaling.series} == {"strong", "weak"}
+        assert corpus.settings.backend == scaling.settings.backend == {"small": "cpu", "full": "cuda"}[name]
+        assert max(corpus.ranks[-1], scaling.ranks) == {"small": 2, "full": 4}[name]
+
+
+def test_an_installed_package_has_its_plans_beside_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "corpus-tiny.yaml").write_text(CORPUS, encoding="utf-8")
+    monkeypatch.setattr(plans, "_INSTALLED", tmp_path)
+    assert find("corpus", "tiny") == tmp_path / "corpus-tiny.yaml"
+    with pytest.raises(MissingFileError, match=r"plan 'small': no such file, and none of dbfs's own \(tiny\)"):
+        find("corpus", "small")
+
+
+def test_defaults(tmp_path: Path) -> None:
+    plan = CorpusPlan.read(written(tmp_path, "graphs: [path:n=5]\nranks: [4, 1]"))
+    assert plan == CorpusPlan(("path:n=5",), (1, 4), Settings(5, 3, ("auto",), "given", False, "auto"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "must be a mapping of keys to values, not None"),
+        ("- 1", r"must be a mapping of keys to values, not \[1\]"),
+        ("graphs: [", "not YAML: .*expected the node content"),
+        ("graphs: \xff", None),
+        ("ranks: [1]\nranks: [2]\ngraphs: [path:n=5]", "'ranks' is there twice.*line 1"),
+        ("ranks: [1]", "graphs is missing"),
+        ("graphs: [path:n=5]", "ranks is missing"),
+        ("graphs: path:n=5\nranks: [1]", "graphs must be a list of at least one, not 'path:n=5'"),
+        ("graphs: []\nranks: [1]", r"graphs must be a list of at least one, not \[\]"),
+        ("graphs: [7]\nranks: [1]", r"graphs\[0\] must be a generator's spec or a file, not 7"),
+        ("graphs: [path:n=5, pth:n=5]\nranks: [1]", r"graphs\[1\]: unknown generator 'pth'; choose from kronecker"),
+        ("graphs: [path:m=5]\nranks: [1]", r"graphs\[0\]: path: unknown parameter 'm'; parameters: n"),
+        ("graphs: [no/such.mtx]\nranks: [1]", r"graphs\[0\]: 'no/such.mtx' is neither a generator's spec nor a file"),
+        ("graphs: [path:n=5]\nranks: 2", "ranks must be a list of at least one, not 2"),
+        ("graphs: [path:n=5]\nranks: [0]", r"ranks must be a list of whole numbers above 0, such as \[1, 2, 4\]"),
+        ("graphs: [path:n=5]\nranks: [true]", "ranks must be a list of whole numbers above 0"),
+        ("graphs: [path:n=5]\nranks: [1, 1]", "ranks must be a list of different numbers"),
+        ("graphs: [path:n=5]\nranks: [1]\nsources: 0", "sources must be a whole number above 0, not 0"),
+        ("graphs: [path:n=5]\nranks: [1]\nrepeats: 1.5", "repeats must be a whole number above 0, not 1.5"),
+        ("graphs: [path:n=5]\nranks: [1]\nrepeats: true", "repeats must be a whole number above 0, not True"),
+        ("graphs: [path:n=5]\nranks: [1]\norder: random", "order must be one of given, degree, not 'random'"),
+        ("graphs: [path:n=5]\nranks: [1]\nbackend: [cpu]", r"backend must be one of auto, cpu, cuda, not \['cpu'\]"),
+        ("graphs: [path:n=5]\nranks: [1]\nin_edges: 1", "in_edges must be true or false, not 1"),
+        (
+            "graphs: [path:n=5]\nranks: [1]\ndirections: [up]",
+            r"directions must be a list of some of auto, top-down, bottom-up, not \['up'\]",
+        ),
+        (
+            "graphs: [path:n=5]\nranks: [1]\nsource: 3",
+            "unknown key 'source'; the keys are graphs, ranks, sources, repeats, directions, order, in_edges, backend",
+        ),
+    ],
+)
+def test_a_bad_corpus_plan_says_which_key_and_what_would_be_right(tmp_path: Path, text: str, words: str | None) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_bytes(text.encode("utf-8" if words else "latin-1"))
+    with pytest.raises(PlanError, match=words or "not YAML: 'utf-8' codec") as caught:
+        CorpusPlan.read(path)
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sources: 1", "strong and weak are missing; give at least one of them, a list of series"),
+        ("strong: {name: a}", "strong must be a list, not {'name': 'a'}"),
+        ("strong: [5]", r"strong\[0\]: must be a mapping of keys to values, not 5"),
+        ("strong: [{graph: path:n=5, ranks: [1]}]", r"strong\[0\]: name is missing"),
+        ("strong: [{name: 5, graph: path:n=5, ranks: [1]}]", r"strong\[0\]: name must be a text, not 5"),
+        ("strong: [{name: a, ranks: [1]}]", r"strong\[0\]: graph is missing"),
+        ("strong: [{name: a, graph: path:n=5, ranks: [1], x: 2}]", r"strong\[0\]: unknown key 'x'; the keys are name,"),
+        ("weak: [{name: a, graphs: [path:n=5]}]", r"weak\[0\]: graphs must be a mapping of ranks to graphs, such as"),
+        ("weak: [{name: a, graphs: {one: path:n=5}}]", r"weak\[0\]: graphs must be a mapping of ranks to graphs"),
+        ("weak: [{name: a, graphs: {1: path:n=x}}]", r"weak\[0\]: graphs\.1: path: n must be an integer"),
+        ("weak: [{name: a, graphs: {1: path:n=5}}]\nstrng: []", "unknown key 'strng'; the keys are strong, weak,"),
+    ],
+)
+def test_a_bad_scaling_plan_says_which_key_and_what_would_be_right(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        ScalingPlan.read(written(tmp_path, text))
+
+
+def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int) -> tuple[int, int]:
+    """What striped ranks keep after filtering, by the rule alone: a rank keeps a vertex the first time it meets it."""
+    met: list[set[int]] = [set() for _ in range(p)]
+    met[source % p].add(source)
+    reached, frontier, kept = {source}, {source}, 0
+    while frontier:
+        sent = []
+        for vertex in frontier:
+            for other in neighbours[vertex]:
+                if other not in met[vertex % p]:
+                    met[vertex % p].add(other)
+                    sent.append(other)
+        kept += len(sent)
+        frontier = set(sent) - reached
+        reached |= frontier
+        for vertex in sent:
+            met[vertex % p].add(vertex)
+    return kept, len(reached) - 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("spec", ["grid2d:side=7", "uniform:n=90,m=400,directed=true", "path:n=30"])
+def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ranks: int) -> None:
+    edges = dbfs.generate.parse(spec)
+    src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
+    neighbours: list[list[int]] = [[] for _ in range(edges.n or 0)]
+    for u, v in zip(src.tolist(), dst.tolist(), strict=True):
+        neighbours[u].append(v)
+        if not edges.directed:
+            neighbours[v].append(u)
+    ((rates, first),) = measure(client, spec, ranks, SETTINGS, ["top-down"])
+    with dbfs.load(spec, client=client, ranks=ranks) as graph:
+        sources = graph.sample_sources(2)
+        depth = sum(graph.bfs(source).depth for source in sources) / 2
+    counts = [kept_and_discovered(len(neighbours), ranks, neighbours, source) for source in sources]
+    assert rates.redundancy == sum(kept for kept, _ in counts) / sum(found for _, found in counts)
+    assert rates.inspected == 1
+    assert rates.depth == depth
+    assert (rates.n, rates.m, rates.ranks) == (len(neighbours), sum(map(len, neighbours)), ranks)
+    assert first.sources == (sources[0],)
+
+
+def test_the_corpus(client: distributed.Client, tmp_path: Path, leaves_nothing: None) -> None:
+    plan = CorpusPlan.read(written(tmp_path, CORPUS))
+    begun: list[str] = []
+    report = bench_corpus(client, plan, begun.append)
+    grid, uniform = plan.graphs
+    assert begun == ["grid2d:side=6, 1 rank", "grid2d:side=6, 2 ranks", f"{uniform}, 1 rank", f"{uniform}, 2 ranks"]
+    assert [(rates.graph, rates.ranks) for rates in report.rates] == [(g, p) for g in (grid, uniform) for p in (1, 2)]
+    assert {rates.direction for rates in report.rates} == {"auto"}
+    assert report.speedup(report.rates[0]) == 1
+    assert report.speedup(report.rates[1]) == report.rates[1].distance_mteps / report.rates[0].distance_mteps
+    assert json.loads(json.dumps(report.to_dict()))["rates"][1]["speedup"] == report.speedup(report.rates[1])
+    for frontier in report.frontiers:
+        edges = dbfs.generate.parse(frontier.graph)
+        src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
+        distances = oracle.distances(
+            oracle.adjacency(edges.n or 0, src, dst, directed=edges.directed), [frontier.source]
+        )
+        by_level = np.bincount(distances[distances >= 0])
+        assert list(frontier.vertices) == by_level.tolist()
+        ends = src if edges.directed else np.concatenate([src, dst])
+        degrees = np.bincount(ends, minlength=edges.n or 0)
+        assert list(frontier.edges) == [degrees[distances == level].sum() for level in range(by_level.size)]
+
+
+def test_scaling(client: distributed.Client, tmp_path: Path) -> None:
+    plan = ScalingPlan.read(written(tmp_path, SCALING))
+    points = list(bench_scaling(client, plan))
+    assert [(p.kind, p.rates.graph, p.rates.ranks, p.rates.direction) for p in points] == [
+        (kind, graph, ranks, direction)
+        for kind, graph, ranks in [
+            ("strong", "grid2d:side=6", 1),
+            ("strong", "grid2d:side=6", 3),
+            ("weak", "path:n=20", 1),
+            ("weak", "path:n=40", 2),
+        ]
+        for direction in ("auto", "top-down")
+    ]
+    for one, more in zip(points[::4] + points[1::4], points[2::4] + points[3::4], strict=True):
+        assert (one.speedup, one.efficiency) == (1, 1)
+        assert more.speedup == more.rates.distance_mteps / one.rates.distance_mteps
+        assert more.efficiency == pytest.approx(more.speedup / more.rates.ranks)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "text", "figures"),
+    [("corpus", CORPUS, ["frontiers", "ranks", "rates"]), ("scaling", SCALING, ["scaling"])],
+)
+def test_commands_write_json_and_figures(
+    client: distributed.Client, tmp_path: Path, benchmark: str, text: str, figures: list[str]
+) -> None:
+    out = tmp_path / "new" / "folder"
+    arguments = ["bench", benchmark, "--plan", str(written(tmp_path, text)), "--out", str(out)]
+    answer = CliRunner().invoke(main, [*arguments, "--scheduler", client.scheduler.address])
+    assert answer.exit_code == 0, answer.output
+    assert "grid2d:side=6" in answer.stdout
+    assert all(len(line) <= 80 for line in answer.stdout.splitlines())
+    if benchmark == "scaling":
+        assert "[lattice] (strong)" in answer.stdout
+    saved = json.loads((out / f"{benchmark}.json").read_text(encoding="utf-8"))
+    assert set(saved) == {"revision", "results"}
+    assert sorted(path.stem for path in out.glob("*.png")) == figures
+    for path in out.glob("*.png"):
+        with Image.open(path) as image:
+            # Something besides the ground was drawn.
+            assert len(image.convert("RGB").getcolors(1 << 20) or []) > 5
+    answer = CliRunner().invoke(main, [*arguments, "--json", "--scheduler", client.scheduler.address])
+    assert json.loads(answer.stdout)
+
+
+def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for arguments, words in (
+        (["corpus", "--plan", "huge"], "plan 'huge': no such file, and none of dbfs's own (full, small)"),
+        (["scaling", "--plan", str(written(tmp_path, "x: 1"))], "unknown key 'x'; the keys are strong, weak,"),
+        (["corpus", "--out", str(tmp_path / "plan.yaml" / "x")], "--out"),
+    ):
+        answer = CliRunner().invoke(main, ["bench", *arguments])
+        assert answer.exit_code == 2
+        assert words in answer.stderr
+        assert "Traceback" not in answer.output
+
+
+def test_names(tmp_path: Path) -> None:
+    (tmp_path / "a.mtx").write_text("")
+    assert short_name(str(tmp_path / "a.mtx")) == "a.mtx"
+    assert short_name("kronecker:scale=3") == "kronecker:scale=3"
+    assert short_name("corpus:europe.osm,scale-down=64") == "europe.osm /64"
+
+
+def test_a_section_names_its_place() -> None:
+    with pytest.raises(PlanError, match="here: must be a mapping"):
+        Section(3, "here")
+    assert issubclass(PlanError, DbfsError)
+    assert issubclass(PlanError, ValueError)
