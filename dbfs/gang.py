@@ -163,7 +163,10 @@ class Gang:
         for rank, key in enumerate(keys):
             graph.add(rank, key, function, *arguments[rank])
         futures = self.submit(graph, keys)
-        return self.gather([futures[key] for key in keys], deadline, doing)
+        try:
+            return self.gather([futures[key] for key in keys], deadline, doing)
+        finally:
+            release(futures.values())
 
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is gone."""

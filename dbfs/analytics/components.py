@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbfs import config
 from dbfs.analytics.degrees import hub
 from dbfs.errors import InvalidOptionError
-from dbfs.gang import Deadline, Ref, TaskGraph
+from dbfs.gang import Deadline, Ref, TaskGraph, release
 from dbfs.vertices import whole_number
 from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import Stripe
@@ -99,8 +99,11 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     last = (f"component-roots-{token}", 0)
     tasks.add(0, last, _roots_by_vertex, forests[0], stripe)
     futures = graph.gang.submit(tasks, [last])
-    deadline = Deadline(config.seconds("deadline"))
-    found: NDArray[np.uint32] = graph.gang.gather([futures[last]], deadline, f"components of {graph.name}")[0]
+    try:
+        deadline = Deadline(config.seconds("deadline"))
+        found: NDArray[np.uint32] = graph.gang.gather([futures[last]], deadline, f"components of {graph.name}")[0]
+    finally:
+        release(futures.values())
     return found
 
 
