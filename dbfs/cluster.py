@@ -9,11 +9,19 @@ from typing import Any
 import distributed
 
 from dbfs import config
-from dbfs.errors import BackendUnavailableError, ClientError, InvalidOptionError, NoWorkersError
+from dbfs.errors import (
+    BackendUnavailableError,
+    ClientError,
+    ExchangeUnavailableError,
+    InvalidOptionError,
+    NoWorkersError,
+)
 from dbfs.records import BACKENDS
 from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
+
+PROTOCOLS = ("auto", "tcp", "ucx")
 
 # Importing one compiles it, or loads it from the cache.
 KERNELS = (
@@ -48,13 +56,15 @@ def connect(
         backend: of a local cluster: ``cuda`` for workers with a GPU each, ``cpu`` for none, ``auto`` for GPUs where
             there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
-        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``).
+        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``); ``protocol`` is
+            ``dbfs.cluster.protocol`` where it is not among them.
 
     Raises:
         NoWorkersError: the scheduler can't be reached, or too few workers came in time.
         InvalidOptionError: ``n_workers`` is not above zero, the backend is none, or cluster arguments came with an
             address.
         BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or no dask-cuda.
+        ExchangeUnavailableError: the address or the protocol is of UCX, and distributed-ucxx is not installed.
     """
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
@@ -64,19 +74,31 @@ def connect(
     if address is not None:
         if cluster:
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
+        _require_ucx(address)
         try:
             client = distributed.Client(address, timeout=seconds)
         except (OSError, ValueError) as error:
             raise NoWorkersError(f"no scheduler answered at {address} within {seconds:g} s: {error}") from error
     else:
+        protocol = config.choice("cluster.protocol", PROTOCOLS)
+        cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
+        _require_ucx(cluster.get("protocol"))
         warm_up()
-        client = _local_client(n_workers, backend, {"threads_per_worker": 1, **cluster})
+        client = _local_client(n_workers, backend, cluster)
     try:
         roster(client, n_workers, timeout=timeout)
     except NoWorkersError:
         client.close()
         raise
     return client
+
+
+def _require_ucx(address: str | None) -> None:
+    # Dask's own words are that it knows no such scheme. "ucxx" is an older name of it.
+    if address is not None and address.startswith("ucx") and importlib.util.find_spec("distributed_ucxx") is None:
+        raise ExchangeUnavailableError(
+            f"{address}: UCX needs distributed-ucxx, which is not installed; pip install dbfs[ucx-cu13], or [ucx-cu12]"
+        )
 
 
 class _GpuClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped

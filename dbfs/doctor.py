@@ -198,7 +198,7 @@ def _nccl(major: int, cupy: Finding) -> Finding:
 def _ucx(major: int) -> Finding:
     found = _first_version(f"distributed-ucxx-cu{other}" for other in (12, 13)) or _first_version(["distributed-ucxx"])
     if found is None:
-        advice = f"for the taskgraph engine's bins over NVLink: pip install distributed-ucxx-cu{major}"
+        advice = f"for the taskgraph engine's bins over NVLink: pip install dbfs[ucx-cu{major}]"
         return Finding("UCX", State.MISSING, "not installed", advice)
     try:
         importlib.import_module("distributed_ucxx")

@@ -86,7 +86,7 @@ class RunNotFoundError(DbfsError, LookupError):
 
 
 class ExchangeUnavailableError(DbfsError, OSError):
-    """Two ranks can't exchange this way: they are on different hosts or in different containers."""
+    """Ranks can't exchange this way: on different hosts, in different containers, or for lack of a package."""
 
 
 class BackendUnavailableError(DbfsError, RuntimeError):
