@@ -30,6 +30,8 @@ sanitize: .venv/installed-dev
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
 	    $(BIN)/python -m tests.cuda.sanitize --ranks $(RANKS) || exit 1; \
+	  compute-sanitizer --tool $$tool --error-exitcode 9 \
+	    $(BIN)/python -m pytest -q -m gpu tests/workers/test_phases.py || exit 1; \
 	done
 
 .venv/python:

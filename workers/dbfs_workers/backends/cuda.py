@@ -20,6 +20,10 @@ THREADS: Final = 256
 MOST_BLOCKS: Final = 132 * 16
 # A vertex's owner is kept in a byte, and 255 means "dropped".
 MOST_RANKS: Final = 255
+KERNELS: Final = {
+    "phases.cu": ("degrees", "edge_count", "expand", "filter", "partition", "contract"),
+    "levels.cu": ("top_down", "bottom_up", "mark"),
+}
 _WARP: Final = 32
 # u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh).
 _LINE: Final = 16
@@ -35,8 +39,12 @@ class CudaBackend:
         import cupy
 
         self.xp: Any = cupy
-        self._phases = load("phases.cu", PLAIN_DEFINES)
-        self._levels = load("levels.cu", PLAIN_DEFINES)
+        # Looked up once, not at every launch.
+        self._kernels = {
+            name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
+            for source, names in KERNELS.items()
+            for name in names
+        }
 
     def expand(self, row_offsets: Any, columns: Any, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""
@@ -45,8 +53,7 @@ class CudaBackend:
         neighbours = self.xp.empty(total, np.uint32)
         parents = self.xp.empty(total, np.uint32) if with_parents else None
         self._launch(
-            self._phases,
-            "dbfs_expand",
+            "expand",
             total,
             *(frontier, starts, ends, np.int64(frontier.size), columns, np.uint32(first_id)),
             *(neighbours, _pointer(parents)),
@@ -67,8 +74,7 @@ class CudaBackend:
         owners = self.xp.empty(size, np.uint8)
         counts = self.xp.zeros(stripe.p, np.uint64)
         self._launch(
-            self._phases,
-            "dbfs_filter",
+            "filter",
             size,
             *(edges.neighbours, np.int64(size), visited, n_local, np.uint32(stripe.p), owners, counts),
             shared=4 * stripe.p,
@@ -79,8 +85,7 @@ class CudaBackend:
         parents = None if edges.parents is None else self.xp.empty(offsets[-1], np.uint32)
         if rows.size:
             self._launch(
-                self._phases,
-                "dbfs_partition",
+                "partition",
                 size,
                 *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local),
                 *(self.xp.asarray(offsets[:-1].astype(np.uint64)), rows, _pointer(parents)),
@@ -101,8 +106,7 @@ class CudaBackend:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
         count = self.xp.zeros(1, np.uint64)
         self._launch(
-            self._phases,
-            "dbfs_contract",
+            "contract",
             rows.size,
             *(rows, _pointer(parents), np.int64(rows.size), _pointer(own_visited), np.int32(distance)),
             *(distances, _pointer(predecessors), discovered, count),
@@ -129,8 +133,7 @@ class CudaBackend:
         before[1:, 0] = bins.bin_ends
         sums = self.xp.asarray(before)
         self._launch(
-            self._levels,
-            "dbfs_top_down",
+            "top_down",
             # The edges are counted on the GPU: nobody waits to hear how many there are.
             MOST_BLOCKS * THREADS if frontier.size else 0,
             *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id), np.uint32(n_local)),
@@ -159,8 +162,7 @@ class CudaBackend:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
         sums = self.xp.zeros((3, _LINE), np.uint64)
         self._launch(
-            self._levels,
-            "dbfs_bottom_up",
+            "bottom_up",
             own_visited.size * _WARP,
             *(parents.row_offsets, parents.columns, out_offsets, np.uint32(own_visited.size), frontier_bits),
             *(own_visited, found_bits, np.int32(distance), distances, _pointer(predecessors), discovered, sums),
@@ -171,7 +173,7 @@ class CudaBackend:
     def mark(self, rows: Any, bits: Any) -> None:
         """Writes a bit a row of the slice, reads 4 bytes a vertex."""
         bits.fill(0)
-        self._launch(self._levels, "dbfs_mark", rows.size, rows, np.int64(rows.size), bits)
+        self._launch("mark", rows.size, rows, np.int64(rows.size), bits)
 
     def absorb(self, slice_bits: Any, frontier_bits: Any, visited: Any) -> None:
         """Reads two bits a row and writes two."""
@@ -187,7 +189,7 @@ class CudaBackend:
         """Reads 4 + 16 bytes a vertex."""
         total = self.xp.zeros(1, np.uint64)
         size = np.int64(frontier.size)
-        self._launch(self._phases, "dbfs_edge_count", frontier.size, row_offsets, frontier, size, total)
+        self._launch("edge_count", frontier.size, row_offsets, frontier, size, total)
         return int(total.item()) if frontier.size else 0
 
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -199,14 +201,13 @@ class CudaBackend:
         """What ``edges.cuh`` deals a frontier's edges out by: where each list begins, and the sums of the degrees."""
         size = frontier.size
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
-        self._launch(self._phases, "dbfs_degrees", size, row_offsets, frontier, np.int64(size), starts, degrees)
+        self._launch("degrees", size, row_offsets, frontier, np.int64(size), starts, degrees)
         return starts, self.xp.cumsum(degrees)
 
-    @staticmethod
-    def _launch(module: Any, kernel: str, threads: int, *arguments: Any, shared: int = 0) -> None:
+    def _launch(self, kernel: str, threads: int, *arguments: Any, shared: int = 0) -> None:
         if threads:
             blocks = min(MOST_BLOCKS, -(-threads // THREADS))
-            module.get_function(kernel)((blocks,), (THREADS,), arguments, shared_mem=shared)
+            self._kernels[kernel]((blocks,), (THREADS,), arguments, shared_mem=shared)
 
 
 def _pointer(array: Any | None) -> Any:
