@@ -29,7 +29,7 @@ from dbfs.errors import (
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.run_watch import RunWatch, look
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.plugin import NAME, RunReport, WorkerService, answering, unpack
+from dbfs_workers.plugin import NAME, WorkerService, answering, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         traversals: int,
         deadline: float,
         dropped: list[tuple[str, int]],
-    ) -> list[RunReport]:
+    ) -> list[bytes]:
         """Make traversals; the ranks keep the labels until they are published or dropped, or the client leaves.
 
         Args:
@@ -171,7 +171,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             dropped: traversals (run id and index) whose labels are to be forgotten.
 
         Returns:
-            The ranks' reports, ``list[RunReport]``.
+            By rank, its reports as they were packed: see ``dbfs_workers.reports``.
 
         Raises:
             GraphNotFoundError: the graph was unloaded.
@@ -293,9 +293,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 run.turn.set_result(None)
             wanted |= run.workers
 
-    async def _run(
-        self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]
-    ) -> list[RunReport]:
+    async def _run(self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]) -> list[bytes]:
         graph = run.graph
         await self._recover(run, deadline)
         message = {
@@ -330,8 +328,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         return [call.result() for call in calls]
 
     async def _wait(
-        self, run: RunEntry, calls: Sequence[asyncio.Future[RunReport]], deadline: float
-    ) -> set[asyncio.Future[RunReport]]:
+        self, run: RunEntry, calls: Sequence[asyncio.Future[bytes]], deadline: float
+    ) -> set[asyncio.Future[bytes]]:
         """Wait for the ranks; returns the calls that were not answered in time."""
         if not run.graph.maps_gpus:
             return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]

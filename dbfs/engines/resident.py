@@ -17,7 +17,8 @@ from dbfs.errors import DbfsError
 from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service import Service
-from dbfs_workers.plugin import RankReport, RunReport, label_key
+from dbfs_workers.plugin import label_key
+from dbfs_workers.reports import RankReport, unpack_reports
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.traversal import RunSpec, direction_name
 
@@ -46,7 +47,7 @@ class ResidentEngine:
         call = service.call if progress is None else functools.partial(service.follow, progress=progress)
         began = time.monotonic()
         try:
-            reports: list[RunReport] = call(
+            packed: list[bytes] = call(
                 "run",
                 graph_id=record.graph_id,
                 client=gang.client.id,
@@ -65,9 +66,10 @@ class ResidentEngine:
                 service.tell("cancel", run_id=run_id)
             raise
 
+        reports = [unpack_reports(of_rank) for of_rank in packed]
         outcomes = []
         for index, spec in enumerate(specs):
-            ranks = [report.traversals[index] for report in reports]
+            ranks = [of_rank[index] for of_rank in reports]
             outcomes.append(
                 Outcome(
                     labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
@@ -124,8 +126,8 @@ class ResidentLabels:
         return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
-def _finished(reports: Sequence[RunReport], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
-    counts = reports[0].traversals[-1].counts
+def _finished(reports: Sequence[Sequence[RankReport]], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
+    counts = reports[0][-1].counts
     return RunProgress(
         traversals=len(outcomes),
         finished=len(outcomes),

@@ -15,7 +15,6 @@ import logging
 import pickle
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
@@ -30,6 +29,7 @@ from dbfs_workers.gpus import own_gpu
 from dbfs_workers.members import Kept, LoopMember, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
+from dbfs_workers.reports import RankReport, pack_reports
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import Position, RunSpec
 
@@ -43,26 +43,6 @@ NAME = "dbfs"
 
 Answer = dict[str, bytes]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class RankReport:
-    """One traversal on one rank, without its labels. Fields as in ``spmd.RankRun``."""
-
-    counts: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    reached: int
-    edges: int
-    depth: int
-    elapsed: float
-    setup: float
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """A run on one rank: one report a traversal."""
-
-    traversals: list[RankReport]
 
 
 def answering(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
@@ -224,7 +204,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     async def run(
         self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
-    ) -> RunReport:
+    ) -> bytes:
         """Take part in traversals; the labels are kept here.
 
         Args:
@@ -234,6 +214,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             specs: pickled ``list[RunSpec]``.
             deadline: seconds the run may take.
             dropped: traversals whose labels to forget first.
+
+        Returns:
+            A report of each traversal, packed: see ``reports``.
 
         Raises:
             StaleRunError: this worker is no rank of that gang.
@@ -247,7 +230,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         done = await member.in_thread(member.run, partition, number, wanted, time.monotonic() + deadline)
         for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
             member.kept[spec.run_id, index] = Kept(client, rank.labels)
-        return RunReport(
+        return pack_reports(
             [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
         )
 
