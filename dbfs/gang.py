@@ -115,25 +115,17 @@ class Gang:
         """
         interval = config.seconds("liveness-interval")
         # Waiting and fetching apart: Client.gather, cancelled while it waits, leaves tasks that log their exceptions.
-        with self.client.as_current():
-            while True:
-                try:
-                    distributed.wait(futures, timeout=interval)
-                    break
-                except TimeoutError:
-                    self.check(_words(doing))
-                    deadline.enforce(doing)
-                    if watch is not None:
-                        watch()
-                except Exception as error:
-                    # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) has no rank.
-                    self.check(_words(doing), error)
-                    raise
         try:
+            while not self.client.sync(self._done, futures, interval):
+                self.check(_words(doing))
+                deadline.enforce(doing)
+                if watch is not None:
+                    watch()
             result: list[Any] = self.client.sync(self._fetch, futures, interval, deadline, doing)
         except DbfsError:
             raise
         except Exception as error:
+            # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) has no rank.
             self.check(_words(doing), error)
             raise
         return result
@@ -171,6 +163,19 @@ class Gang:
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is gone."""
         self.client.sync(self._check, doing, cause)
+
+    async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
+        """Whether all are, by then.
+
+        An answer and no error: one that passes ``Client.sync`` is left in a cycle with its callers' frames, and all
+        that those hold, results and their labels among it, lives on until the collector comes by.
+        """
+        with self.client.as_current():
+            try:
+                await distributed.wait(futures, timeout=timeout)
+            except TimeoutError:
+                return False
+        return True
 
     async def _fetch(
         self,

@@ -1,0 +1,41 @@
+"""Waiting for tasks on a gang."""
+
+import gc
+import time
+import weakref
+
+import dask
+import distributed
+import pytest
+
+from dbfs.errors import DeadlineExceededError
+from dbfs.gang import Deadline, Gang
+
+
+class Held:
+    """Something that a caller's frame holds."""
+
+
+def wait_long(client: distributed.Client) -> "weakref.ref[Held]":
+    held = Held()
+    gang = Gang(client, tuple(client.scheduler_info()["workers"]))
+    future = client.submit(lambda: time.sleep(0.3), pure=False)
+    with dask.config.set({"dbfs.liveness-interval": "20 ms"}):
+        gang.gather([future], Deadline(30), "waiting")
+    return weakref.ref(held)
+
+
+def test_a_wait_of_many_looks_leaves_nothing_of_its_callers(client: distributed.Client) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        assert wait_long(client)() is None
+    finally:
+        gc.enable()
+
+
+def test_a_deadline_while_a_task_runs(client: distributed.Client) -> None:
+    gang = Gang(client, tuple(client.scheduler_info()["workers"]))
+    future = client.submit(lambda: time.sleep(0.5), pure=False)
+    with dask.config.set({"dbfs.liveness-interval": "20 ms"}), pytest.raises(DeadlineExceededError, match="sleeping"):
+        gang.gather([future], Deadline(0.1), "sleeping")
