@@ -30,6 +30,7 @@ from dbfs.generate import (
     uniform,
 )
 from dbfs.graph import Graph
+from dbfs.graph500 import Graph500Result, graph500
 from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
 from dbfs.memory import Estimate
 from dbfs.result import BFSResult
@@ -46,6 +47,7 @@ __all__ = [
     "EdgeList",
     "Estimate",
     "Graph",
+    "Graph500Result",
     "Labels",
     "Run",
     "Validation",
@@ -60,6 +62,7 @@ __all__ = [
     "from_arrays",
     "from_scipy",
     "geometric",
+    "graph500",
     "graphs",
     "grid2d",
     "grid3d",

@@ -136,6 +136,16 @@ def _estimate(edges: EdgeList, stripe: Stripe, m: int, piece_edges: int, options
     )
 
 
+def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions) -> None:
+    """Refuse a graph of ``n`` vertices and ``m`` edges read that won't fit a gang's workers.
+
+    Raises:
+        GraphTooLargeError: with the bytes (or internal ids) needed, and those there.
+    """
+    stripe = Stripe(n, gang.p)
+    require_fit(gang, stripe, _estimate(edges, stripe, m, _piece_edges(m, gang.p), options), edges.name)
+
+
 def build(
     edges: EdgeList, gang: Gang, options: BuildOptions, progress: Callable[[BuildProgress], None] | None = None
 ) -> Built:
@@ -181,11 +191,11 @@ class _Builder:
         pieces = edges.cut(_piece_edges(edges.m, gang.p))
         if edges.n is not None and edges.m is not None:
             # Before a byte is moved: what is refused must cost nothing.
-            self._require_fit(edges.n, edges.m)
+            check_fit(edges, edges.n, edges.m, gang, self.options)
             source = _Input(edges.n, edges.m, self._scatter(pieces), None, None)
         else:
             source = self._scan(self._scatter(pieces))
-            self._require_fit(source.n, source.m)
+            check_fit(edges, source.n, source.m, gang, self.options)
         if self.options.keep_edges:
             source = self._keep(source)
         read_seconds = 0.0 if source.unread else time.perf_counter() - start
@@ -220,11 +230,6 @@ class _Builder:
         futures = self.gang.submit(graph, keys)
         self.held.update(futures.values())
         return futures
-
-    def _require_fit(self, n: int, m: int) -> None:
-        stripe = Stripe(n, self.gang.p)
-        needed = _estimate(self.edges, stripe, m, _piece_edges(m, self.gang.p), self.options)
-        require_fit(self.gang, stripe, needed, self.edges.name)
 
     def _scatter(self, pieces: Sequence[Piece]) -> list[distributed.Future]:
         """Hand piece i to rank i % p. Apart from the graph: the scheduler holds graphs, and a piece may be large."""
@@ -264,14 +269,16 @@ class _Builder:
     def _keep(self, source: _Input) -> _Input:
         """Read all pieces, if that was not done, into the form in which their edges are kept."""
         graph = TaskGraph()
-        keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(source.pieces))]
+        name = "read-edges" if source.unread else "keep-edges"
+        keys: list[Key] = [(f"{name}-{self.token}", index) for index in range(len(source.pieces))]
         count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(source.pieces))]
         for index, key in enumerate(keys):
             rank = index % self.gang.p
             kept = graph.add(rank, key, tasks.keep, source.edges(index), source.n, self.edges.name, source.ids)
             graph.add(rank, count_keys[index], tasks.count, kept)
         futures = self._submit(graph, keys + count_keys)
-        self.gang.gather([futures[key] for key in count_keys], self.deadline, f"reading {self.edges.name}")
+        counts = [futures[key] for key in count_keys]
+        self.gang.gather(counts, self.deadline, f"reading {self.edges.name}", self.watch)
         # What they were made of takes as much memory again, and more.
         before = {*source.pieces, *(source.reads or ())}
         release(before)

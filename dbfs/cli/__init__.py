@@ -11,6 +11,7 @@ from dbfs.cli.bench import bench
 from dbfs.cli.doctor import doctor
 from dbfs.cli.estimate import estimate
 from dbfs.cli.files import convert, generate
+from dbfs.cli.graph500 import graph500
 from dbfs.cli.graphs import graphs, load, unload
 from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
@@ -76,4 +77,5 @@ main.add_command(estimate)
 main.add_command(generate)
 main.add_command(convert)
 main.add_command(bench)
+main.add_command(graph500)
 main.add_command(doctor)

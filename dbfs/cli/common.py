@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ from rich.table import Table
 import dbfs
 from dbfs import generate
 from dbfs.build import ORDERS
+from dbfs.errors import InvalidOptionError
 from dbfs.records import BACKENDS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,6 +70,12 @@ def connect(scheduler: str | None, ranks: int | None, backend: str = "auto") -> 
     """A client of the scheduler given, or of a local cluster whose dashboard takes any free port, without a word."""
     local = {} if scheduler else {"dashboard_address": ":0"}
     return dbfs.connect(scheduler, n_workers=ranks, backend=backend, **local)
+
+
+def check_folder(option: str, out: Path) -> None:
+    """Refuse a file in a folder that is not there; before the work whose result would be lost."""
+    if not out.parent.is_dir():
+        raise InvalidOptionError(f"{option} {out}: there is no folder {out.parent}")
 
 
 def print_json(value: Any) -> None:

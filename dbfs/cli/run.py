@@ -18,6 +18,7 @@ import dbfs
 from dbfs import tables
 from dbfs.cli.common import (
     GRAPH_HELP,
+    check_folder,
     connect,
     json_option,
     layout_options,
@@ -154,8 +155,7 @@ def _check_out(out: Path) -> None:
     # Before the traversal: its result would be lost.
     if out.suffix not in (".npy", ".parquet"):
         raise InvalidOptionError(f"--out {out}: the name must end in .npy or .parquet")
-    if not out.parent.is_dir():
-        raise InvalidOptionError(f"--out {out}: there is no folder {out.parent}")
+    check_folder("--out", out)
 
 
 def _print(result: BFSResult, *, validated: bool, as_json: bool) -> None:

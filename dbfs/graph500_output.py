@@ -1,0 +1,63 @@
+"""Graph500's statistics and their output, as the reference code (version 3) computes and prints them.
+
+A line is a name, a colon and, from column 33 on, a number: ``%.11g`` of edges, ``%g`` of all else. The line of the
+harmonic mean has an exclamation mark before its number.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+_ORDER = ("min", "firstquartile", "median", "thirdquartile", "max")
+_NUMBER_AT = 32
+_MARKED = "bfs  harmonic_mean_TEPS"
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Order statistics, mean and standard deviation (of a sample; 0 for a single value), by the output's names.
+
+    A quartile is the mean of the values next to it, if none stands on it.
+    """
+    x, n = sorted(values), len(values)
+    mean = math.fsum(x) / n
+    return {
+        "min": x[0],
+        "firstquartile": (x[(n - 1) // 4] + x[n // 4]) / 2,
+        "median": (x[(n - 1) // 2] + x[n // 2]) / 2,
+        "thirdquartile": (x[n - 1 - (n - 1) // 4] + x[n - 1 - n // 4]) / 2,
+        "max": x[-1],
+        "mean": mean,
+        "stddev": math.sqrt(math.fsum((value - mean) ** 2 for value in x) / (n - 1)) if n > 1 else 0.0,
+    }
+
+
+def statistics(seconds: Sequence[float], edges: Sequence[int], validation_seconds: Sequence[float]) -> dict[str, float]:
+    """The results of searches by their names in the output, in its order.
+
+    Rates are taken from the times an edge, so that their mean is the harmonic one; its standard deviation is Norris's
+    ("The Standard Errors of the Geometric and Harmonic Means", 1940), 0 for a single search.
+    """
+    n = len(seconds)
+    # The longest time an edge is the lowest rate.
+    pace = summary([time / count for time, count in zip(seconds, edges, strict=True)])
+    rates = {name: 1 / pace[slower] for name, slower in zip(_ORDER, reversed(_ORDER), strict=True)}
+    rates["harmonic_mean"] = 1 / pace["mean"]
+    rates["harmonic_stddev"] = pace["stddev"] / (pace["mean"] ** 2 * math.sqrt(n - 1)) if n > 1 else 0.0
+    return {
+        **{f"bfs  {name}_time": value for name, value in summary(seconds).items()},
+        **{f"{name}_nedge": value for name, value in summary(edges).items()},
+        **{f"bfs  {name}_TEPS": value for name, value in rates.items()},
+        **{f"bfs  {name}_validate": value for name, value in summary(validation_seconds).items()},
+    }
+
+
+def block(results: Mapping[str, float]) -> str:
+    """Named results as lines of text."""
+    return "\n".join(_line(name, value) for name, value in results.items())
+
+
+def _line(name: str, value: float) -> str:
+    number = f"{value:.11g}" if name.endswith("_nedge") or isinstance(value, int) else f"{value:g}"
+    head = f"{name}:"
+    if name == _MARKED:
+        return f"{head:<{_NUMBER_AT - 3}}!  {number}"
+    return f"{head:<{_NUMBER_AT}}{number}"
