@@ -11,7 +11,6 @@ from dask.utils import format_bytes
 
 from dbfs import generate as generators
 from dbfs import readers
-from dbfs.cli.common import GRAPH_HELP
 from dbfs.edges import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.progress import bar
@@ -25,7 +24,8 @@ _FORMATS_HELP = (
     "\b\nThe file's name says its format:\n"
     ".mtx      Matrix Market, a pattern\n"
     ".graph    METIS\n"
-    ".txt .tsv .el .edges .csv   edge list with tabs; .csv with commas\n"
+    ".txt      edge list with tabs; also .tsv, .el, .edges, .edgelist and .snap\n"
+    ".csv      edge list with commas\n"
     ".gr       PACE (undirected) or DIMACS (directed)\n"
     ".npz      SciPy sparse matrix\n"
     ".parquet  table with the columns src and dst\n\n"
@@ -33,7 +33,7 @@ _FORMATS_HELP = (
 )
 
 
-@click.command(epilog=f"{_FORMATS_HELP}\n\n{GRAPH_HELP}")
+@click.command(epilog=f"{_FORMATS_HELP}\n\n\b\nGenerators:\n{generators.describe()}")
 @click.argument("spec")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--scale-down", type=int, help="Of a corpus graph: about 1/INTEGER of its vertices.")

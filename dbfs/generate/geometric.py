@@ -9,17 +9,20 @@ without the other tiles'.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isqrt, pi
+from math import isqrt, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges import EdgeList, Edges
+from dbfs.errors import InvalidOptionError
 from dbfs.generate import counter
 from dbfs.generate.ranges import MAX_SEED, integer, number
 
 # Positions are exact to 2^-53 of the square, and a radius below 2^-20 would make more tiles than points.
 _MAX_VERTICES = 2**36
+# A tile, the smallest piece, then has at most 2.7 million edges (the square of the degree by 2 pi).
+_MAX_DEGREE = 4096
 # Points a tile: its share of the splitting costs as much as making some 100 points.
 _TILE_POINTS = 1024
 _SPLITS, _POSITIONS = 1, 2
@@ -127,11 +130,17 @@ def geometric(n: int, radius: float, seed: int = 1) -> EdgeList:
     How many edges there are is known only when they are made.
 
     Raises:
-        InvalidOptionError: n is not an integer in 0..2^36, radius not a number in 0..2, or the seed not of 64 bits.
+        InvalidOptionError: n is not an integer in 0..2^36, radius not a number in 0..2, or the seed not of 64 bits; or
+            the mean degree would pass 4096.
     """
     n = integer("geometric", "n", n, 0, _MAX_VERTICES)
     radius = number("geometric", "radius", radius, 0, 2)
     seed = integer("geometric", "seed", seed, 0, MAX_SEED)
+    if n > _MAX_DEGREE and n * pi * radius**2 > _MAX_DEGREE:
+        most = sqrt(_MAX_DEGREE / (n * pi))
+        raise InvalidOptionError(
+            f"geometric: radius must be at most {most:.3g} for n={n}, a mean degree of {_MAX_DEGREE}, not {radius!r}"
+        )
     side = max(1, isqrt(n // _TILE_POINTS))
     if radius * side > 1:
         side = max(1, int(1 / radius))

@@ -33,7 +33,7 @@ def write_metis(stream: EdgeStream, sink: Sink) -> Written:
     survey = stream.survey()
     matrix = _matrix(stream, survey, loops=False)
     edges = matrix.nnz // 2
-    sink.write(f"% {' '.join(stream.edges.name.split())}\n{survey.n} {edges}\n".encode())
+    sink.write(f"% {stream.title}\n{survey.n} {edges}\n".encode())
     row = 0
     while row < survey.n:
         stop = int(np.searchsorted(matrix.indptr, matrix.indptr[row] + _BLOCK_ENTRIES, "right")) - 1

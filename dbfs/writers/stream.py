@@ -52,6 +52,11 @@ class EdgeStream:
         self.edges = edges
         self._progress = progress
 
+    @property
+    def title(self) -> str:
+        """The edges' name for a comment: in one line, and in letters that UTF-8 has, which a file's name may lack."""
+        return " ".join(self.edges.name.split()).encode(errors="replace").decode()
+
     def pieces(self) -> Iterator[Edges]:
         """Sources and targets, int64, of about ``PIECE_EDGES`` edges at a time.
 

@@ -77,6 +77,7 @@ def test_description() -> None:
         ((5, -0.1), "geometric: radius must be in 0..2, not -0.1"),
         ((5, float("inf")), "geometric: radius must be in 0..2, not inf"),
         ((5, None), "geometric: radius must be a number in 0..2, not None"),
+        ((10**6, 0.5), "geometric: radius must be at most 0.0361 for n=1000000, a mean degree of 4096, not 0.5"),
         ((5, 0.1, -1), "geometric: seed must be in 0..18446744073709551615, not -1"),
     ],
 )

@@ -1,6 +1,7 @@
 """Whatever is written is read again as the same graph: every format, with our readers, SciPy or pyarrow."""
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -138,6 +139,14 @@ def test_external_ids_are_kept_or_numbered(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "table.parquet")["dst"].to_pylist() == [5, 900000000000, 70]
     assert write_edges(edges, tmp_path / "numbered.mtx") == Written(3, 3, True)
     assert multiset(open_edges(tmp_path / "numbered.mtx")) == Counter([(1, 0), (0, 2), (1, 1)])
+
+
+@pytest.mark.parametrize("suffix", [".mtx", ".gr", ".graph", ".txt"])
+def test_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
+    source = tmp_path / os.fsdecode(b"\xff\n.gr")
+    source.write_text("p tw 2 1\n1 2\n")
+    write_edges(open_edges(source), tmp_path / f"graph{suffix}")
+    assert multiset(open_edges(tmp_path / f"graph{suffix}")) == Counter([(0, 1)])
 
 
 def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
