@@ -85,7 +85,7 @@ def _rates(rates: Sequence[Rates]) -> Figure:
     shown = [one for one in rates if one.ranks == most]
     graphs = list(dict.fromkeys(one.graph for one in shown))
     directions = list(dict.fromkeys(one.direction for one in shown))
-    figure = _figure(9.0, 1.6 + 0.3 * len(graphs) * max(1, len(directions)))
+    figure = _figure(9.0, 1.4 + 0.24 * len(graphs) * len(directions))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1.4])
     height = 0.84 / (2 * len(directions))
     rows = np.arange(len(graphs))
@@ -114,7 +114,7 @@ def _rates(rates: Sequence[Rates]) -> Figure:
     # Bars have no end at zero here; so they begin at a power of ten that leaves the shortest one visible.
     left.set_xlim(left=10.0 ** np.floor(np.log10(0.7 * least)))
     left.set_yticks(rows, [short_name(graph) for graph in graphs], fontsize="small")
-    left.invert_yaxis()
+    left.set_ylim(len(graphs) - 0.5, -0.5)
     left.set_xlabel(f"directed {unit}, {most} rank{'s' * (most > 1)}")
     right.axvline(1, color="#808080", linewidth=0.8)
     right.set_xlabel("vertices kept / discovered")
@@ -151,7 +151,7 @@ def _ranks(report: CorpusReport) -> Figure:
         ax.grid(axis="x", alpha=0.3)
         ax.set_axisbelow(True)
     axes[0, 0].set_yticks(range(len(graphs)), [short_name(graph) for graph in graphs], fontsize="small")
-    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylim(len(graphs) - 0.5, -0.5)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=len(ranks), frameon=False, fontsize="small")
     return figure

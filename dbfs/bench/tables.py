@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from dbfs.bench.corpus import CorpusReport, short_name
 from dbfs.bench.scaling import ScalingPoint
@@ -26,11 +26,12 @@ def corpus_tables(report: CorpusReport) -> list[Table]:
         )
     rates_table = tight_table("Rates, in directed MTEPS")
     rates_table.caption = (
-        "over 1: over one rank's rate. inspected: edges looked at over those of the component. "
+        "dist., pred.: recording distances, and predecessors too. over 1: over one rank's rate. "
+        "inspected: edges looked at over those of the component. "
         "kept: vertices after filtering over vertices discovered."
     )
     rates_table.caption_justify = "left"
-    numbers = ("ranks", "distances", "predecessors", "over 1", "inspected", "kept")
+    numbers = ("ranks", "dist.", "pred.", "over 1", "inspected", "kept")
     _columns(rates_table, ("graph", "direction"), numbers)
     before = ""
     for rates in report.rates:
@@ -50,19 +51,20 @@ def corpus_tables(report: CorpusReport) -> list[Table]:
     return [graphs, rates_table]
 
 
-def scaling_table(points: Sequence[ScalingPoint]) -> Table:
-    """A section for each series."""
-    table = tight_table("Scaling over ranks")
-    _columns(table, ("graph", "direction"), ("ranks", "directed\nMTEPS", "ms", "speed-up", "efficiency"))
-    before = ""
+def scaling_tables(points: Sequence[ScalingPoint]) -> list[Table]:
+    """One for each series."""
+    tables: dict[tuple[str, str], Table] = {}
     for point in points:
-        if point.series != before:
-            if before:
-                table.add_section()
-            table.add_row(Text.assemble((point.series, "bold"), f" ({point.kind})"))
-        before = point.series
-        table.add_row(
-            f"  {short_name(point.rates.graph)}",
+        series = (point.series, point.kind)
+        if series not in tables:
+            tables[series] = tight_table(escape(f"{point.series} ({point.kind})"))
+            _columns(
+                tables[series],
+                ("graph", "direction"),
+                ("ranks", "directed\nMTEPS", "ms", "speed-up", "efficiency"),
+            )
+        tables[series].add_row(
+            short_name(point.rates.graph),
             point.rates.direction,
             str(point.rates.ranks),
             f"{point.rates.distance_mteps:,.1f}",
@@ -70,7 +72,7 @@ def scaling_table(points: Sequence[ScalingPoint]) -> Table:
             f"{point.speedup:.2f}",
             f"{point.efficiency:.2f}",
         )
-    return table
+    return list(tables.values())
 
 
 def _columns(table: Table, words: Sequence[str], numbers: Sequence[str]) -> None:

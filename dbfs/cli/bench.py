@@ -211,7 +211,7 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
         return
     console = Console()
     for table in corpus_tables(report):
-        console.print(table)
+        console.print(table, "")
 
 
 @bench.command()
@@ -227,7 +227,7 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
     """
     from dbfs.bench.plan import find
     from dbfs.bench.scaling import ScalingPlan, bench_scaling
-    from dbfs.bench.tables import scaling_table
+    from dbfs.bench.tables import scaling_tables
 
     wanted = ScalingPlan.read(find("scaling", plan))
     folder = _folder(out)
@@ -244,7 +244,9 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
     if as_json:
         print_json([asdict(point) for point in points])
         return
-    Console().print(scaling_table(points))
+    console = Console()
+    for table in scaling_tables(points):
+        console.print(table, "")
 
 
 def _connect(scheduler: str | None, ranks: int, backend: str, memory_limit: str) -> distributed.Client:
