@@ -38,6 +38,8 @@ class BFSResult:
         spec: what was asked for; its vertices are positions in a graph that is ordered by degree.
         depth: the largest distance.
         seconds: from the start of the first level to the end of the last.
+        setup_seconds: before that, clearing the state and (on CPUs) waiting for the slowest rank; None of a
+            taskgraph run, where it is not told apart.
     """
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], spec: RunSpec, engine: str, outcome: Outcome) -> None:
@@ -47,6 +49,7 @@ class BFSResult:
         self.engine = engine
         self.spec = spec
         self.seconds = outcome.seconds
+        self.setup_seconds = outcome.setup_seconds
         self._source = outcome.labels
         self._labels: HeldLabels | None = None
         # Labels that nobody asked for are dropped with the last reference; those that are held, when they are let go.

@@ -114,6 +114,8 @@ class Outcome:
         reached: vertices reached, the sources included.
         edges: directed edges of the traversed component: the degrees of the reached vertices.
         seconds: from the start of the first level to the end of the last.
+        setup_seconds: before that, clearing the state and (on CPUs) waiting for the slowest rank; None where it is not
+            told apart.
     """
 
     labels: LabelSource
@@ -122,6 +124,7 @@ class Outcome:
     reached: int
     edges: int
     seconds: float
+    setup_seconds: float | None
 
 
 Progress = Callable[[RunProgress], None]

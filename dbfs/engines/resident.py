@@ -78,6 +78,7 @@ class ResidentEngine:
                     reached=sum(rank.reached for rank in ranks),
                     edges=sum(rank.edges for rank in ranks),
                     seconds=max(rank.elapsed for rank in ranks),
+                    setup_seconds=max(rank.setup for rank in ranks),
                 )
             )
         if progress is not None:

@@ -243,6 +243,7 @@ class _Run:
             reached=sum(summary.reached for summary in summaries),
             edges=sum(summary.edges for summary in summaries),
             seconds=before - summaries[0].started,
+            setup_seconds=None,
         )
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> None:
