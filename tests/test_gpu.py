@@ -7,6 +7,7 @@ share the first GPU, for what needs no GPU of its own: the taskgraph engine, and
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError, WorkerLostError
+from dbfs.records import RunProgress
+from dbfs_workers.cuda.records import CAPACITY
 from tests import oracle, test_parity
 from tests.gpus import GPUS, needs_gpu
 from tests.graphs import GRAPHS
@@ -155,6 +158,51 @@ def test_depths_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
 @pytest.mark.parametrize("way", ["windows", "shared memory", "comm"])
 def test_depths_targets_and_many_through_the_host(sharing: distributed.Client, way: str) -> None:
     assert_depths_targets_and_many(sharing, THROUGH_HOST[way], 3)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("predecessors", [False, True])
+def test_level_counts(gpus: distributed.Client, predecessors: bool, ranks: int) -> None:
+    for spec in ("kronecker:scale=13", "uniform:n=200000,m=2000000", "grid2d:side=60"):
+        with dbfs.load(spec, client=gpus, ranks=ranks) as graph:
+            truth = graph.bfs(5, engine="taskgraph").levels
+            for direction in ("auto", "top-down"):
+                levels = graph.bfs(5, direction=direction, predecessors=predecessors).levels
+                assert levels["discovered"].tolist()[: len(truth)] == truth["discovered"].tolist()
+                assert (levels["edges"] == levels["filtered"] + levels["own"] + levels["sent"]).all()
+                assert (levels["discovered"] == levels["own"] + levels["sent"] - levels["culled"]).all()
+                assert (levels.select_dtypes("number") >= 0).all(axis=None)
+                assert (levels["bytes_sent"].sum() > 0) == (ranks > 1)
+                assert levels["sent"].sum() >= (0 if ranks == 1 else 1)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_level_of_a_deep_run_is_told_of(gpus: distributed.Client, ranks: int) -> None:
+    n = 3 * CAPACITY + 17
+    with dbfs.load(f"path:n={n}", client=gpus, ranks=ranks) as graph:
+        for _ in range(2):
+            told: list[RunProgress] = []
+            found = graph.bfs(0, progress=told.append)
+            assert found.depth == n - 1
+            levels = found.levels
+            assert levels.index.tolist() == list(range(n))
+            assert levels["frontier"].tolist() == [1] * n
+            assert levels["discovered"].tolist() == [1] * (n - 1) + [0]
+            assert levels["edges"].sum() == graph.m
+            assert (told[-1].level, told[-1].reached) == (n, n)
+
+
+def test_a_run_tells_where_it_is(gpus: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=gpus, backend="cuda") as graph:
+        told: list[RunProgress] = []
+        run = Background(graph, progress=told.append)
+        while len(told) < 4:
+            assert run.thread.is_alive(), run.error
+            time.sleep(0.05)
+        dbfs.runs(client=gpus)[0].cancel()
+        assert isinstance(run.join(), RunCancelledError)
+        assert 0 < told[0].level < told[1].level < told[2].level
+        assert all(abs(at.reached - at.level) <= 1 + 10_000 * graph.ranks for at in told)
 
 
 def test_bottom_up_needs_in_edges(gpus: distributed.Client) -> None:

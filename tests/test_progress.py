@@ -31,17 +31,17 @@ def test_a_run_is_told_of_while_it_lasts_and_ends_with_its_listener(endless: dbf
 
     def listen(run: RunProgress) -> None:
         told.append(run)
-        if len(told) == 4:
+        if len({one.level for one in told}) == 4:
             raise SeenEnoughError
 
     with pytest.raises(SeenEnoughError):
         endless.bfs(0, progress=listen)
-    assert [run.finished for run in told] == [0] * 4
-    assert {run.direction for run in told} == {"top-down"}
+    assert {(run.traversals, run.finished, run.direction) for run in told} == {(1, 0, "top-down")}
     levels = [run.level for run in told]
-    assert 0 < levels[0] < levels[1] < levels[2] < levels[3] < ENDLESS
-    # A path reaches one vertex a level, and ranks are asked within a moment of each other.
-    assert all(abs(run.reached - run.level) < max(100, run.level / 2) for run in told)
+    assert levels == sorted(levels)
+    assert levels[-1] < ENDLESS
+    # A path reaches one vertex a level. Ranks are asked one after another: the level is that of the last one asked.
+    assert all(0 < run.reached <= run.level + 1 + endless.ranks for run in told)
     assert [run.seconds for run in told] == sorted(run.seconds for run in told)
     # The run was cancelled, and the gang is free.
     assert endless.bfs(0, max_depth=3).reached == 4

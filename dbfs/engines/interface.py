@@ -18,7 +18,8 @@ class LevelReport:
     """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.traversal.LevelCounts``.
 
     Attributes:
-        direction: top-down or bottom-up. A bottom-up level's ``edges`` are those it looked at; it sends bitmap slices.
+        direction: top-down or bottom-up. A bottom-up level's ``edges`` are those it looked at; it sends bitmap slices,
+            as does a top-down level of many edges on GPUs: such a level's discoveries all count as ``own``.
         seconds: wall time from the end of the level before to the end of this one, as rank 0 saw it.
         phase_seconds: by rank, the time of each phase.
     """
@@ -28,6 +29,7 @@ class LevelReport:
     frontier: int
     edges: int
     filtered: int
+    own: int
     sent: int
     culled: int
     discovered: int
@@ -44,6 +46,7 @@ class LevelReport:
             frontier=sum(rank.frontier for rank in ranks),
             edges=sum(rank.edges for rank in ranks),
             filtered=sum(rank.filtered for rank in ranks),
+            own=sum(rank.own for rank in ranks),
             sent=sum(rank.sent for rank in ranks),
             culled=sum(rank.culled for rank in ranks),
             discovered=sum(rank.discovered for rank in ranks),

@@ -24,7 +24,7 @@ from dbfs_workers.traversal import RunSpec, direction_name
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 # The counts of a ``LevelReport``.
-_SUMMED = ("frontier", "edges", "filtered", "sent", "culled", "discovered", "bytes_sent")
+_SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
 
 
 class ResidentEngine:

@@ -100,6 +100,7 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
   const Step done = run.step;
+  if (kGang && step_sends(done)) b.level_found[run.level & 1] = b.values[a.rank * kFlagWords + kWordVertices];
   if (done == kExpandLightStep) {
     conclude_light(a, b);
     return;

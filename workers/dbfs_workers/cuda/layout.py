@@ -20,18 +20,29 @@ PEER: Final = np.dtype(
     [(name, np.uint64) for name in ("inbox", "inbox_parents", "flags", "visited", "frontier", "parents")]
 )
 CSR: Final = np.dtype([("offsets", np.uint64), ("columns", np.uint64)])
-RECORD: Final = np.dtype(
-    [(name, np.uint64) for name in ("frontier", "edges", "discovered", "cycles", "mode", "reserved")]
+_RECORD_FIELDS: Final = ("frontier", "edges", "discovered", "cycles", "mode", "sent", "found")
+_HOST_FIELDS: Final = (
+    *("abort", "drained", "status", "level", "levels"),
+    *("begin_ns", "reset_ns", "gate_ns", "end_ns", "gate_cycles", "end_cycles"),
 )
-HOST_HEADER: Final = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            *("abort", "status", "level", "levels"),
-            *("begin_ns", "reset_ns", "gate_ns", "end_ns", "gate_cycles", "end_cycles"),
-        )
-    ]
-)
+
+
+def _words(fields: tuple[str, ...], itemsize: int) -> "np.dtype[np.void]":
+    return np.dtype(
+        {
+            "names": fields,
+            "formats": [np.uint64] * len(fields),
+            "offsets": range(0, 8 * len(fields), 8),
+            "itemsize": itemsize,
+        }
+    )
+
+
+# Records lie on cache lines of 64 bytes.
+RECORD: Final = _words(_RECORD_FIELDS, 64)
+HOST_HEADER: Final = _words(_HOST_FIELDS, 128)
+# Words of a record that a kernel writes: alone, or in a gang.
+RECORD_WORDS: Final = (5, 7)
 PARAMS: Final = np.dtype(
     [
         ("peers", PEER, (MAX_RANKS,)),

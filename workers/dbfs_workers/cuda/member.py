@@ -11,10 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dbfs_workers.cuda import layout
+from dbfs_workers.cuda import layout, records
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
 from dbfs_workers.cuda.resident import CAPACITY_SHARE, SPARSE_EDGES_LEAST, ResidentEngine
@@ -32,7 +29,7 @@ from dbfs_workers.exchange.protocol import Cause, abort_error
 from dbfs_workers.members import Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.scratch import Labels
-from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
+from dbfs_workers.spmd import RankRun
 from dbfs_workers.traversal import Position, RunSpec
 
 DIRECTIONS = {
@@ -197,8 +194,15 @@ class CudaMember(Member):
         return RankRun(
             # The engine's arrays are the next run's.
             labels=Labels(engine.distances.copy(), None if parents is None else parents.copy()),
-            counts=_counts(outcome.records, summary.discovered),
-            seconds=_seconds(outcome),
+            counts=records.counts(
+                outcome,
+                summary.discovered,
+                ranks=engine.graph.stripe.p,
+                slice_bytes=engine.graph.rows_used // 8,
+                predecessors=parents is not None,
+                direction=engine.direction,
+            ),
+            seconds=records.seconds(outcome),
             reached=summary.reached,
             edges=summary.edges,
             depth=summary.depth,
@@ -238,29 +242,3 @@ def nbytes(partition: Partition) -> int:
     windows = sum(window_layout(stripe, capacity, wanted).nbytes for wanted in (False, True))
     # By row, both engines' distances and queues; degrees and in-degrees, the rows with an edge; labels.
     return partition.nbytes + windows + rows * (2 * (4 + 8) + 8 + 4 + 3 * 8 + 8)
-
-
-def _counts(records: NDArray[Any], discovered: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``COUNT_FIELDS`` of the levels that the kernel kept a record of (``STATISTICS_CAPACITY`` of them).
-
-    A rank's edges lead to vertices that their owners discover, so ``filtered`` holds as a sum over the ranks. What was
-    sent and culled is not counted, and stays 0.
-    """
-    known = {
-        "bottom_up": records["mode"] == cuda_run.Mode.BOTTOM_UP,
-        "frontier": records["frontier"],
-        "edges": records["edges"],
-        "filtered": records["edges"].astype(np.int64) - discovered,
-        "discovered": discovered,
-    }
-    counts = np.zeros((records.size, len(COUNT_FIELDS)), np.int64)
-    for name, values in known.items():
-        counts[:, COUNT_FIELDS.index(name)] = values
-    return counts
-
-
-def _seconds(outcome: cuda_run.Outcome) -> NDArray[np.float64]:
-    """``TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
-    seconds = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
-    seconds[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
-    return seconds

@@ -56,6 +56,7 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
   const bool enqueue = a.direction == kTopDown;
   const u32 words = used_words(a);
   u64 discovered = 0, targets = 0;
+  u32 fetched = 0;
   for (u32 step = 0; first_word(step) < words; ++step) {
     const u32 word = lane_word(step);
     const bool on = word < words;
@@ -67,6 +68,7 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
         const u32 theirs = on && rank != a.rank ? load_shared_by_gang(&a.peers[rank].visited[slice + word]) : 0;
         const u32 more = theirs & ~known & ~fresh;
         fresh |= more;
+        fetched += __popc(more);
         label_words(a, word, more, rank, level + 1);
       }
     } else if (kGang) {
@@ -90,6 +92,16 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
     if (enqueue) enqueue_words(a, b, slot, queue, word, fresh);
   }
   add_total(b, kDiscovered, discovered);
+  if (kGang && kPredecessors) {
+    fetched = warp_sum(fetched);
+    if (lane_id() == 0 && fetched) atomicAdd(&b.tally[kSent], fetched);
+    __syncthreads();
+    if (threadIdx.x == 0 && b.tally[kSent]) {
+      // Its own line among the counters of what it sent: else unused.
+      atomicAdd(&slot->lines[kSent + a.rank].value, (u64)b.tally[kSent]);
+      b.tally[kSent] = 0;
+    }
+  }
   if (a.target_bits) add_total(b, kTargets, targets);
 }
 

@@ -23,11 +23,11 @@ import numpy as np
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.module import Variant, load
+from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import (
     UNLIMITED,
     Direction,
     KernelHungError,
-    Mode,
     Outcome,
     PeerInfo,
     Reason,
@@ -47,37 +47,11 @@ SPARSE_SHARE: Final = 64
 # Largest degree of a graph whose levels may be light.
 LIGHT_DEGREE: Final = 32
 SPARSE_EDGES_LEAST: Final = 1 << 16
-STATISTICS_CAPACITY: Final = 4096
 # What a kernel may take to leave after it was told to.
 LEAVE_SECONDS: Final = 5.0
-
-
-class _Mapped:
-    """Pinned host memory that the kernel writes while it runs."""
-
-    def __init__(self, records: int) -> None:
-        import ctypes
-
-        import cupy
-
-        self._runtime = cupy.cuda.runtime
-        size = layout.HOST_HEADER.itemsize + records * layout.RECORD.itemsize
-        self.address: int = self._runtime.hostAlloc(size, 2)  # cudaHostAllocMapped
-        ctypes.memset(self.address, 0, size)
-        memory: Any = (ctypes.c_char * size).from_address(self.address)
-        self.header = np.frombuffer(memory, layout.HOST_HEADER, 1)
-        self.records = np.frombuffer(memory, layout.RECORD, records, offset=layout.HOST_HEADER.itemsize)
-
-    def __getitem__(self, field: str) -> int:
-        return int(self.header[field][0])
-
-    def clear(self) -> None:
-        self.header[:] = np.zeros(1, layout.HOST_HEADER)
-
-    def free(self) -> None:
-        if self.address:
-            self._runtime.freeHost(self.address)
-            self.address = 0
+# How often the records are taken while a kernel runs, for those who ask where it is; or when so many wait.
+LOOK_SECONDS: Final = 0.05
+MANY_RECORDS: Final = CAPACITY // 16
 
 
 class ResidentEngine:
@@ -133,7 +107,8 @@ class ResidentEngine:
         self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
         self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
         self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
-        self._host = _Mapped(STATISTICS_CAPACITY)
+        self._host = Mapped()
+        self._records = Records(self._host.header, self._host.ring, alone=stripe.p == 1)
         self._target_bits: Any | None = None
         self._sources = cupy.zeros(1, np.uint32)
         self._dirty_tail = True
@@ -183,7 +158,7 @@ class ResidentEngine:
         params["rank"], params["ranks"] = graph.rank, stripe.p
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
-        params["stats_capacity"] = STATISTICS_CAPACITY
+        params["stats_capacity"] = CAPACITY
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
@@ -217,6 +192,7 @@ class ResidentEngine:
             self._target_bits = cupy.asarray(bits)
             params["target_bits"] = self._target_bits.data.ptr
         direction = options.direction if self._bottom_up else Direction.TOP_DOWN
+        self.direction = direction
         params["direction"], params["max_depth"] = direction, min(options.max_depth, UNLIMITED)
         params["alpha"], params["beta"] = options.alpha, options.beta
         limit = options.sparse_edges
@@ -229,7 +205,8 @@ class ResidentEngine:
 
     def launch(self) -> None:
         """Launch the prepared run on ``stream``."""
-        self._host.clear()
+        self._host.header[:] = np.zeros(1, layout.HOST_HEADER)
+        self._records.clear()
         with self.stream:
             self._kernel((self._blocks,), (self._variant.threads,), (self._params,))
         self._done.record(self.stream)
@@ -240,17 +217,8 @@ class ResidentEngine:
         self.launch()
 
     def position(self, traversal: int) -> Position:
-        """Where the run is, read from host memory; ``traversal`` is its index. From any thread."""
-        level = min(self._host["level"], STATISTICS_CAPACITY)
-        records = self._host.records[:level]
-        last = records[-1:]
-        return Position(
-            traversal=traversal,
-            level=level,
-            bottom_up=bool((last["mode"] == Mode.BOTTOM_UP).any()),
-            frontier=int(last["discovered"].sum()),
-            reached=int(records["frontier"].sum() + last["discovered"].sum()),
-        )
+        """Where the run is, or was a moment ago; ``traversal`` is its index. From any thread."""
+        return self._records.position(traversal)
 
     def abort(self) -> None:
         """Tell the kernel to leave; ``wait`` then raises ``RunAbortedError``."""
@@ -264,13 +232,18 @@ class ResidentEngine:
             RunAbortedError: ``abort`` was called.
             KernelHungError: the kernel neither finished nor left.
         """
-        give_up = time.monotonic() + self._timeout
+        now = time.monotonic()
+        give_up, look = now + self._timeout, now + LOOK_SECONDS
         while not self._done.done:
-            if time.monotonic() > give_up + LEAVE_SECONDS:
+            now = time.monotonic()
+            if now > look or self._records.pending > MANY_RECORDS:
+                self._records.drain()
+                look = now + LOOK_SECONDS
+            if now > give_up + LEAVE_SECONDS:
                 raise KernelHungError(
                     f"rank {self.graph.rank}: the kernel did not leave, at level {self._host['level']}"
                 )
-            if time.monotonic() > give_up:
+            if now > give_up:
                 self.abort()
             time.sleep(20e-6)
         self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
@@ -287,7 +260,8 @@ class ResidentEngine:
         host = self._host
         levels = host["levels"]
         nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
-        records = host.records[: min(levels, STATISTICS_CAPACITY)].copy()
+        self._records.drain()
+        records = self._records.records()
         records["discovered"][:-1] = records["frontier"][1:]
         return Outcome(
             levels=levels,
@@ -301,7 +275,8 @@ class ResidentEngine:
         """Make the engine usable after a failed run. All ranks' kernels have left; a gang barrier follows."""
         self._control.fill(0)
         self._window.clear_flags()
-        self._host.clear()
+        self._host.header[:] = np.zeros(1, layout.HOST_HEADER)
+        self._records.clear_ring()
         self._dirty_tail = True
         self._cupy.cuda.runtime.deviceSynchronize()
 

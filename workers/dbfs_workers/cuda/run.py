@@ -129,9 +129,9 @@ class Outcome:
 
     Attributes:
         levels: levels run.
-        records: ``layout.RECORD`` of the first of them, up to their capacity, as the kernel left them; but
-            ``discovered`` of a level is the next one's frontier, where there is a next one: what a sparse level sent is
-            labelled, and counted, by the next. A vertex without neighbours is in no frontier, and not in these counts.
+        records: ``layout.RECORD`` of each, as the kernel left them; but ``discovered`` of a level is the next one's
+            frontier, where there is a next one: what a sparse level sent is labelled, and counted, by the next. A
+            vertex without neighbours is in no frontier, and not in these counts.
         nanoseconds_a_cycle: of the records' ``cycles``.
         seconds: device time, from the first instruction to the last, waiting for peers to start not counted.
         reset_seconds: the part of it that cleared the state of the run before.

@@ -12,6 +12,8 @@ from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 THREADS: Final = 256
 # Enough to fill any GPU; threads then stride.
 MOST_BLOCKS: Final = 132 * 8
+# 32 KiB: every GPU's blocks have 48 without asking.
+SHARED_BINS: Final = 8192
 _FIRST_BIN: Final = 3
 
 
@@ -33,16 +35,17 @@ class Summary:
 
 
 def summarise(graph: DeviceGraph, distances: Any, levels: int) -> Summary:
-    """Sum up int32[n_local] distances; ``levels`` of them are counted one by one, at most some ten thousand."""
+    """Sum up int32[n_local] distances; rows are counted for each of ``levels``."""
     import cupy
 
     kernel = load("summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
     bins = levels + 1
+    shared_bins = min(bins, SHARED_BINS)
     sums = cupy.zeros(_FIRST_BIN + bins, np.uint64)
     rows = graph.stripe.n_local
     blocks = min(MOST_BLOCKS, -(-rows // THREADS))
-    arguments = (graph.row_offsets, distances, np.int64(rows), np.uint32(bins), sums)
-    kernel((blocks,), (THREADS,), arguments, shared_mem=4 * bins)
+    arguments = (graph.row_offsets, distances, np.int64(rows), np.uint32(bins), np.uint32(shared_bins), sums)
+    kernel((blocks,), (THREADS,), arguments, shared_mem=4 * shared_bins)
     found: NDArray[np.int64] = cupy.asnumpy(sums).astype(np.int64)
     reached, edges, depth = found[:_FIRST_BIN].tolist()
     return Summary(reached, edges, depth, found[_FIRST_BIN + 1 :])

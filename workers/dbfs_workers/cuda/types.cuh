@@ -89,19 +89,24 @@ struct Csr {
   const u32* columns;
 };
 
-struct LevelRecord {
-  u64 frontier, edges, discovered, cycles, mode, reserved;
+// Each word is tag:16 | value:48, the tag that of the level (statistics.cuh): a word with it is complete by itself, and
+// the host needs no order among the words that it finds. A rank alone writes the first line only.
+struct alignas(64) LevelRecord {
+  u64 frontier, edges, discovered, cycles, mode;
+  u64 sent;   // several ranks: vertices sent to others in bins; in a dense level, parents read from others
+  u64 found;  // several ranks, bins: vertices found for this rank or another, before their owners looked
 };
 
-// Pinned host memory, mapped: the host writes `abort`, the device all else.
+// Pinned host memory, mapped: the host writes `abort` and `drained`, the device all else.
 struct HostView {
   u64 abort;
+  u64 drained;  // levels whose records the host has taken
   u64 status;  // reason:8 | rank:8 | step:8 | blank:8 | level:32
   u64 level;
   u64 levels;
   u64 begin_ns, reset_ns, gate_ns, end_ns;
   u64 gate_cycles, end_cycles;
-  LevelRecord records[1];  // [stats_capacity]
+  LevelRecord records[1];  // [stats_capacity], a ring; a power of two
 };
 
 // This rank's own device memory, kept between runs.

@@ -1,0 +1,170 @@
+"""The records of a run's levels, without a GPU: a stand-in for the kernel writes the ring as a real one may."""
+
+import random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.records import Records, counts, seconds
+from dbfs_workers.cuda.run import Direction, Mode, Outcome
+from dbfs_workers.spmd import COUNT_FIELDS
+
+FIELDS = layout.RECORD.names or ()
+CAPACITY = 64
+
+
+class Kernel:
+    """Writes the words of a level one by one, in any order, and may tell of the level before or in between."""
+
+    def __init__(self, seed: int, alone: bool = False) -> None:
+        self.alone = alone
+        self.fields = layout.RECORD_WORDS[0 if alone else 1]
+        self.header = np.zeros(1, layout.HOST_HEADER)
+        self.ring = np.zeros((CAPACITY, 8), np.uint64)
+        self.random = random.Random(seed)
+        self.level = 0
+        self.words: list[tuple[int, int, int]] = []
+
+    def start(self) -> None:
+        assert not self.words
+        self.header[:] = np.zeros(1, layout.HOST_HEADER)
+        self.level = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.level - int(self.header["drained"][0]) < CAPACITY
+
+    def report(self) -> None:
+        assert self.has_room
+        tag = self.level & 0x7FFF | 0x8000
+        self.words += [(self.level % CAPACITY, j, tag << 48 | value(self.level, j)) for j in range(self.fields)]
+        self.level += 1
+        self.header["level"] = self.level
+
+    def arrive(self, at_most: int) -> None:
+        """Some of the words on their way reach the host."""
+        for _ in range(min(at_most, len(self.words))):
+            slot, field, word = self.words.pop(self.random.randrange(len(self.words)))
+            self.ring[slot, field] = word
+
+
+def value(level: int, field: int) -> int:
+    if FIELDS[field] == "mode":
+        return level % len(Mode)
+    return (level * 31 + field) % (1 << 48)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_records_of_any_depth_come_whole_and_in_order(seed: int) -> None:
+    kernel = Kernel(seed, alone=seed % 2 == 1)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    # More levels than there are tags, then fewer, with the tags of the run before.
+    for levels in (40_000 if seed == 0 else 900, 5, 0, 70):
+        kernel.start()
+        records.clear()
+        while kernel.level < levels or kernel.words:
+            for _ in range(kernel.random.randrange(CAPACITY)):
+                if kernel.level < levels and kernel.has_room:
+                    kernel.report()
+            kernel.arrive(kernel.random.randrange(2 * CAPACITY * len(FIELDS)))
+            records.drain()
+        records.drain()
+        found = records.records()
+        assert found.size == levels
+        for field, name in enumerate(FIELDS[: kernel.fields]):
+            np.testing.assert_array_equal(found[name], [value(level, field) for level in range(levels)], name)
+
+
+def test_a_full_ring_is_not_written_before_it_is_taken() -> None:
+    kernel = Kernel(1)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    for _ in range(CAPACITY):
+        kernel.report()
+    assert not kernel.has_room
+    kernel.arrive(CAPACITY * len(FIELDS))
+    records.drain()
+    assert kernel.has_room
+    assert records.pending == 0
+    assert not kernel.ring.any()
+
+
+def test_a_failed_run_leaves_nothing_to_the_next() -> None:
+    kernel = Kernel(2)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    for _ in range(9):
+        kernel.report()
+    kernel.arrive(1000)
+    records.clear()
+    records.clear_ring()
+    kernel.start()
+    for _ in range(9):
+        kernel.report()
+    records.drain()
+    assert records.records().size == 0
+    kernel.arrive(1000)
+    records.drain()
+    assert records.records().size == 9
+
+
+def test_where_a_run_is() -> None:
+    kernel = Kernel(3)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    assert records.position(4) == (4, 0, False, 0, 0)
+    for _ in range(3):
+        kernel.report()
+    kernel.arrive(1000)
+    records.drain()
+    discovered = value(2, FIELDS.index("discovered"))
+    reached = sum(value(level, 0) for level in range(3)) + discovered
+    assert records.position(4) == (4, 3, True, discovered, reached)
+
+
+def outcome(*levels: dict[str, int]) -> Outcome:
+    records = np.zeros(len(levels), layout.RECORD)
+    for record, level in zip(records, levels, strict=True):
+        for name, given in level.items():
+            record[name] = given
+    return Outcome(levels=len(levels), records=records, nanoseconds_a_cycle=0.5, seconds=1.0, reset_seconds=0.1)
+
+
+def column(found: NDArray[np.int64], name: str) -> list[int]:
+    numbers: list[int] = found[:, COUNT_FIELDS.index(name)].tolist()
+    return numbers
+
+
+RUN = outcome(
+    {"mode": Mode.SPARSE, "frontier": 1, "edges": 9, "sent": 4, "found": 7, "cycles": 10},
+    {"mode": Mode.DENSE, "frontier": 6, "edges": 50, "sent": 5, "found": 99},
+    {"mode": Mode.BOTTOM_UP, "frontier": 20, "edges": 30, "sent": 99, "found": 99},
+    {"mode": Mode.LIGHT, "frontier": 3, "edges": 6, "sent": 1, "found": 2},
+    {"mode": Mode.BOTTOM_UP, "frontier": 1, "edges": 2},
+)
+DISCOVERED = np.array([6, 20, 3, 1, 0])
+
+
+def test_counts_of_one_rank_among_several() -> None:
+    found = counts(RUN, DISCOVERED, ranks=4, slice_bytes=100, predecessors=True, direction=Direction.AUTO)
+    assert column(found, "bottom_up") == [0, 0, 1, 0, 1]
+    assert column(found, "own") == [3, 20, 3, 1, 0]
+    assert column(found, "sent") == [4, 0, 0, 1, 0]
+    assert column(found, "culled") == [1, 0, 0, 1, 0]
+    assert column(found, "filtered") == [2, 30, 27, 4, 2]
+    # Bins with parents; slices there and back for three peers, and five parents; slices; a bin; two times slices.
+    assert column(found, "bytes_sent") == [32, 2 * 300 + 20, 300, 8, 600]
+    top_down = counts(RUN, DISCOVERED, ranks=4, slice_bytes=100, predecessors=False, direction=Direction.TOP_DOWN)
+    assert column(top_down, "bytes_sent")[:2] == [16, 300]
+    np.testing.assert_array_equal(seconds(RUN)[:, 0], [5e-9, 0, 0, 0, 0])
+
+
+def test_counts_of_a_rank_alone() -> None:
+    found = counts(RUN, DISCOVERED, ranks=1, slice_bytes=100, predecessors=False, direction=Direction.AUTO)
+    assert column(found, "own") == column(found, "discovered") == DISCOVERED.tolist()
+    assert not any(column(found, "sent") + column(found, "culled"))
+    assert column(found, "bytes_sent") == [0] * 5
+
+
+def test_counts_of_no_levels() -> None:
+    empty = counts(outcome(), np.empty(0, np.int64), ranks=2, slice_bytes=8, predecessors=False, direction=0)
+    assert empty.shape == (0, len(COUNT_FIELDS))
