@@ -38,10 +38,7 @@ class StagedMember(LoopMember):
             ImportError: CuPy can't be imported.
             GraphTooLargeError: the GPU's free memory does not hold it.
         """
-        import cupy
-
-        needed = nbytes(partition)
-        free = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes()
+        needed, free = nbytes(partition), _free_bytes()
         if needed > free:
             raise GraphTooLargeError(
                 f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
@@ -67,7 +64,7 @@ class StagedMember(LoopMember):
         try:
             yield
         except cupy.cuda.memory.OutOfMemoryError as error:
-            raise GraphTooLargeError(f"rank {self.rank}: {error}") from error
+            raise GraphTooLargeError(f"rank {self.rank}: {error}; {_free_bytes()} bytes are free") from error
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
 
@@ -76,6 +73,13 @@ class StagedMember(LoopMember):
 
         super()._free()
         cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _free_bytes() -> int:
+    """Of the GPU, with what CuPy holds and does not use."""
+    import cupy
+
+    return int(cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes())
 
 
 def nbytes(partition: Partition) -> int:

@@ -1,0 +1,127 @@
+"""A rank on a GPU that exchanges through the host, without one: what it takes, and what its GPU's failures become.
+
+The CPU's backend stands for the GPU's; CuPy is a stand-in.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers import backends
+from dbfs_workers.cuda import staged
+from dbfs_workers.cuda.staged import StagedMember
+from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.partition import Partition
+from tests.workers.gang import partitions, spec
+
+
+class CudaRuntimeError(RuntimeError):
+    """Stands for CuPy's."""
+
+
+class OutOfMemoryError(MemoryError):
+    """Stands for CuPy's."""
+
+
+class Gpu:
+    """CuPy's part in it."""
+
+    def __init__(self) -> None:
+        self.free = 2**30
+        self.pooled = 0
+
+    def module(self) -> Any:
+        pool = SimpleNamespace(free_bytes=lambda: self.pooled, free_all_blocks=lambda: None)
+        return SimpleNamespace(
+            cuda=SimpleNamespace(
+                Device=lambda: SimpleNamespace(mem_info=(self.free, 2**37)),
+                memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+                runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
+            ),
+            get_default_memory_pool=lambda: pool,
+        )
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    gpu, cpu = Gpu(), backends.get("cpu")
+    monkeypatch.setitem(sys.modules, "cupy", gpu.module())
+    monkeypatch.setattr(backends, "get", lambda name: cpu)
+    return gpu
+
+
+@pytest.fixture
+def path() -> Partition:
+    ids = np.arange(50)
+    return partitions(51, ids, ids + 1, 1, directed=False)[0]
+
+
+@pytest.fixture
+def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
+    member = StagedMember(0, "partition", SharedMemoryExchange.create(path.stripe))
+    yield member
+    member.close()
+
+
+def test_a_run_through_the_host(member: StagedMember, path: Partition) -> None:
+    member.make(path)
+    run = member.run(path, 1, [spec(0, predecessors=True)], time.monotonic() + 20)[0]
+    labels = member.fetch(run.labels)
+    np.testing.assert_array_equal(labels.distances[:51], np.arange(51))
+    assert labels.predecessors is not None
+    np.testing.assert_array_equal(labels.predecessors[:51], np.maximum(np.arange(51), 1) - 1)
+
+
+def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Partition, gpu: Gpu) -> None:
+    needed = staged.nbytes(path)
+    gpu.free, gpu.pooled = needed - 5, 4
+    with pytest.raises(GraphTooLargeError, match=f"rank 0: .* {needed} bytes on its GPU, {needed - 1} bytes are free"):
+        member.make(path)
+    # What CuPy holds and does not use counts as free.
+    gpu.pooled = 5
+    member.make(path)
+
+
+@pytest.mark.parametrize(
+    ("fails", "error", "words"),
+    [
+        (OutOfMemoryError("8 bytes wanted"), GraphTooLargeError, f"rank 0: 8 bytes wanted; {2**30} bytes are free"),
+        (CudaRuntimeError("cudaErrorIllegalAddress"), RunAbortedError, "rank 0: its GPU failed: cudaErrorIllegal"),
+    ],
+)
+def test_failures_of_the_gpu_are_typed(
+    member: StagedMember,
+    path: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: Exception,
+    error: type[Exception],
+    words: str,
+) -> None:
+    member.make(path)
+
+    def fail(*arguments: object) -> None:
+        raise fails
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backends.get("cuda"), "top_down", fail)
+        with pytest.raises(error, match=words):
+            member.run(path, 1, [spec(0)], time.monotonic() + 20)
+    # The gang serves the next run.
+    assert member.run(path, 2, [spec(0)], time.monotonic() + 20)[0].reached == 51
+
+
+def test_a_gpu_that_is_full_while_memory_is_taken(
+    member: StagedMember, path: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(staged, "Scratch", full)
+    with pytest.raises(GraphTooLargeError, match="rank 0: out of memory"):
+        member.make(path)
