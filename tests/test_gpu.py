@@ -46,7 +46,7 @@ RANKS = [needs(ranks) for ranks in (1, 2, 4)]
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[distributed.Client]:
-    with dbfs.connect(dashboard_address=None) as client:
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
         yield client
 
 
@@ -270,7 +270,7 @@ def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> No
 
 @pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
 def test_a_peer_killed_mid_run() -> None:
-    with dbfs.connect(dashboard_address=None) as mortal:
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as mortal:
         assert_a_killed_peer_is_lost(mortal, GPUS)
 
 
