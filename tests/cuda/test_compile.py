@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
 from dbfs_workers.cuda.module import HERE, KERNELS, PLAIN_DEFINES, Variant, cached_cubin, compile_cubin
 from dbfs_workers.errors import BackendUnavailableError
 
@@ -28,8 +29,7 @@ VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.prod
 REGISTERS = 64 * 1024
 SMALL_KERNELS = {
     "summary.cu": {"dbfs_summary"},
-    "phases.cu": {"dbfs_degrees", "dbfs_edge_count", "dbfs_expand", "dbfs_filter", "dbfs_partition", "dbfs_contract"},
-    "levels.cu": {"dbfs_top_down", "dbfs_bottom_up", "dbfs_mark"},
+    **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
 }
 
 Compiled = tuple[bytes, str]

@@ -159,6 +159,10 @@ class CpuBackend:
         """Reads 16 bytes of offsets a vertex."""
         return int(kernels.edge_count(row_offsets, frontier))
 
+    def to_device(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Nothing to do."""
+        return array
+
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Nothing to do without ``out``."""
         if out is None:

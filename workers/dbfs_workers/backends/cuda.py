@@ -16,12 +16,13 @@ from dbfs_workers.partition import Csr
 from dbfs_workers.stripe import Stripe
 
 THREADS: Final = 256
+MOST_THREADS: Final = 1024
 # Enough to fill any GPU; threads, or warps, then stride.
 MOST_BLOCKS: Final = 132 * 16
 # A vertex's owner is kept in a byte, and 255 means "dropped".
 MOST_RANKS: Final = 255
 KERNELS: Final = {
-    "phases.cu": ("degrees", "edge_count", "expand", "filter", "partition", "contract"),
+    "phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
     "levels.cu": ("top_down", "bottom_up", "mark"),
 }
 _WARP: Final = 32
@@ -88,7 +89,7 @@ class CudaBackend:
                 "partition",
                 size,
                 *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local),
-                *(self.xp.asarray(offsets[:-1].astype(np.uint64)), rows, _pointer(parents)),
+                *(self.to_device(offsets[:-1].astype(np.uint64)), rows, _pointer(parents)),
             )
             self.xp.cuda.get_current_stream().synchronize()
         return OwnerBins(offsets, rows, parents)
@@ -131,7 +132,7 @@ class CudaBackend:
         starts, ends = self._edges(edges.row_offsets, frontier)
         before = np.zeros((1 + bins.bin_ends.size, _LINE), np.uint64)
         before[1:, 0] = bins.bin_ends
-        sums = self.xp.asarray(before)
+        sums = self.to_device(before)
         self._launch(
             "top_down",
             # The edges are counted on the GPU: nobody waits to hear how many there are.
@@ -192,6 +193,12 @@ class CudaBackend:
         self._launch("edge_count", frontier.size, row_offsets, frontier, size, total)
         return int(total.item()) if frontier.size else 0
 
+    def to_device(self, array: NDArray[Any]) -> Any:
+        """Copied to the GPU. For a small one CuPy's ``asarray`` takes 32 us, to have the memory that it copies from."""
+        copied = self.xp.empty(array.shape, array.dtype)
+        copied.set(array)
+        return copied
+
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Copied from the GPU."""
         copied: NDArray[Any] = array.get(out=out)
@@ -201,7 +208,12 @@ class CudaBackend:
         """What ``edges.cuh`` deals a frontier's edges out by: where each list begins, and the sums of the degrees."""
         size = frontier.size
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
-        self._launch("degrees", size, row_offsets, frontier, np.int64(size), starts, degrees)
+        arguments = (row_offsets, frontier, np.int64(size), starts, degrees)
+        if size <= MOST_THREADS:
+            if size:
+                self._kernels["degree_sums"]((1,), (MOST_THREADS,), arguments)
+            return starts, degrees
+        self._launch("degrees", size, *arguments)
         return starts, self.xp.cumsum(degrees)
 
     def _launch(self, kernel: str, threads: int, *arguments: Any, shared: int = 0) -> None:

@@ -156,6 +156,10 @@ class Backend(Protocol):
         """Sum of the degrees of local ids."""
         ...
 
+    def to_device(self, array: NDArray[Any]) -> Any:
+        """A NumPy array as the device's."""
+        ...
+
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """An array as NumPy's: copied into ``out`` where that is given (of the same shape and dtype)."""
         ...

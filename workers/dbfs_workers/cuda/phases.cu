@@ -7,6 +7,15 @@ namespace dbfs {
 
 constexpr u8 kDropped = 0xff;
 
+__device__ __forceinline__ i64 scan_inclusive(i64 v) {
+#pragma unroll
+  for (u32 step = 1; step < kLanes; step <<= 1) {
+    const i64 other = __shfl_up_sync(kAll, v, step);
+    if (lane_id() >= step) v += other;
+  }
+  return v;
+}
+
 }  // namespace dbfs
 
 // What `visit_edges` wants of a frontier: a thread takes a row. Reads 4 + 16 bytes a row, writes 16.
@@ -16,6 +25,30 @@ extern "C" __global__ void dbfs_degrees(const i64* offsets, const u32* rows, i64
     const i64 start = __ldg(&offsets[rows[i]]);
     starts[i] = start;
     degrees[i] = __ldg(&offsets[rows[i] + 1]) - start;
+  }
+}
+
+// The same of up to a block of rows, with the running sums of the degrees: one launch where a long frontier takes a scan
+// of its own.
+extern "C" __global__ void dbfs_degree_sums(const i64* offsets, const u32* rows, i64 size, i64* starts, i64* ends) {
+  __shared__ i64 sums[dbfs::kLanes];
+  const u32 i = threadIdx.x, warp = i / dbfs::kLanes;
+  i64 start = 0, degree = 0;
+  if (i < size) {
+    start = __ldg(&offsets[rows[i]]);
+    degree = __ldg(&offsets[rows[i] + 1]) - start;
+  }
+  const i64 in_warp = dbfs::scan_inclusive(degree);
+  if (dbfs::lane_id() == dbfs::kLanes - 1) sums[warp] = in_warp;
+  __syncthreads();
+  if (warp == 0) {
+    const i64 mine = dbfs::lane_id() < blockDim.x / dbfs::kLanes ? sums[dbfs::lane_id()] : 0;
+    sums[dbfs::lane_id()] = dbfs::scan_inclusive(mine);
+  }
+  __syncthreads();
+  if (i < size) {
+    starts[i] = start;
+    ends[i] = in_warp + (warp ? sums[warp - 1] : 0);
   }
 }
 

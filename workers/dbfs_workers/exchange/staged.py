@@ -6,7 +6,6 @@ the device, and a vertex that two ranks know of 8 bytes over the bus (16 with it
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +71,12 @@ class StagedExchange:
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
         for rows, parents in self._host.incoming():
-            yield self._to_device(rows), None if parents is None else self._to_device(parents)
+            to_device = self._backend.to_device
+            yield to_device(rows), None if parents is None else to_device(parents)
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
         """See ``Exchange.slice_of``."""
-        return self._slice if source == self.rank else self._to_device(self._host.slice_of(source))
+        return self._slice if source == self.rank else self._backend.to_device(self._host.slice_of(source))
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """See ``Exchange.abort``."""
@@ -85,6 +85,3 @@ class StagedExchange:
     def close(self) -> None:
         """See ``Exchange.close``."""
         self._host.close()
-
-    def _to_device(self, array: NDArray[np.uint32]) -> Any:
-        return self._backend.xp.asarray(array)
