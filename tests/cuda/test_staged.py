@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers import backends
+from dbfs_workers import backends, traversal
 from dbfs_workers.cuda import staged
+from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.staged import StagedMember
 from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -125,3 +126,12 @@ def test_a_gpu_that_is_full_while_memory_is_taken(
     monkeypatch.setattr(staged, "Scratch", full)
     with pytest.raises(GraphTooLargeError, match="rank 0: out of memory"):
         member.make(path)
+
+
+def test_failures_in_a_phase_of_the_taskgraph_engine_are_typed(gpu: Gpu, path: Partition) -> None:
+    gpu.free = 3
+    state = traversal.start(path, spec(0, run_id="a-run"))
+    state.backend = SimpleNamespace(typed_errors=typed_errors)  # type: ignore[assignment]
+    words = "rank 0, level 0, expand: 9 bytes wanted; 3 bytes are free"
+    with pytest.raises(GraphTooLargeError, match=words), state.entering("expand", "a-run", 0):
+        raise OutOfMemoryError("9 bytes wanted")

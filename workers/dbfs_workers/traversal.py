@@ -180,6 +180,7 @@ class Traversal:
         Raises:
             StaleRunError: the phase belongs to another run, was done already, or is not the next one. A phase that
                 failed half-way leaves the run unusable: everything after it raises.
+            GraphTooLargeError, RunAbortedError: its device failed.
         """
         if (run_id, level, phase) != (self.spec.run_id, *(self._expected or (-1, "none"))):
             expected = "no more" if self._expected is None else f"{self._expected[1]} of level {self._expected[0]}"
@@ -192,7 +193,8 @@ class Traversal:
             self.levels.append(LevelCounts())
         counts = self.levels[level]
         start = time.perf_counter()
-        yield counts
+        with self.backend.typed_errors(f"rank {self.rank}, level {level}, {phase}"):
+            yield counts
         counts.seconds[phase] = time.perf_counter() - start
         following = PHASES.index(phase) + 1
         self._expected = (level, PHASES[following]) if following < len(PHASES) else (level + 1, PHASES[0])
@@ -202,20 +204,24 @@ class Traversal:
 
 
 def start(partition: Partition, spec: RunSpec) -> Traversal:
-    """The state of a run before its first level: the sources are labelled and are the frontier."""
-    backend = backends.get(spec.backend)
-    stripe = partition.stripe
+    """The state of a run before its first level: the sources are labelled and are the frontier.
+
+    Raises:
+        GraphTooLargeError: the device has too little memory left.
+    """
+    backend, stripe, rank = backends.get(spec.backend), partition.stripe, partition.rank
     xp = backend.xp
-    state = Traversal(
-        spec=spec,
-        partition=partition.on(xp),
-        backend=backend,
-        visited=xp.zeros(stripe.words, np.uint32),
-        distances=xp.full(stripe.n_local, UNREACHED, np.int32),
-        predecessors=xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None,
-        frontier=xp.empty(0, np.uint32),
-    )
-    state.frontier = seed(xp, stripe, partition.rank, spec.sources, state.visited, state.distances, state.predecessors)
+    with backend.typed_errors(f"rank {rank}, before its first level"):
+        state = Traversal(
+            spec=spec,
+            partition=partition.on(xp),
+            backend=backend,
+            visited=xp.zeros(stripe.words, np.uint32),
+            distances=xp.full(stripe.n_local, UNREACHED, np.int32),
+            predecessors=xp.full(stripe.n_local, NO_VERTEX, np.uint32) if spec.predecessors else None,
+            frontier=xp.empty(0, np.uint32),
+        )
+        state.frontier = seed(xp, stripe, rank, spec.sources, state.visited, state.distances, state.predecessors)
     state.started = time.perf_counter()
     return state
 

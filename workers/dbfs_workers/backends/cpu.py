@@ -1,5 +1,6 @@
 """The CPU backend: the phases as Numba kernels over NumPy arrays."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,10 @@ class CpuBackend:
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
         """Reads 16 bytes of offsets a vertex."""
         return int(kernels.edge_count(row_offsets, frontier))
+
+    def typed_errors(self, who: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """There are none of its own."""
+        return nullcontext()
 
     def to_device(self, array: NDArray[Any]) -> NDArray[Any]:
         """Nothing to do."""

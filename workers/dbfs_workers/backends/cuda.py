@@ -4,12 +4,14 @@ Launches follow each other on the default stream; a phase returns when its count
 vertices within a bin or a queue changes from run to run, and with it which valid parent a vertex gets.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.partition import Csr
@@ -192,6 +194,10 @@ class CudaBackend:
         size = np.int64(frontier.size)
         self._launch("edge_count", frontier.size, row_offsets, frontier, size, total)
         return int(total.item()) if frontier.size else 0
+
+    def typed_errors(self, who: str) -> AbstractContextManager[None]:
+        """GraphTooLargeError, RunAbortedError."""
+        return typed_errors(who)
 
     def to_device(self, array: NDArray[Any]) -> Any:
         """Copied to the GPU. For a small one CuPy's ``asarray`` takes 32 us, to have the memory that it copies from."""

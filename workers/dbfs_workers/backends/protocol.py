@@ -1,5 +1,6 @@
 """What a backend provides: the phases of one level over plain arrays. Two files beside this one implement it."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -154,6 +155,10 @@ class Backend(Protocol):
 
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
         """Sum of the degrees of local ids."""
+        ...
+
+    def typed_errors(self, who: str) -> AbstractContextManager[None]:
+        """Raises the device's errors as dbfs's, beginning with ``who``: see ``cuda.failures``."""
         ...
 
     def to_device(self, array: NDArray[Any]) -> Any:

@@ -4,14 +4,13 @@ A level costs some launches and copies where the resident kernel's costs a barri
 kernel waits for a peer, so several ranks may share a GPU.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbfs_workers import backends, scratch
-from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
+from dbfs_workers.cuda import failures
+from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.exchange import staged
 from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.members import LoopMember
@@ -38,18 +37,18 @@ class StagedMember(LoopMember):
             ImportError: CuPy can't be imported.
             GraphTooLargeError: the GPU's free memory does not hold it.
         """
-        needed, free = nbytes(partition), _free_bytes()
+        needed, free = nbytes(partition), failures.free_bytes()
         if needed > free:
             raise GraphTooLargeError(
                 f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
             )
-        with self._typed_errors():
+        with failures.typed_errors(f"rank {self.rank}"):
             self._scratch = Scratch(partition, self.backend)
             self._end = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
 
     def run(self, partition: Partition, number: int, specs: list[RunSpec], deadline: float) -> "list[spmd.RankRun]":
         """See ``Member``."""
-        with self._typed_errors():
+        with failures.typed_errors(f"rank {self.rank}"):
             return super().run(partition, number, specs, deadline)
 
     def fetch(self, labels: Labels) -> Labels:
@@ -57,29 +56,11 @@ class StagedMember(LoopMember):
         to_host, parents = backends.get(self.backend).to_host, labels.predecessors
         return Labels(to_host(labels.distances), None if parents is None else to_host(parents))
 
-    @contextmanager
-    def _typed_errors(self) -> Iterator[None]:
-        import cupy
-
-        try:
-            yield
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise GraphTooLargeError(f"rank {self.rank}: {error}; {_free_bytes()} bytes are free") from error
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
-
     def _free(self) -> None:
         import cupy
 
         super()._free()
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _free_bytes() -> int:
-    """Of the GPU, with what CuPy holds and does not use."""
-    import cupy
-
-    return int(cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes())
 
 
 def nbytes(partition: Partition) -> int:
