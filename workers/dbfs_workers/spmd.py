@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.direction import bottom_up_may_pay, bottom_up_pays
+from dbfs_workers.direction import bottom_up_may_pay, bottom_up_pays, share_looked_at
 from dbfs_workers.errors import (
     DeadlineExceededError,
     InvalidOptionError,
@@ -41,8 +41,9 @@ TIME_FIELDS: Final = ("search", "exchange", "contract")
 _DISCOVERED = COUNT_FIELDS.index("discovered")
 
 # What the counts of a crossing are: the frontier's vertices (after a top-down level: those found, some of them by two
-# ranks), its edges (at the start: the graph's), targets without a label, and at the start the largest degree.
-_SIZE, _EDGES, _MISSING, _MAX_DEGREE = range(4)
+# ranks), its edges (at the start: the graph's), targets without a label, at the start the largest degree, and after a
+# bottom-up level the edges that it looked at.
+_SIZE, _EDGES, _MISSING, _MAX_DEGREE, _LOOKED_AT = range(5)
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class _Traversal:
         self.exchange = exchange
         self.adaptive = spec.direction == "auto" and parents is not None
         self.bottom_up = spec.direction == "bottom-up"
+        self.share = share_looked_at()
         self.counts: list[tuple[int, ...]] = []
         self.seconds: list[tuple[float, float, float]] = []
         self.edges = 0
@@ -168,6 +170,8 @@ class _Traversal:
         self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
         # The frontier's degrees, where they are known: after a crossing that summed them.
         self.frontier_edges = 0
+        # Those that the last top-down level expanded.
+        self.expanded = 0
 
         started = self.ended = time.perf_counter()
         while self.size and self.level != spec.max_depth and (self.targets is None or self.missing):
@@ -228,6 +232,7 @@ class _Traversal:
         # Vertices that two ranks found are counted twice here: it is 0 when the frontier is empty, at least.
         self.size = sums[_SIZE]
         self.remaining -= sums[_EDGES]
+        self.expanded = sums[_EDGES]
         waited = crossed - binned
         sent_bytes = sent * (8 if self.spec.predecessors else 4)
         if self.size and (self.targets is not None or self._may_turn()):
@@ -273,8 +278,9 @@ class _Traversal:
         scratch.advance(discovered)
         searched = time.perf_counter()
         self.sliced = True
-        sums = self._cross("bottom-up", (discovered, degrees, self._missing(), 0, 0))
+        sums = self._cross("bottom-up", (discovered, degrees, self._missing(), 0, edges))
         self.ended = time.perf_counter()
+        self.share = share_looked_at(sums[_LOOKED_AT], self.remaining)
         self._turn(sums)
         sent_bytes = found_bits.nbytes * (self.exchange.p - 1)
         self.counts.append((1, frontier.size, edges, edges - discovered, discovered, 0, 0, discovered, sent_bytes))
@@ -292,17 +298,19 @@ class _Traversal:
 
     def _turn(self, sums: list[int]) -> None:
         """Choose the next level's direction by the sums over the new frontier."""
+        before = self.frontier_edges if self.bottom_up else self.expanded
         self.size, self.frontier_edges, self.missing = sums[_SIZE], sums[_EDGES], sums[_MISSING]
         if self.adaptive:
             unexplored = self.remaining - self.frontier_edges
-            self.bottom_up = bottom_up_pays(self.frontier_edges, unexplored, self.scratch.partition.stripe.n)
+            n = self.scratch.partition.stripe.n
+            self.bottom_up = bottom_up_pays(self.frontier_edges, before, unexplored, n, self.share)
         if self.bottom_up:
             # A top-down level counts its edges itself.
             self.remaining -= self.frontier_edges
 
     def _may_turn(self) -> bool:
         n = self.scratch.partition.stripe.n
-        return self.adaptive and bottom_up_may_pay(self.size, self.max_degree, self.remaining, n)
+        return self.adaptive and bottom_up_may_pay(self.size, self.max_degree, self.remaining, n, self.share)
 
     def _slice(self) -> None:
         if self.sliced:

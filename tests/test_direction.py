@@ -1,0 +1,56 @@
+"""Direction switching looks at few edges where the graph is shallow, and never at many more than top-down does."""
+
+import distributed
+import pytest
+
+import dbfs
+from dbfs_workers.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, share_looked_at
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    ("spec", "most"),
+    [
+        # Shallow: most edges are spared.
+        ("kronecker:scale=12", 0.2),
+        ("uniform:n=20000,m=640000", 0.3),
+        # Deep: what is not near the frontier would be looked through in vain at every level.
+        ("corpus:nlpkkt160,scale-down=256", 1.0),
+        ("corpus:audikw1,scale-down=256", 1.0),
+        ("corpus:cage15,scale-down=256", 1.0),
+        # Their first community looks shallow: one level in vain shows that the rest is not.
+        ("corpus:kkt_power,scale-down=256", 1.8),
+        ("corpus:coPapersCiteseer,scale-down=256", 1.8),
+    ],
+)
+def test_edges_looked_at(client: distributed.Client, spec: str, most: float, ranks: int) -> None:
+    with dbfs.load(spec, client=client, ranks=ranks) as graph:
+        results = [graph.bfs(source) for source in graph.sample_sources(3)]
+    looked_at = sum(report.edges for result in results for report in result.reports)
+    assert looked_at <= most * sum(result.edges for result in results)
+
+
+def test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest() -> None:
+    share = share_looked_at()
+    # It tripled: the next one is expected to have 3,000 edges.
+    assert bottom_up_pays(1000, 333, 3900, 100, share)
+    assert not bottom_up_pays(1000, 333, 4100, 100, share)
+    # A scan of all rows is not free.
+    assert not bottom_up_pays(1000, 1, 3900, 100_000, share)
+
+
+def test_what_the_last_bottom_up_level_looked_at_is_expected_of_the_next() -> None:
+    assert share_looked_at() == share_looked_at(5, 10_000) == share_looked_at(0, 0) == 1 / ALPHA
+    assert share_looked_at(900, 1000) == 0.9
+    assert bottom_up_pays(1000, 1, 2000, 10, share_looked_at())
+    assert not bottom_up_pays(1000, 1, 2000, 10, share_looked_at(900, 1000))
+
+
+@pytest.mark.parametrize("share", [1 / ALPHA, 0.5, 1.0])
+def test_where_it_may_not_pay_it_does_not(share: float) -> None:
+    n, max_degree = 1000, 8
+    for remaining in (0, 10, 500, 8000):
+        for found in (0, 1, 10, 100, 1000):
+            for edges in range(0, min(found * max_degree, remaining) + 1, 7):
+                if bottom_up_pays(edges, 1, remaining - edges, n, share):
+                    assert bottom_up_may_pay(found, max_degree, remaining, n, share)
