@@ -78,3 +78,12 @@ def test_random_parents_are_uniform() -> None:
     parents, children = random_tree(200_000).cut(2**40)[0].read()
     place = (parents / children)[1000:]
     np.testing.assert_allclose(np.histogram(place, bins=4, range=(0, 1))[0] / place.size, 0.25, atol=0.005)
+
+
+@pytest.mark.parametrize("edges", [star(2**40), tree(2**40, 3), random_tree(2**40)], ids=lambda edges: edges.name)
+def test_largest(edges: EdgeList) -> None:
+    """The largest graphs' last edges, whose ids need 40 bits."""
+    last = edges.cut(2**34)[-1]
+    sources, targets = replace(last, start=last.stop - 2).read()
+    assert targets.tolist() == [2**40 - 2, 2**40 - 1]
+    assert ((sources >= 0) & (sources < targets)).all()
