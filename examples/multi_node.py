@@ -18,18 +18,20 @@ from dbfs import tables
 @click.option("--scale", default=20, show_default=True, help="The graph has 2^scale vertices.")
 def main(scheduler: str, ranks: int | None, scale: int) -> None:
     """Load a Kronecker graph on a cluster, traverse it from eight sources, validate."""
-    with dbfs.connect(scheduler, n_workers=ranks) as client:
-        with dbfs.load(dbfs.kronecker(scale), client=client, ranks=ranks, order="degree") as graph:
-            hosts = {address.rpartition(":")[0] for address in graph.gang.addresses}
-            results = graph.bfs_many(graph.sample_sources(8), predecessors=True)
-            for result in results:
-                result.validate()
-            console = Console()
-            console.print(tables.describe(graph), highlight=False, soft_wrap=True)
-            console.print(f"hosts: {len(hosts)}, backend: {graph.backend}, exchange: {graph.exchange}", highlight=False)
-            console.print(tables.results_table(results, validated=True))
-            for result in results:
-                result.release()
+    console = Console()
+    with (
+        dbfs.connect(scheduler, n_workers=ranks) as client,
+        dbfs.load(dbfs.kronecker(scale), client=client, ranks=ranks, order="degree") as graph,
+    ):
+        hosts = {address.rpartition(":")[0] for address in graph.gang.addresses}
+        results = graph.bfs_many(graph.sample_sources(8), predecessors=True)
+        for result in results:
+            result.validate()
+        console.print(tables.describe(graph), highlight=False, soft_wrap=True)
+        console.print(f"hosts: {len(hosts)}, backend: {graph.backend}, exchange: {graph.exchange}", highlight=False)
+        console.print(tables.results_table(results, validated=True))
+        for result in results:
+            result.release()
 
 
 if __name__ == "__main__":
