@@ -1,19 +1,13 @@
 """The tasks of a build. They run on workers, which import the kernels: a client needs none."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges import Edges, Piece
-from dbfs_workers.partition import EdgeBin, InputEdges, Partition, PartitionInfo
+from dbfs_workers import ordering
+from dbfs_workers.ordering import DegreeOrder
+from dbfs_workers.partition import EdgeBin, InputEdges, Partition
 from dbfs_workers.stripe import Stripe
-
-if TYPE_CHECKING:
-    # Importing it loads the kernels.
-    from dbfs_workers.ordering import DegreeOrder
 
 UnitedIds = tuple[NDArray[np.int64], int]
 """Distinct ids in ascending order, and the number of edges they were found in."""
@@ -66,18 +60,14 @@ def count_degrees(
     before: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
     """Degrees int64[n] of a piece's edges, added to those counted ``before``."""
-    from dbfs_workers.ordering import count_degrees
-
     src, dst = _vertices(source, united)
-    degrees = count_degrees(src, dst, n, symmetrise=symmetrise, name=name)
+    degrees = ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name)
     return degrees if before is None else degrees + before
 
 
 def degree_order(counted: list[NDArray[np.int64]]) -> DegreeOrder:
     """The order of the sum of all degrees."""
-    from dbfs_workers.ordering import degree_order
-
-    return degree_order(np.sum(counted, axis=0))
+    return ordering.degree_order(np.sum(counted, axis=0))
 
 
 def bin_piece(
@@ -121,13 +111,6 @@ def make_partition(
     return build_partition(
         stripe, rank, out, directed=directed, in_rounds=into if wanted else None, hub_first=hub_first
     )
-
-
-def describe(partition: Partition) -> PartitionInfo:
-    """The partition's counts."""
-    from dbfs_workers.building import describe
-
-    return describe(partition)
 
 
 def _vertices(source: Piece | Edges | InputEdges, united: UnitedIds | None) -> Edges:

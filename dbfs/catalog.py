@@ -56,7 +56,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         handlers = (
             self.reserve,
             self.release,
-            self.require_gpus,
+            self.choose_backend,
             self.add,
             self.open,
             self.list_graphs,
@@ -86,13 +86,13 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         """Give back a name whose graph could not be built."""
         self.reserved.pop(name, None)
 
-    async def require_gpus(self, addresses: list[str]) -> None:
-        """Make sure that workers have GPUs, before a graph is built for them.
+    async def choose_backend(self, addresses: list[str], backend: str, exchange: str) -> str:
+        """What a graph is to be built on.
 
         Raises:
-            BackendUnavailableError: one has not.
+            BackendUnavailableError: see ``forming.choose_backend``.
         """
-        await forming.require_gpus(addresses, self._ask)
+        return await forming.choose_backend(addresses, backend, exchange, self._ask)
 
     async def add(self, record: bytes) -> Formed:
         """Take over a graph's partitions and form its gang.

@@ -21,19 +21,34 @@ async def form(record: GraphRecord, ask: Ask) -> Formed:
     On GPUs: their memory mapped by each other, else through the host; on CPUs: shared memory, else comms.
 
     Raises:
-        BackendUnavailableError: GPUs were asked for, and a worker has none.
+        BackendUnavailableError: the graph is on GPUs, and a worker has none any more.
         ExchangeUnavailableError: the ranks can't exchange as was asked.
         GraphTooLargeError: a GPU does not hold its part.
     """
-    if record.backend != "cpu":
-        try:
-            return await _form_on_gpus(record, ask)
-        except BackendUnavailableError as error:
-            if record.backend == "cuda" or record.exchange == "cuda_ipc":
-                raise
-            # That CPUs have no GPU is no news.
-            logger.debug("dbfs: %s runs on the CPU: %s", record.name, error)
+    if record.backend == "cuda":
+        return await _form_on_gpus(record, ask)
     return Formed("cpu", await _join_through_host(record, "cpu", ask))
+
+
+async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, ask: Ask) -> str:
+    """What a graph is built on and traversed on, ``cpu`` or ``cuda``: chosen before it is built.
+
+    Raises:
+        BackendUnavailableError: GPUs were asked for, and a worker has none.
+    """
+    if backend == "cpu":
+        return "cpu"
+    try:
+        sharing = _sharing(addresses, await require_gpus(addresses, ask))
+        if sharing and backend == "auto":
+            raise BackendUnavailableError(sharing)
+    except BackendUnavailableError as error:
+        if backend == "cuda" or exchange == "cuda_ipc":
+            raise
+        # That CPUs have no GPU is no news.
+        logger.debug("dbfs: on the CPU: %s", error)
+        return "cpu"
+    return "cuda"
 
 
 async def require_gpus(addresses: Sequence[str], ask: Ask) -> list[str]:
@@ -62,10 +77,7 @@ async def recover(record: GraphRecord, ask: Ask, timeout: float) -> None:
 
 
 async def _form_on_gpus(record: GraphRecord, ask: Ask) -> Formed:
-    gpus = await require_gpus(record.addresses, ask)
-    sharing = _sharing(record.addresses, gpus)
-    if sharing and record.backend == "auto":
-        raise BackendUnavailableError(sharing)
+    sharing = _sharing(record.addresses, await require_gpus(record.addresses, ask))
     slower = ""
     if record.exchange in ("auto", "cuda_ipc"):
         try:

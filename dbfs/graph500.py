@@ -29,7 +29,7 @@ from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
 from dbfs.gang import Gang
 from dbfs.generate import kronecker
 from dbfs.graph500_output import block, statistics
-from dbfs.load import load
+from dbfs.load import choose_backend, load
 from dbfs.validate import validate
 from dbfs.vertices import whole_count
 
@@ -138,7 +138,9 @@ def graph500(
     if whole_count(roots, "roots") == 0:
         raise InvalidOptionError("roots must be at least 1, not 0")
     client = current_client(client)
-    _require_fit(edges, scale, edgefactor, Gang(client, roster(client, ranks)))
+    gang = Gang(client, roster(client, ranks))
+    backend = choose_backend(gang, backend)
+    _require_fit(edges, scale, edgefactor, gang, backend)
     start = time.perf_counter()
     with load(edges, client=client, ranks=ranks, keep_edges=True, backend=backend, progress=progress) as graph:
         construction = time.perf_counter() - start - graph.read_seconds
@@ -170,13 +172,13 @@ def graph500(
         )
 
 
-def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang) -> None:
+def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str) -> None:
     """Refuse what won't fit, and say what would."""
     options = BuildOptions(keep_edges=True)
 
     def check(edges: EdgeList) -> None:
         assert edges.n is not None and edges.m is not None
-        check_fit(edges, edges.n, edges.m, gang, options)
+        check_fit(edges, edges.n, edges.m, gang, options, backend)
 
     try:
         check(edges)

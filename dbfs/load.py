@@ -54,9 +54,9 @@ def load(
             faster on graphs with hubs. Callers' vertex ids stay what they are.
         keep_edges: keep the edges as they were read on the workers (8 bytes an edge), apart from what is built of them,
             so that results are validated against the input and a graph built wrong is found out, too.
-        backend: what the graph is traversed on: ``cpu``; ``cuda``, each worker's GPU; ``auto`` for CUDA where every
-            worker has CuPy and a GPU of its own, else the CPU. GPUs that can't map each other's memory exchange through
-            the host, which is slower (a warning says so). The graph is built on the CPU, and a copy of it is uploaded.
+        backend: what the graph is built and traversed on: ``cpu``; ``cuda``, each worker's GPU; ``auto`` for CUDA where
+            every worker has CuPy and a GPU of its own, else the CPU. GPUs that can't map each other's memory exchange
+            through the host, which is slower (a warning says so).
         progress: a bar while the graph is built, or a function told how far it is: see ``dbfs.progress``.
 
     Raises:
@@ -71,17 +71,14 @@ def load(
     client = current_client(client)
     edges = edge_list(edges, directed=directed, format=format)
     options = BuildOptions(in_edges, order, keep_edges)
-    exchange = config.choice("exchange", EXCHANGES)
-    _check_backend(backend, exchange)
     gang = Gang(client, roster(client, ranks))
+    chosen = choose_backend(gang, backend)
     service = Service.of(client)
-    if backend == "cuda":
-        service.call("require_gpus", addresses=list(gang.addresses))
     if name is not None:
         service.call("reserve", name=name, client=client.id)
     try:
         with of_build(progress, edges.name if name is None else name) as tell:
-            built = build(edges, gang, options, tell)
+            built = build(edges, gang, options, chosen, tell)
         record = GraphRecord(
             graph_id=uuid.uuid4().hex,
             name=edges.name if name is None else name,
@@ -96,8 +93,8 @@ def load(
             order_key=None if built.order is None else built.order.key,
             input_edge_keys=tuple(tuple(future.key for future in kept) for kept in built.input_edges),
             infos=built.infos,
-            backend=backend,
-            exchange=exchange,
+            backend=chosen,
+            exchange=config.choice("exchange", EXCHANGES),
             created=time.time(),
             read_seconds=built.read_seconds,
             build_seconds=built.seconds,
@@ -157,11 +154,16 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
     return Graph(record, formed, client)
 
 
-def _check_backend(backend: str, exchange: str) -> None:
+def choose_backend(gang: Gang, backend: str) -> str:
+    """What a gang will build and traverse on, ``cpu`` or ``cuda``; arguments and errors as for ``load``."""
+    exchange = config.choice("exchange", EXCHANGES)
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if (backend, exchange) == ("cpu", "cuda_ipc"):
         raise InvalidOptionError(f"backend={backend!r} does not go with the exchange {exchange} (dbfs.exchange)")
+    service, addresses = Service.of(gang.client), list(gang.addresses)
+    chosen: str = service.call("choose_backend", addresses=addresses, backend=backend, exchange=exchange)
+    return chosen
 
 
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:

@@ -1,6 +1,6 @@
 """What a graph takes of each worker's memory, and the refusal of what won't fit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,14 @@ from dbfs import config
 from dbfs.errors import GraphTooLargeError
 from dbfs.gang import Gang
 from dbfs_workers import scratch
+from dbfs_workers.cuda import device_memory, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.stripe import Stripe
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes on one rank, by part, the edges being spread evenly.
+    """Bytes of one rank's memory, or of its GPU's, by part, the edges being spread evenly.
 
     Attributes:
         partition: the rank's CSR (and that of in-edges, and the edges as read), resident until the graph is unloaded.
@@ -83,6 +84,36 @@ def estimate_bytes(
     return Estimate(partition, build, run)
 
 
+def estimate_device_bytes(
+    stripe: Stripe,
+    directed_edges: int,
+    piece_edges: int,
+    *,
+    directed: bool,
+    in_edges: bool,
+    ordered: bool,
+    kept_edges: int = 0,
+    turns: int = 1,
+) -> Estimate:
+    """Bytes per rank of GPU memory; arguments as for ``estimate_bytes``, and:
+
+    Args:
+        directed: whether edges hold in one direction only.
+        turns: in how many turns the graph is built.
+    """
+    m_local = -(-directed_edges // stripe.p)
+    partition = sizes.partition(stripe, m_local, in_edges=in_edges)
+    peak = sizes.build(stripe, m_local, piece_edges, in_edges=in_edges, ordered=ordered, turns=turns)
+    build = {"keys": max(0, peak - sum(partition.values()))}
+    run = {
+        **sizes.member(stripe, m_local, bottom_up=in_edges or not directed),
+        "labels": sizes.labels(stripe),
+    }
+    if kept_edges:
+        partition["input edges"] = 8 * -(-kept_edges // stripe.p)
+    return Estimate(partition, build, run)
+
+
 def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
     """Refuse a graph whose build or run would pass the workers' memory limits.
 
@@ -100,3 +131,19 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
                 f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )
+
+
+def free_of_gpus(gang: Gang) -> list[int]:
+    """Bytes that each rank can still take of its GPU."""
+    found: Mapping[str, int] = gang.client.run(device_memory.room, workers=list(gang.addresses))
+    return [found[address] for address in gang.addresses]
+
+
+def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], name: str) -> GraphTooLargeError:
+    """The error of a graph whose build or run would pass what is free on the ranks' GPUs."""
+    rank = min(range(stripe.p), key=lambda rank: free[rank])
+    return GraphTooLargeError(
+        f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "
+        f"({format_bytes(needed.peak_bytes)}) of each GPU; rank {rank}'s has {free[rank]} bytes free "
+        f"({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. Needed: {needed}"
+    )

@@ -29,7 +29,7 @@ class GraphRecord:
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
         input_edge_keys: by rank, Dask keys of the ``InputEdges`` that it keeps; none where they are not kept.
         infos: the partitions' counts, by rank.
-        backend: what its ranks shall compute on, one of ``BACKENDS``.
+        backend: what its ranks compute on, and its partitions are on: ``cpu`` or ``cuda``.
         exchange: how its ranks shall exchange, one of ``EXCHANGES``.
         created: seconds since the epoch.
         read_seconds: how long reading took where it came before building; 0 where the two went together.

@@ -54,7 +54,7 @@ def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadli
 def _rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
     first_id = partition.rank * partition.stripe.n_local
     answer = np.zeros(rows.size, bool)
-    for index, row in enumerate(rows.tolist()):
-        neighbours = partition.columns[partition.row_offsets[row] : partition.row_offsets[row + 1]]
-        answer[index] = bool((neighbours != first_id + row).any())
+    starts, ends = (partition.row_offsets[rows + after].tolist() for after in (0, 1))
+    for index, (row, start, end) in enumerate(zip(rows.tolist(), starts, ends, strict=True)):
+        answer[index] = bool((partition.columns[start:end] != first_id + row).any())
     return answer

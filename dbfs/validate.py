@@ -20,7 +20,7 @@ from dbfs import config
 from dbfs.engines import KeptLabels
 from dbfs.errors import InvalidOptionError, ValidationError
 from dbfs.gang import Deadline, Key, Ref, TaskGraph, release
-from dbfs_workers.partition import InputEdges, Partition
+from dbfs_workers.partition import InputEdges, Partition, on_host
 from dbfs_workers.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -256,7 +256,8 @@ def _check_input(
     from dbfs_workers.validation import check_edges
 
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    return check_edges(stripe, rank, edges, packed, order, **options)
+    on_hosts = ((on_host(src), on_host(dst)) for src, dst in edges)
+    return check_edges(stripe, rank, on_hosts, packed, order, **options)
 
 
 def _check_partition(
@@ -265,7 +266,7 @@ def _check_partition(
     from dbfs_workers.validation import check_edges, partition_edges
 
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    return check_edges(partition.stripe, partition.rank, partition_edges(partition), packed, None, **options)
+    return check_edges(partition.stripe, partition.rank, partition_edges(partition.on(np)), packed, None, **options)
 
 
 def _judge(

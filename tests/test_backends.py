@@ -117,10 +117,11 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
 class Gang:
     """Workers with a GPU each (or one for all), as ``forming`` asks them; some operation fails."""
 
-    def __init__(self, fails: str, error: Exception, *, sharing: bool = False) -> None:
+    def __init__(self, fails: str, error: Exception, *, sharing: bool = False, gpus: bool = True) -> None:
         self.fails = fails
         self.error = error
         self.sharing = sharing
+        self.gpus = gpus
         self.asked: list[str] = []
         self.backends: list[str] = []
 
@@ -130,7 +131,13 @@ class Gang:
             raise self.error
         if operation == "dbfs_join":
             self.backends.append(message["backend"])
-        return ("0" if self.sharing else address) if operation == "dbfs_gpu" else b""
+        if operation == "dbfs_gpu":
+            return ("0" if self.sharing else address) if self.gpus else None
+        return b""
+
+
+def choose(gang: Gang, backend: str, exchange: str = "auto") -> str:
+    return asyncio.run(forming.choose_backend(["tcp://a:1", "tcp://a:2"], backend, exchange, gang.ask))
 
 
 def record(backend: str, exchange: str = "auto") -> GraphRecord:
@@ -156,16 +163,15 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
     )
 
 
-@pytest.mark.parametrize("backend", ["auto", "cuda"])
-def test_gpus_that_cannot_map_each_other_exchange_through_the_host(backend: str) -> None:
+def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
     gang = Gang("dbfs_connect", ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
-    formed = asyncio.run(forming.form(record(backend), gang.ask))
+    formed = asyncio.run(forming.form(record("cuda"), gang.ask))
     assert formed == Formed("cuda", "shared_memory", "rank 1 can't map its peers' GPU memory")
     assert gang.backends == ["cuda", "cuda"]
     # Nobody keeps the engines for a gang that was not formed.
     assert gang.asked.count("dbfs_leave") == 2
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
-        asyncio.run(forming.form(record(backend, "cuda_ipc"), gang.ask))
+        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.ask))
 
 
 def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -> None:
@@ -175,17 +181,29 @@ def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -
     assert "ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
     # No kernel that waits for another was started.
     assert "dbfs_join_cuda" not in gang.asked
-    assert asyncio.run(forming.form(record("auto"), gang.ask)) == Formed("cpu", "shared_memory")
-    for backend, error in (("cuda", ExchangeUnavailableError), ("auto", BackendUnavailableError)):
-        with pytest.raises(error, match="ranks 0 and 1 .* are on one GPU .0."):
-            asyncio.run(forming.form(record(backend, "cuda_ipc"), gang.ask))
+    with pytest.raises(ExchangeUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
+        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.ask))
+    assert choose(gang, "cuda") == "cuda"
+    assert choose(gang, "auto") == "cpu"
+    with pytest.raises(BackendUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
+        choose(gang, "auto", "cuda_ipc")
+
+
+def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
+    gang = Gang("", RuntimeError())
+    assert [choose(gang, backend) for backend in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
+    assert gang.asked == ["dbfs_gpu"] * 4
+    nobody = Gang("", RuntimeError(), gpus=False)
+    assert [choose(nobody, backend) for backend in ("auto", "cpu")] == ["cpu", "cpu"]
+    for backend, exchange in (("cuda", "auto"), ("auto", "cuda_ipc")):
+        with pytest.raises(BackendUnavailableError, match="rank 0 .tcp://a:1. has no GPU"):
+            choose(nobody, backend, exchange)
 
 
 @pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
-@pytest.mark.parametrize("backend", ["auto", "cuda"])
-def test_gpus_exchange_as_they_are_told(backend: str, exchange: str) -> None:
+def test_gpus_exchange_as_they_are_told(exchange: str) -> None:
     gang = Gang("", RuntimeError())
-    assert asyncio.run(forming.form(record(backend, exchange), gang.ask)) == Formed("cuda", exchange)
+    assert asyncio.run(forming.form(record("cuda", exchange), gang.ask)) == Formed("cuda", exchange)
     assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join"] * 2]
 
 
@@ -198,7 +216,7 @@ def test_gpus_on_two_hosts_exchange_over_comms() -> None:
         answer = await gang.ask(address, operation, **message)
         return b"handle" if operation == "dbfs_join" and message["handle"] is None else answer
 
-    assert asyncio.run(forming.form(record("auto"), ask)) == Formed("cuda", "comm", "can't map")
+    assert asyncio.run(forming.form(record("cuda"), ask)) == Formed("cuda", "comm", "can't map")
     with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open"):
         asyncio.run(forming.form(record("cuda", "shared_memory"), ask))
 
@@ -213,13 +231,13 @@ def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
 def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
     gang = Gang("dbfs_join_cuda", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("auto"), gang.ask))
+        asyncio.run(forming.form(record("cuda"), gang.ask))
     assert gang.asked.count("dbfs_leave") == 2
 
 
 def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     gang = Gang("", RuntimeError())
-    assert asyncio.run(forming.form(record("auto"), gang.ask)).exchange == "cuda_ipc"
+    assert asyncio.run(forming.form(record("cuda"), gang.ask)).exchange == "cuda_ipc"
     assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
-    asyncio.run(forming.recover(record("auto"), gang.ask, 1.0))
+    asyncio.run(forming.recover(record("cuda"), gang.ask, 1.0))
     assert gang.asked[6:] == ["dbfs_recover"] * 4

@@ -1,6 +1,7 @@
 import uuid
 from collections.abc import Hashable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -9,8 +10,19 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs import build_cuda
 from dbfs.arrays import ArrayEdges
-from dbfs.errors import EdgeInputError, FormatError, GraphTooLargeError, InvalidVertexError, TruncatedFileError
+from dbfs.build import BuildOptions, build
+from dbfs.build_cuda import CudaBuilder
+from dbfs.errors import (
+    EdgeInputError,
+    ExchangeUnavailableError,
+    FormatError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidVertexError,
+    TruncatedFileError,
+)
 from dbfs.gang import Ref, TaskGraph
 from dbfs.graph import Graph
 from dbfs.memory import estimate_bytes
@@ -126,6 +138,64 @@ def test_the_estimate_is_what_the_partition_takes(client: distributed.Client) ->
         expected = estimate_bytes(Stripe(graph.n, 4), graph.m, 1, in_edges=False, ordered=False).partition_bytes
         for nbytes in graph.nbytes:
             assert abs(nbytes - expected) < 0.02 * expected
+
+
+def test_the_estimate_of_a_gpu() -> None:
+    edges = dbfs.kronecker(24)
+    assert edges.m is not None
+    given = dbfs.estimate(edges, 4, backend="cuda")
+    # Keys of 8 bytes, and as much to sort them; a part of it is the partition's.
+    assert given.peak_bytes == 16 * 2 * edges.m // 4
+    assert given.partition["columns"] == 4 * 2 * edges.m // 4
+    ordered = dbfs.estimate(edges, 4, BuildOptions(order="degree"), backend="cuda")
+    assert ordered.partition == given.partition
+    assert ordered.peak_bytes >= given.peak_bytes
+    kept = dbfs.estimate(edges, 4, BuildOptions(keep_edges=True), backend="cuda")
+    assert kept.peak_bytes == given.peak_bytes + 8 * edges.m // 4
+    # Of a path there is more to a run than to its build.
+    path = dbfs.estimate(dbfs.path(10**8), 1, backend="cuda")
+    assert path.peak_bytes == path.partition_bytes + sum(path.run.values())
+    with pytest.raises(InvalidOptionError, match="unknown backend 'auto'; choose one of cpu, cuda"):
+        dbfs.estimate(edges, 4, backend="auto")
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_turns_save_memory(directed: bool, order: str) -> None:
+    edges, options = dbfs.rmat(26, directed=directed), BuildOptions(in_edges=True, order=order)
+    stripe = Stripe(edges.n or 0, 2)
+    peaks = [CudaBuilder.estimate(edges, stripe, edges.m or 0, options, turns).peak_bytes for turns in (1, 2, 3)]
+    assert peaks[0] > peaks[1] > peaks[2]
+    assert peaks[2] < 0.7 * peaks[0]
+
+
+@pytest.mark.parametrize(("free", "turns"), [(1.0, 1), (0.8, 2), (0.6, 3)])
+def test_a_build_takes_as_few_turns_as_fit(monkeypatch: pytest.MonkeyPatch, free: float, turns: int) -> None:
+    edges, options = dbfs.kronecker(24), BuildOptions()
+    gang: Any = SimpleNamespace(p=2, addresses=("a", "b"))
+    builder = CudaBuilder(edges, gang, options)
+    room = int(free * dbfs.estimate(edges, 2, backend="cuda").peak_bytes)
+    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang: [2 * room, room])
+    builder.require_fit(edges.n or 0, edges.m or 0)
+    assert builder.turns == turns
+    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang: [2 * room, room // 4])
+    with pytest.raises(GraphTooLargeError, match=rf"of each GPU; rank 1's has {room // 4} bytes free .* partition"):
+        builder.require_fit(edges.n or 0, edges.m or 0)
+
+
+def test_gpus_that_cannot_map_each_other_build_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = []
+
+    def run(self: CudaBuilder) -> str:
+        ways.append(self.through_host)
+        if not self.through_host:
+            raise ExchangeUnavailableError("a peer's GPU memory can't be mapped")
+        return "built"
+
+    monkeypatch.setattr(CudaBuilder, "run", run)
+    gang: Any = SimpleNamespace(p=2)
+    assert build(dbfs.path(9), gang, BuildOptions(), "cuda") == "built"
+    assert ways == [False, True]
 
 
 def test_an_edge_list_object_is_required() -> None:

@@ -128,7 +128,7 @@ def _reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.ui
 def _own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
     from dbfs_workers.components import own_forest
 
-    return own_forest(partition, reached)
+    return own_forest(partition.on(np), reached)
 
 
 def _united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.gang import Deadline, Ref
-from dbfs_workers.partition import Partition
+from dbfs_workers.partition import Partition, on_host
 
 if TYPE_CHECKING:
     from dbfs.graph import Graph
@@ -44,11 +44,11 @@ def hub(graph: Graph) -> int:
 
 def _count(partition: Partition) -> Counts:
     owned = partition.stripe.owned(partition.rank)
-    degrees, counts = np.unique(np.diff(partition.row_offsets[: owned + 1]), return_counts=True)
+    degrees, counts = np.unique(np.diff(on_host(partition.row_offsets[: owned + 1])), return_counts=True)
     return degrees, counts
 
 
 def _largest(partition: Partition) -> tuple[int, int]:
     """The largest degree and its row; -1 on a rank without vertices."""
-    degrees = np.diff(partition.row_offsets[: partition.stripe.owned(partition.rank) + 1])
+    degrees = np.diff(on_host(partition.row_offsets[: partition.stripe.owned(partition.rank) + 1]))
     return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)

@@ -10,6 +10,7 @@ import dbfs
 from dbfs.build import BuildOptions
 from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
 from dbfs.load import edge_list
+from dbfs_workers.backends import BACKENDS
 
 
 @click.command(epilog=GRAPH_HELP)
@@ -17,18 +18,25 @@ from dbfs.load import edge_list
 @click.option("--ranks", type=click.IntRange(1), required=True, help="Workers that would take part.")
 @order_option
 @in_edges_option
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="cpu",
+    show_default=True,
+    help="Whose memory: the workers', or that of their GPUs.",
+)
 @json_option
-def estimate(graph: str, ranks: int, order: str, in_edges: bool, as_json: bool) -> None:
+def estimate(graph: str, ranks: int, order: str, in_edges: bool, backend: str, as_json: bool) -> None:
     """Estimate the memory GRAPH, a generator or a file, needs.
 
     A file's header is read, and no more: of a plain edge list, which has none, nothing is known.
 
     Example: dbfs estimate kronecker:scale=26 --ranks 4
     """
-    needed = dbfs.estimate(edge_list(graph), ranks, BuildOptions(in_edges, order))
+    needed = dbfs.estimate(edge_list(graph), ranks, BuildOptions(in_edges, order), backend=backend)
     stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
     if as_json:
-        print_json({"graph": graph, "ranks": ranks, "peak": needed.peak_bytes, **stages})
+        print_json({"graph": graph, "ranks": ranks, "backend": backend, "peak": needed.peak_bytes, **stages})
         return
     table = Table(
         title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes a rank", title_justify="left", box=box.SIMPLE

@@ -6,10 +6,13 @@ Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of e
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dbfs.edges import EdgeList, Edges
+from dbfs.edges import EdgeList, Edges, GeneratedPiece
 from dbfs.generate import _mrg
 from dbfs.generate.ranges import MAX_SEED, even_ranges, integer
 
@@ -38,8 +41,17 @@ def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
     return draws[0] * (2**32 - 1) + draws[1], draws[2] * (2**32 - 1) + draws[3]
 
 
+@cache
+def _doubling_jumps() -> NDArray[np.uint32]:
+    """(bits, 5, 5): the transitions over 1, 2, 4, ... edges, for all the bits that an edge's number may have."""
+    jumps = [_mrg.power(_mrg.STEP, _EDGE_STRIDE)]
+    while len(jumps) < (_MAX_EDGEFACTOR << _MAX_SCALE).bit_length():
+        jumps.append(_mrg.power(jumps[-1], 2))
+    return np.array(jumps, np.uint32)
+
+
 @dataclass(frozen=True)
-class KroneckerPiece:
+class KroneckerPiece(GeneratedPiece):
     """The edges [start, stop) of a Kronecker graph."""
 
     scale: int
@@ -48,8 +60,18 @@ class KroneckerPiece:
     start: int
     stop: int
 
-    def read(self) -> Edges:
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
+        return self._on_cpu() if xp is np else self._on_gpu()
+
+    def _on_gpu(self) -> tuple[Any, Any]:
+        from dbfs_workers.cuda.kronecker import draw_edges
+
+        seed = np.array(_mrg.seed_state(self.seed1, self.seed2), np.uint32)
+        numbers = (self.start, self.stop - self.start, self.scale, *_scramble_values(self.seed1, self.seed2))
+        return draw_edges(_doubling_jumps(), seed, *numbers)
+
+    def _on_cpu(self) -> Edges:
         # Here and not above: describing edges must not make a client import Numba.
         from dbfs.generate._kronecker_kernel import BLOCK, draw_edges
 

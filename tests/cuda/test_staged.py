@@ -38,7 +38,9 @@ class Gpu:
         self.pooled = 0
 
     def module(self) -> Any:
-        pool = SimpleNamespace(free_bytes=lambda: self.pooled, free_all_blocks=lambda: None)
+        pool = SimpleNamespace(
+            free_bytes=lambda: self.pooled, free_all_blocks=lambda: None, used_bytes=lambda: 0, get_limit=lambda: 0
+        )
         return SimpleNamespace(
             cuda=SimpleNamespace(
                 Device=lambda: SimpleNamespace(mem_info=(self.free, 2**37)),

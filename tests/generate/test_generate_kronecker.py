@@ -168,3 +168,15 @@ def test_importing_generators_does_not_import_numba() -> None:
     """Clients describe edges; only workers, which read them, need the kernel."""
     script = "import sys, dbfs.generate as g; g.kronecker(10).cut(100); sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (0, 8193), (4099, 9000), (3, 3), (2**36 + 17, 2**36 + 8300)])
+@pytest.mark.parametrize(("scale", "seed1", "seed2"), [(1, 2, 3), (5, 2**64 - 1, 12345), (24, 2, 3), (40, 7, 9)])
+def test_a_gpu_draws_the_same_edges(scale: int, seed1: int, seed2: int, start: int, stop: int) -> None:
+    cupy = pytest.importorskip("cupy")
+    if not cupy.is_available():
+        pytest.skip("there is no GPU")
+    piece = KroneckerPiece(scale, seed1, seed2, start, stop)
+    for drawn, expected in zip(piece.read_on(cupy), piece.read(), strict=True):
+        np.testing.assert_array_equal(cupy.asnumpy(drawn), expected)

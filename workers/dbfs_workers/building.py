@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers import building_kernels as kernels
-from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.partition import BUCKET_BITS, Csr, EdgeBin, Partition, PartitionInfo
+from dbfs_workers.errors import outside
+from dbfs_workers.partition import BUCKET_BITS, Csr, EdgeBin, Partition
 from dbfs_workers.stripe import Stripe
 
 
@@ -28,7 +28,7 @@ def check_ids(
     for ids in (src, dst):
         if ids.size and (ids.min() < 0 or ids.max() >= n):
             at = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
-            raise InvalidVertexError(f"{name}: edge ({src[at]}, {dst[at]}) has an id outside 0..{n - 1} (n = {n})")
+            raise outside(name, src[at], dst[at], n)
     return src, dst
 
 
@@ -112,16 +112,3 @@ def _csr(stripe: Stripe, rank: int, bins: Sequence[EdgeBin], hub_first: bool) ->
     else:
         self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank * stripe.n_local, 1)
     return Csr(row_offsets, columns), self_loops, duplicates
-
-
-def describe(partition: Partition) -> PartitionInfo:
-    """The partition's counts."""
-    return PartitionInfo(
-        rank=partition.rank,
-        m_local=partition.m_local,
-        nbytes=partition.nbytes,
-        self_loops=partition.self_loops,
-        duplicates=partition.duplicates,
-        input_edges=partition.input_edges,
-        max_degree=int(np.diff(partition.row_offsets).max()),
-    )

@@ -115,3 +115,8 @@ class ValidationError(DbfsError, AssertionError):
 
 class ResultReleasedError(DbfsError, RuntimeError):
     """Labels were asked for after the result or its graph was released."""
+
+
+def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
+    """The error of an edge with an id that is no vertex; ``name`` is the edge list's."""
+    return InvalidVertexError(f"{name}: edge ({source}, {target}) has an id outside 0..{n - 1} (n = {n})")

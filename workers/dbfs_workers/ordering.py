@@ -18,9 +18,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers import building_kernels as kernels
-from dbfs_workers.building import check_ids
-
 Label = TypeVar("Label", np.int32, np.int64)
 
 
@@ -72,6 +69,10 @@ def count_degrees(
     Raises:
         InvalidVertexError: an id is outside 0..n-1.
     """
+    # Here and not above: who has an order of a GPU's making needs no kernels.
+    from dbfs_workers import building_kernels as kernels
+    from dbfs_workers.building import check_ids
+
     src, dst = check_ids(src, dst, n, name)
     degrees = np.zeros(n, np.int64)
     kernels.count_both_ends(src, dst, symmetrise, degrees)

@@ -1,6 +1,10 @@
-"""A rank's slice of the graph: a CSR of its rows with internal ids as columns; and the edge bins it is made of."""
+"""A rank's slice of the graph: a CSR of its rows with internal ids as columns; and the edge bins it is made of.
+
+A partition built on a GPU has CuPy arrays, one built on a CPU NumPy's.
+"""
 
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -96,14 +100,14 @@ class Partition:
         """Each row's possible parents, which bottom-up levels look through; None where they are not known."""
         return self.in_edges if self.directed else self.out_edges
 
-    def on(self, xp: Any) -> "Partition":
+    def on(self, xp: ModuleType) -> "Partition":
         """The partition in the memory of an array module (NumPy, CuPy); what lies there already is not copied."""
         into = self.in_edges
         return replace(
             self,
-            row_offsets=xp.asarray(self.row_offsets),
-            columns=xp.asarray(self.columns),
-            in_edges=None if into is None else Csr(xp.asarray(into.row_offsets), xp.asarray(into.columns)),
+            row_offsets=_on(xp, self.row_offsets),
+            columns=_on(xp, self.columns),
+            in_edges=None if into is None else Csr(_on(xp, into.row_offsets), _on(xp, into.columns)),
         )
 
     @property
@@ -112,7 +116,8 @@ class Partition:
         return self.columns.size
 
     def __dask_sizeof__(self) -> int:
-        return self.nbytes
+        # Dask weighs the host's memory; what is on a GPU it must not think of moving.
+        return self.nbytes if isinstance(self.columns, np.ndarray) else 256
 
 
 @dataclass(frozen=True)
@@ -126,3 +131,26 @@ class PartitionInfo:
     duplicates: int
     input_edges: int
     max_degree: int
+
+
+def describe(partition: Partition) -> PartitionInfo:
+    """The partition's counts."""
+    offsets = partition.row_offsets
+    return PartitionInfo(
+        rank=partition.rank,
+        m_local=partition.m_local,
+        nbytes=partition.nbytes,
+        self_loops=partition.self_loops,
+        duplicates=partition.duplicates,
+        input_edges=partition.input_edges,
+        max_degree=int((offsets[1:] - offsets[:-1]).max()),
+    )
+
+
+def on_host(array: Any) -> Any:
+    """A partition's array as NumPy's."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def _on(xp: ModuleType, array: Any) -> Any:
+    return on_host(array) if xp is np else xp.asarray(array)

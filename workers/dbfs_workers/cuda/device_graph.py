@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
+from dbfs_workers.cuda.module import load
+from dbfs_workers.stripe import WORD_BITS, Stripe
+
+_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class DeviceGraph:
         in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None where they
             are not kept: then every level is top-down.
         in_columns: uint32, the in-neighbours.
-        first_in: uint32[n_local], one in-neighbour of each row (best the one with the largest degree), ``NO_VERTEX``
-            for none.
+        first_in: uint32[n_local], the first in-neighbour of each row (the one with the largest degree in a hub-first
+            partition), ``NO_VERTEX`` for none.
         closed: uint32[n_local / 32], padded to 16 bytes: a bit for each row without in-edges; None without in-edges.
         rows_used: rows up to the last one with an edge, in whole bitmap words.
         connected: rows of this rank that have an edge.
@@ -55,7 +58,6 @@ def device_graph(
     *,
     symmetric: bool,
     in_csr: tuple[Any, Any] | None = None,
-    first_in: Any | None = None,
 ) -> DeviceGraph:
     """Derive the facts. Arrays are CuPy's and are kept, not copied.
 
@@ -66,38 +68,35 @@ def device_graph(
         columns: uint32[m_local].
         symmetric: every edge is there in both directions, so that the out-edges are the in-edges.
         in_csr: offsets and columns of the in-edges of a directed graph, to allow bottom-up levels.
-        first_in: see ``DeviceGraph``; the first of each list where not given.
     """
     import cupy
 
     if symmetric:
         in_csr = (row_offsets, columns)
-    degrees = cupy.diff(row_offsets)
-    closed = None
-    has_edge = degrees > 0
+    rows = stripe.n_local
+    in_offsets, in_columns = (None, None) if in_csr is None else in_csr
+    first_in = closed = None
     if in_csr is not None:
-        in_degrees = degrees if symmetric else cupy.diff(in_csr[0])
-        has_in = in_degrees > 0
-        has_edge = has_edge | has_in
+        first_in = cupy.empty(rows, np.uint32)
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
-        closed[: stripe.words_local] = cupy.packbits(~has_in, bitorder="little").view(np.uint32)
-        if first_in is None:
-            first_in = cupy.full(stripe.n_local, NO_VERTEX, np.uint32)
-            first_in[has_in] = in_csr[1][in_csr[0][:-1][has_in]]
-    large = degrees[degrees > layout.LARGE_DEGREE]
-    used = cupy.flatnonzero(has_edge)
-    last = int(used[-1]) + 1 if used.size else 0
+    sums = cupy.zeros(4, np.uint64)
+    nothing = np.uint64(0)
+    kernel = load("facts.cu").get_function("dbfs_facts")
+    arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
+    cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
+    kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
+    last, connected, max_degree, chunks = cupy.asnumpy(sums).tolist()
     return DeviceGraph(
         stripe=stripe,
         rank=rank,
         row_offsets=row_offsets,
         columns=columns,
-        in_offsets=None if in_csr is None else in_csr[0],
-        in_columns=None if in_csr is None else in_csr[1],
-        first_in=first_in if in_csr is not None else None,
+        in_offsets=in_offsets,
+        in_columns=in_columns,
+        first_in=first_in,
         closed=closed,
         rows_used=-(-last // WORD_BITS) * WORD_BITS,
-        connected=int(used.size),
-        max_degree=int(degrees.max()) if degrees.size else 0,
-        chunks=int((-(-large // layout.CHUNK_EDGES)).sum()),
+        connected=connected,
+        max_degree=max_degree,
+        chunks=chunks,
     )

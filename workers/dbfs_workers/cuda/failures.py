@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dbfs_workers.cuda import device_memory
 from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
-
-
-def free_bytes() -> int:
-    """Of the current GPU, with what CuPy holds and does not use."""
-    import cupy
-
-    return int(cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes())
 
 
 @contextmanager
@@ -26,6 +20,10 @@ def typed_errors(who: str) -> Iterator[None]:
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        raise GraphTooLargeError(f"{who}: {error}; {free_bytes()} bytes are free on its GPU") from error
+        # Not as its cause: CuPy's error does not survive pickling, and would take this one's type along.
+        raise GraphTooLargeError(f"{who}: {error}; {device_memory.room()} bytes are free on its GPU") from None
     except cupy.cuda.runtime.CUDARuntimeError as error:
+        if "MemoryAllocation" in str(error):
+            free = device_memory.room()
+            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {free} bytes are free") from error
         raise RunAbortedError(f"{who}: its GPU failed: {error}") from error

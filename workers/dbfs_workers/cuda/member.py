@@ -1,7 +1,7 @@
 """A worker's part in a gang on GPUs: its slice of the graph in device memory and the resident kernels.
 
 Forming the gang takes two rounds: every rank makes its engines (``make``) and hands out what its peers map them by;
-then every rank maps all others (``connect``). The partition is built on the CPU and uploaded here. There are two
+then every rank maps all others (``connect``). A partition built on the CPU is uploaded here. There are two
 engines, with and without predecessors: the faster one needs no parents in the window, and peers' windows can't be
 exchanged in the middle of a run.
 """
@@ -11,16 +11,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dbfs_workers.cuda import layout, records
+import numpy as np
+
+from dbfs_workers.cuda import device_memory, failures, layout, records, sizes
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
-from dbfs_workers.cuda.resident import CAPACITY_SHARE, SPARSE_EDGES_LEAST, ResidentEngine
+from dbfs_workers.cuda.resident import ResidentEngine
 from dbfs_workers.cuda.summary import summarise
-from dbfs_workers.cuda.window import window_layout
 from dbfs_workers.errors import (
     DbfsError,
     ExchangeUnavailableError,
-    GraphTooLargeError,
     InvalidOptionError,
     RunAbortedError,
     StaleRunError,
@@ -57,7 +57,7 @@ class CudaMember(Member):
         self._stop: tuple[int, Cause, str] | None = None
 
     def make(self, partition: Partition) -> Infos:
-        """Upload the partition and make the engines; compiles the kernels where the cache has none.
+        """Make the engines; compiles the kernels where the cache has none.
 
         Raises:
             GraphTooLargeError: the GPU's free memory does not hold them.
@@ -65,24 +65,17 @@ class CudaMember(Member):
         """
         import cupy
 
-        p = partition.stripe.p
-        if p > layout.MAX_RANKS:
-            raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {p}")
-        needed = nbytes(partition)
-        free = cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes()
-        too_large = GraphTooLargeError(
-            f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
-        )
-        if needed > free:
-            raise too_large
-        try:
-            self._graph = upload(partition)
+        stripe = partition.stripe
+        if stripe.p > layout.MAX_RANKS:
+            raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {stripe.p}")
+        where = f"rank {self.rank}, making its engines"
+        needed = sizes.member(stripe, partition.m_local, bottom_up=partition.parents is not None)
+        uploaded = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
+        with failures.typed_errors(where):
+            device_memory.require(sum(needed.values()) + uploaded, where)
+            device_memory.give_back()
+            self._graph = on_device(partition.on(cupy))
             self._engines = [ResidentEngine(self._graph, predecessors=wanted) for wanted in (False, True)]
-        except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.runtime.CUDARuntimeError) as error:
-            # Somebody else may have taken memory since.
-            if isinstance(error, cupy.cuda.memory.OutOfMemoryError) or "MemoryAllocation" in str(error):
-                raise too_large from error
-            raise
         return (self._engines[0].info(), self._engines[1].info())
 
     def connect(self, infos: Sequence[Infos]) -> None:
@@ -220,25 +213,14 @@ class CudaMember(Member):
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def upload(partition: Partition) -> DeviceGraph:
-    """Copy a partition to the current GPU."""
-    import cupy
-
+def on_device(partition: Partition) -> DeviceGraph:
+    """A partition of CuPy arrays, as the engines take it."""
     into = partition.in_edges
     return device_graph(
         partition.stripe,
         partition.rank,
-        cupy.asarray(partition.row_offsets),
-        cupy.asarray(partition.columns),
+        partition.row_offsets,
+        partition.columns,
         symmetric=not partition.directed,
-        in_csr=None if into is None else (cupy.asarray(into.row_offsets), cupy.asarray(into.columns)),
+        in_csr=None if into is None else (into.row_offsets, into.columns),
     )
-
-
-def nbytes(partition: Partition) -> int:
-    """Bytes that a member takes of its GPU, its first labels and the temporary arrays of the upload included."""
-    stripe, rows = partition.stripe, partition.stripe.n_local
-    capacity = max(1, min(rows, max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)))
-    windows = sum(window_layout(stripe, capacity, wanted).nbytes for wanted in (False, True))
-    # By row, both engines' distances and queues; degrees and in-degrees, the rows with an edge; labels.
-    return partition.nbytes + windows + rows * (2 * (4 + 8) + 8 + 4 + 3 * 8 + 8)

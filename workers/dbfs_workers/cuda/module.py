@@ -53,9 +53,8 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 # Every compilation that a run can ask for: source and options.
 KERNELS: Final = (
     *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
-    ("summary.cu", PLAIN_DEFINES),
-    ("phases.cu", PLAIN_DEFINES),
-    ("levels.cu", PLAIN_DEFINES),
+    *((source, PLAIN_DEFINES) for source in ("summary.cu", "phases.cu", "levels.cu")),
+    *((source, ()) for source in ("kronecker.cu", "binning.cu", "csr.cu", "degree_order.cu", "facts.cu")),
 )
 
 

@@ -37,7 +37,7 @@ from dbfs_workers.cuda.run import (
 )
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, InvalidOptionError
-from dbfs_workers.stripe import NO_VERTEX, WORD_BITS
+from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
 from dbfs_workers.traversal import Position
 
 # Measured: NOTES.md.
@@ -52,6 +52,19 @@ LEAVE_SECONDS: Final = 5.0
 # How often the records are taken while a kernel runs, for those who ask where it is; or when so many wait.
 LOOK_SECONDS: Final = 0.05
 MANY_RECORDS: Final = CAPACITY // 16
+
+
+def most_sparse_edges(stripe: Stripe) -> int:
+    """Most edges of a frontier that goes through the bins, if nobody says otherwise."""
+    return max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)
+
+
+def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
+    """Ids that a bin has room for.
+
+    A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
+    """
+    return max(1, min(stripe.n_local, sparse_edges))
 
 
 class ResidentEngine:
@@ -83,9 +96,8 @@ class ResidentEngine:
         self.graph = graph
         self._cupy = cupy
         self._device = cupy.cuda.Device()
-        self._most_edges = max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE) if sparse_edges is None else sparse_edges
-        # A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
-        self._bin_capacity = max(1, min(stripe.n_local, self._most_edges))
+        self._most_edges = most_sparse_edges(stripe) if sparse_edges is None else sparse_edges
+        self._bin_capacity = bin_capacity(stripe, self._most_edges)
         self._variant = Variant(stripe.p > 1, predecessors, threads, blocks_per_sm)
         self._kernel = load("resident.cu", self._variant.defines, cooperative=True).get_function("dbfs_resident")
         # The rest of the multiprocessor's memory is the L1 cache, where the visited bitmap wants to be.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs_workers import backends, scratch
-from dbfs_workers.cuda import failures
-from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.exchange import staged
 from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.members import LoopMember
@@ -37,12 +36,9 @@ class StagedMember(LoopMember):
             ImportError: CuPy can't be imported.
             GraphTooLargeError: the GPU's free memory does not hold it.
         """
-        needed, free = nbytes(partition), failures.free_bytes()
-        if needed > free:
-            raise GraphTooLargeError(
-                f"rank {self.rank}: the graph needs {needed} bytes on its GPU, {free} bytes are free"
-            )
-        with failures.typed_errors(f"rank {self.rank}"):
+        who = f"rank {self.rank}"
+        device_memory.require(nbytes(partition), who)
+        with failures.typed_errors(who):
             self._scratch = Scratch(partition, self.backend)
             self._end = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
 

@@ -1,11 +1,6 @@
 // Types, constants and the views that the host fills in. `layout.py` mirrors every struct here, field by field.
 #pragma once
-
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef int i32;
-typedef long long i64;
+#include "scalars.cuh"
 
 namespace dbfs {
 

@@ -1,0 +1,231 @@
+"""Building a rank's partition on its GPU: the steps of ``dbfs_workers.building`` and ``ordering``, on CuPy arrays.
+
+``bin_edges`` makes a 64-bit key of each directed edge, by owner; an owner sorts the keys it was sent (``make_csr``).
+Sorted, they are its CSR: a key is the source's row above what columns are ordered by. The same edges give the same
+arrays as on the CPU.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda import device_memory
+from dbfs_workers.cuda.module import load
+from dbfs_workers.errors import outside
+from dbfs_workers.stripe import Stripe
+
+THREADS: Final = 256
+# Enough to fill any GPU; threads then stride.
+MOST_BLOCKS: Final = 132 * 16
+_NONE: Final = 2**64 - 1
+KEY_BYTES: Final = 8
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Directed edges by owner.
+
+    Attributes:
+        keys: uint64 on the GPU, in an allocation of their own.
+        starts: int64[p + 1], where each owner's keys start.
+    """
+
+    keys: Any
+    starts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CsrSlice:
+    """Some of a rank's rows as a CSR on the GPU.
+
+    Attributes:
+        rows: the first row, and the one after the last.
+        row_offsets: int64[rows + 1], the first being 0.
+        columns: uint32.
+        self_loops, duplicates: as in ``Partition``.
+    """
+
+    rows: tuple[int, int]
+    row_offsets: Any
+    columns: Any
+    self_loops: int
+    duplicates: int
+
+
+def bin_edges(
+    src: Any,
+    dst: Any,
+    stripe: Stripe,
+    *,
+    symmetrise: bool,
+    name: str,
+    where: str,
+    rows: tuple[int, int],
+    position: Any | None = None,
+) -> Binned:
+    """Cut edges into one bin per owner of their source.
+
+    Args:
+        src: int64 vertex ids on the GPU.
+        dst: as many.
+        stripe: how the graph lies on the ranks.
+        symmetrise: add each edge's reverse; a self-loop is its own reverse and is stored once.
+        name: what to call these edges in an error.
+        where: the rank, for an error.
+        rows: the owners' rows whose edges are wanted: the first, and the one after the last.
+        position: of a degree order, uint32[n]: vertices become their positions, and columns are sorted by them.
+
+    Raises:
+        InvalidVertexError: an id is outside 0..n-1; nothing is binned.
+        GraphTooLargeError: the keys don't fit.
+    """
+    import cupy
+
+    positions = np.uint64(0) if position is None else position
+    p = stripe.p
+    found = np.zeros(p + 1, np.uint64)
+    found[p] = _NONE
+    counts = cupy.asarray(found)
+    count = (src, dst, np.int64(src.size), np.uint64(stripe.n), positions, np.uint32(p), np.uint32(symmetrise))
+    first_row, end_row = map(np.uint32, rows)
+    _launch("binning.cu", "dbfs_count_owners", src.size, (*count, first_row, end_row, counts, counts[p:]))
+    found = cupy.asnumpy(counts)
+    _check_inside(src, dst, int(found[p]), stripe.n, name)
+    starts = np.zeros(p + 1, np.int64)
+    np.cumsum(found[:p], out=starts[1:])
+    total = int(starts[p])
+    device_memory.require(KEY_BYTES * total, where)
+    keys = device_memory.alone(total, np.uint64)
+    layout = (np.uint32(p), np.uint32(stripe.n_local), np.uint32(symmetrise), first_row, end_row)
+    cursors = cupy.asarray(starts[:p].astype(np.uint64))
+    _launch("binning.cu", "dbfs_bin_edges", src.size, (src, dst, np.int64(src.size), positions, *layout, cursors, keys))
+    return Binned(keys, starts)
+
+
+def check_ids(src: Any, dst: Any, n: int, name: str) -> None:
+    """Raise ``InvalidVertexError`` where an id on the GPU is outside 0..n-1."""
+    import cupy
+
+    bad = (src < 0) | (src >= n) | (dst < 0) | (dst >= n)
+    if bad.any():
+        _check_inside(src, dst, int(cupy.argmax(bad)), n, name)
+
+
+def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_position: bool, where: str) -> CsrSlice:
+    """Sort a rank's keys, in place, into a CSR.
+
+    Args:
+        keys: uint64 on the GPU; the caller lets go of them afterwards.
+        stripe: how the graph lies on the ranks.
+        rank: whose rows these are.
+        rows: the rows: the first, and the one after the last.
+        by_position: the keys are of a degree order: each row's hubs come first.
+        where: the rank, for an error.
+
+    Raises:
+        GraphTooLargeError: the room to sort in, or the CSR, doesn't fit.
+    """
+    import cupy
+
+    count = rows[1] - rows[0]
+    # The sort's second buffer is given back before the CSR is taken.
+    device_memory.require(max(keys.nbytes, keys.nbytes // 2 + 8 * (count + 1)), where)
+    keys.sort()
+    device_memory.give_back()
+    row_offsets = cupy.empty(count + 1, np.int64)
+    columns = cupy.empty(keys.size, np.uint32)
+    sums = cupy.zeros(2, np.uint64)
+    size = np.int64(keys.size)
+    bounds = (size, np.int64(rows[0]), np.int64(count))
+    _launch("csr.cu", "dbfs_row_offsets", count + 1, (keys, *bounds, row_offsets), whole=True)
+    ids = (np.uint32(rank), np.uint32(stripe.p), np.uint32(stripe.n_local), np.uint32(by_position))
+    _launch("csr.cu", "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
+    self_loops, duplicates = cupy.asnumpy(sums).tolist()
+    return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
+
+
+def join(slices: list[CsrSlice], where: str) -> CsrSlice:
+    """One slice of several, in the order of their rows; the list is emptied as they are copied.
+
+    Raises:
+        GraphTooLargeError: it doesn't fit beside them.
+    """
+    import cupy
+
+    if len(slices) == 1:
+        return slices.pop()
+    rows = (slices[0].rows[0], slices[-1].rows[1])
+    size = sum(part.columns.size for part in slices)
+    self_loops, duplicates = (sum(getattr(part, name) for part in slices) for name in ("self_loops", "duplicates"))
+    device_memory.require(4 * size + 8 * (rows[1] - rows[0] + 1), where)
+    row_offsets, columns = cupy.empty(rows[1] - rows[0] + 1, np.int64), cupy.empty(size, np.uint32)
+    at = 0
+    while slices:
+        part = slices.pop(0)
+        first, end = part.rows[0] - rows[0], part.rows[1] - rows[0]
+        row_offsets[first : end + 1] = part.row_offsets + at
+        columns[at : at + part.columns.size] = part.columns
+        at += part.columns.size
+    return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
+
+
+def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, degrees: Any) -> None:
+    """Add the edges that start or end at each vertex to ``degrees`` (uint64[n]): see ``ordering.count_degrees``.
+
+    Raises:
+        InvalidVertexError: an id is outside 0..n-1.
+    """
+    import cupy
+
+    bad = cupy.full(1, _NONE, np.uint64)
+    arguments = (src, dst, np.int64(src.size), np.uint64(n), np.uint32(symmetrise), degrees, bad)
+    _launch("binning.cu", "dbfs_count_degrees", src.size, arguments)
+    _check_inside(src, dst, int(bad[0]), n, name)
+
+
+def even_rows(stripe: Stripe, turns: int) -> list[tuple[int, int]]:
+    """Which rows of all owners each turn of a build takes: the first, and the one after the last.
+
+    As many rows each: about as many edges, where ids tell nothing of degrees.
+    """
+    cuts = [stripe.n_local * turn // turns for turn in range(turns + 1)]
+    return list(pairwise(cuts))
+
+
+def rows_by_degree(stripe: Stripe, turns: int, degrees: Any) -> list[tuple[int, int]]:
+    """The same in a degree order, as many edges each; ``degrees`` (uint64[n]) are by position."""
+    import cupy
+
+    sums = cupy.cumsum(degrees)
+    shares = cupy.asarray([int(sums[-1]) * turn // turns for turn in range(1, turns)])
+    cuts = (cupy.searchsorted(sums, shares) // stripe.p).tolist()
+    return list(pairwise([0, *cuts, stripe.n_local]))
+
+
+def degree_order(degrees: Any) -> tuple[Any, Any]:
+    """``position`` and ``vertex`` (uint32[n]) of ``ordering.DegreeOrder``; degrees past 2^32 - 1 count as equal."""
+    import cupy
+
+    n = degrees.size
+    keys = cupy.empty(n, np.uint64)
+    _launch("degree_order.cu", "dbfs_order_keys", n, (degrees, np.int64(n), keys), whole=True)
+    keys.sort()
+    position, vertex = cupy.empty(n, np.uint32), cupy.empty(n, np.uint32)
+    _launch("degree_order.cu", "dbfs_order", n, (keys, np.int64(n), position, vertex), whole=True)
+    return position, vertex
+
+
+def _launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+    """Launch a kernel; ``whole``: its threads don't stride."""
+    if threads:
+        blocks = -(-threads // THREADS)
+        kernel = load(source).get_function(name)
+        kernel((blocks if whole else min(MOST_BLOCKS, blocks),), (THREADS,), arguments)
+
+
+def _check_inside(src: Any, dst: Any, at: int, n: int, name: str) -> None:
+    if at != _NONE:
+        raise outside(name, int(src[at]), int(dst[at]), n)

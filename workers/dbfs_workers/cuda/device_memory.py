@@ -1,0 +1,101 @@
+"""GPU memory: what is free, the refusal of what will not fit, and memory that other processes can map.
+
+Everything is allocated through CuPy's pool but what is exported, and what would stay for a while among blocks that come
+and go: a CUDA IPC handle is of a whole allocation, and the pool hands out parts of larger ones, which it then has to
+keep.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
+
+
+def room() -> int:
+    """Bytes that this process can still take of its GPU: free ones and those that its pool holds, up to its limit."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    free = int(cupy.cuda.Device().mem_info[0]) + int(pool.free_bytes())
+    limit = int(pool.get_limit())
+    return min(free, limit - int(pool.used_bytes())) if limit else free
+
+
+def require(nbytes: int, where: str) -> None:
+    """Refuse what needs more than is free.
+
+    Args:
+        nbytes: bytes about to be allocated.
+        where: the rank and what it does, for the message.
+
+    Raises:
+        GraphTooLargeError: with the bytes needed and the bytes free.
+    """
+    free = room()
+    if nbytes > free:
+        raise GraphTooLargeError(f"{where}: it needs {nbytes} bytes on its GPU, {free} bytes are free")
+
+
+def give_back() -> None:
+    """Return what the pool holds and nobody uses: plain allocations, here and in other processes, can't use it."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def alone(count: int, dtype: Any) -> Any:
+    """An uninitialised array in an allocation of its own, freed with the array. It can be exported."""
+    import cupy
+
+    give_back()
+    dtype = np.dtype(dtype)
+    memory = cupy.cuda.Memory(max(1, count * dtype.itemsize))
+    return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def export(array: Any) -> bytes:
+    """The IPC handle of an array that is ``alone``, for other processes.
+
+    Raises:
+        ExchangeUnavailableError: the system does not allow it.
+    """
+    import cupy
+
+    try:
+        return bytes(cupy.cuda.runtime.ipcGetMemHandle(array.data.ptr))
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise ExchangeUnavailableError(f"GPU memory can't be exported: {error}") from error
+
+
+@contextmanager
+def mapped(handle: bytes) -> Iterator[int]:
+    """Another process's array, as an address that this GPU can read; copies begun inside end before it is unmapped.
+
+    Raises:
+        ExchangeUnavailableError: it can't be mapped: its process is on another host, in another container, or this one.
+    """
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    try:
+        address = runtime.ipcOpenMemHandle(handle)
+    except runtime.CUDARuntimeError as error:
+        raise ExchangeUnavailableError(f"a peer's GPU memory can't be mapped: {error}") from error
+    try:
+        yield int(address)
+    finally:
+        cupy.cuda.get_current_stream().synchronize()
+        runtime.ipcCloseMemHandle(address)
+
+
+def copy_from(address: int, array: Any) -> None:
+    """Begin to fill an array from an address of any GPU that is mapped here."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    stream = cupy.cuda.get_current_stream()
+    if array.nbytes:
+        runtime.memcpyAsync(array.data.ptr, address, array.nbytes, runtime.memcpyDefault, stream.ptr)

@@ -1,0 +1,8 @@
+// Names of the scalar types, all that a kernel needs which takes plain arrays.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
