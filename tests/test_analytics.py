@@ -118,6 +118,14 @@ def test_bounds_of_a_tree_meet(client: distributed.Client) -> None:
             assert bounds.radius == hops.max(axis=0).min()
 
 
+def test_bounds_of_a_lattice_are_close(client: distributed.Client) -> None:
+    with dbfs.load("grid2d:side=31", client=client, ranks=3) as graph:
+        bounds = graph.eccentricity_bound()
+    assert bounds.lower == 60
+    assert bounds.exact
+    assert (bounds.centre, bounds.radius) == (15 * 31 + 15, 30)
+
+
 def test_a_million_isolated_vertices(client: distributed.Client, leaves_nothing: None) -> None:
     arrays = (1_000_000, np.array([999_998, 3, 4]), np.array([999_999, 4, 5]))
     with loaded(client, arrays, ranks=4) as graph:

@@ -18,6 +18,8 @@ from dbfs.errors import MissingPackageError
 from dbfs.graph import Graph
 from dbfs.notebook import html, svg
 from dbfs.records import RunProgress, RunStatus
+from dbfs_workers.spmd import TIME_FIELDS
+from dbfs_workers.traversal import PHASES
 
 HOSTILE = "</code><script>alert('\"&')</script> ünï"
 
@@ -197,6 +199,10 @@ def test_degrees_on_both_scales(graph: Graph, client: distributed.Client) -> Non
     assert [bar.get_height() for bar in bars.patches] == [4, 12, 9]
     with dbfs.load(dbfs.from_arrays([], []), client=client) as empty:
         empty.plot_degrees().figure.canvas.draw()
+
+
+def test_every_phase_has_a_colour() -> None:
+    assert set(plots._PHASES) == {*TIME_FIELDS, *PHASES}
 
 
 def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,10 @@ def _two_largest(sweep: BFSResult) -> int:
 
 
 def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
-    """The smallest vertex half-way on a shortest path between the sources of two sweeps, the first one's farthest."""
+    """A vertex half-way on a shortest path from a sweep's source to its farthest vertex, the source of another.
+
+    Of all such vertices the middle one by id: in a lattice they are a whole diagonal, and its ends are corners.
+    """
     half = one.depth // 2
     arguments = [
         (Ref(from_one.key), Ref(from_other.key), half, one.depth - half)
@@ -100,7 +103,8 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     rows = graph.gang.on_each_rank(
         "half-way", _half_way, arguments, deadline, f"the middle of a longest path in {graph.name}"
     )
-    return int(joined(rows, graph.order)[0])
+    half_way = joined(rows, graph.order)
+    return int(half_way[half_way.size // 2])
 
 
 def _half_way(from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int) -> NDArray[np.int64]:
