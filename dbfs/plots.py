@@ -90,17 +90,21 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
             words = _PHASE_WORDS.get(phase, phase)
             ax.barh(rows, widths.ravel(), left=left.ravel(), height=0.8, color=_PHASES[phase], label=words)
         left = left + widths
-    shade = "bottom-up level"
+    label = "bottom-up level"
     for first, last in stretches:
         ax.axvline(starts[first], color="#404040", linewidth=0.6, alpha=0.6)
         if all(report.direction == BOTTOM_UP for report in reports[first:last]):
-            ax.axvspan(starts[first], ends[last - 1], zorder=0, label=shade, **_BOTTOM_UP_SHADE)
-            shade = ""
+            # A strip on the upper edge: behind the bars nothing would be seen.
+            strip: dict[str, Any] = {"color": ax.spines["top"].get_edgecolor(), "linewidth": 5}
+            place = ax.get_xaxis_transform()
+            ax.plot(
+                [starts[first], ends[last - 1]], [1, 1], transform=place, solid_capstyle="butt", label=label, **strip
+            )
+            label = ""
     _level_ticks(ax, reports, stretches, starts, ends)
     ax.set_xlim(0, whole)
     ax.set_ylim(ranks - 0.5, -0.5)
-    if ranks <= 16:
-        ax.set_yticks(range(ranks))
+    ax.set_yticks(range(0, ranks, -(-ranks // 16)))
     ax.set_ylabel("rank")
     ax.set_xlabel(f"time in {unit}", loc="left")
     busy = f"; the busiest rank of each level works {_imbalance(reports):.2f} times the mean" if ranks > 1 else ""

@@ -174,6 +174,21 @@ def test_the_levels_plot_has_each_phase_of_each_rank(graph: Graph, engine: str) 
     assert ax.get_xlim()[1] == pytest.approx(result.levels["seconds"].sum() * unit)
 
 
+def test_the_levels_plot_marks_bottom_up_levels(graph: Graph) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0])
+    ax = result.plot_levels()
+    unit = {"time in µs": 1e6, "time in ms": 1e3, "time in s": 1.0}[ax.get_xlabel()]
+    ends = result.levels["seconds"].cumsum() * unit
+    strips = [tuple(map(float, line.get_xdata())) for line in ax.lines if line.get_linewidth() == 5]
+    expected = [
+        (ends[level] - seconds * unit, ends[level])
+        for level, seconds in result.levels["seconds"].items()
+        if result.levels["direction"][level] == "bottom-up"
+    ]
+    assert strips
+    np.testing.assert_allclose(strips, expected)
+
+
 def test_long_runs_are_drawn_in_stretches(client: distributed.Client) -> None:
     with dbfs.load("path:n=2000", client=client, ranks=2) as path:
         result = path.bfs(0)
