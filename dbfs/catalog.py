@@ -15,7 +15,7 @@ from typing import Any
 import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dbfs import forming
+from dbfs import dashboard, forming
 from dbfs.build_watch import Stage, stages
 from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of
 from dbfs.errors import (
@@ -26,10 +26,12 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
+from dbfs.history import History
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.run_watch import RunWatch, look
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.plugin import NAME, WorkerService, answering, unpack
+from dbfs_workers.reports import RankAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         self.reserved: dict[str, str] = {}
         # In the order in which they came, under way or not.
         self.runs: list[RunEntry] = []
+        self.history = History()
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def start(self, scheduler: distributed.Scheduler) -> None:
@@ -70,6 +73,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             self.cancel,
         )
         scheduler.handlers.update({f"dbfs_{handler.__name__}": answering(handler) for handler in handlers})
+        dashboard.install(scheduler, self)
         await scheduler.register_worker_plugin(None, pickle.dumps(WorkerService()), name=NAME, idempotent=True)
 
     async def reserve(self, name: str, client: str) -> None:
@@ -187,7 +191,12 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             await run.turn
             graph.require_whole()
             graph.runs += 1
-            return await self._run(run, specs, deadline, dropped)
+            answers = await self._run(run, specs, deadline, dropped)
+            self.history.add(run, answers)
+            return [answer.packed for answer in answers]
+        except Exception as error:
+            self.history.fail(run, error)
+            raise
         finally:
             self.runs.remove(run)
             self._start_runs()
@@ -265,6 +274,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         """Called by Dask: free everything, or it would warn of each graph that it is lost with its worker."""
         for graph in self.graphs.values():
             self._free(graph)
+        dashboard.uninstall(self)
 
     def remove_worker(self, scheduler: distributed.Scheduler, worker: str, **_: Any) -> None:  # noqa: ARG002
         """Called by Dask: every graph with a rank there is lost, and its runs end."""
@@ -293,7 +303,9 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 run.turn.set_result(None)
             wanted |= run.workers
 
-    async def _run(self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]) -> list[bytes]:
+    async def _run(
+        self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]
+    ) -> list[RankAnswer]:
         graph = run.graph
         await self._recover(run, deadline)
         message = {
@@ -328,8 +340,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         return [call.result() for call in calls]
 
     async def _wait(
-        self, run: RunEntry, calls: Sequence[asyncio.Future[bytes]], deadline: float
-    ) -> set[asyncio.Future[bytes]]:
+        self, run: RunEntry, calls: Sequence[asyncio.Future[RankAnswer]], deadline: float
+    ) -> set[asyncio.Future[RankAnswer]]:
         """Wait for the ranks; returns the calls that were not answered in time."""
         if not run.graph.maps_gpus:
             return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]

@@ -3,10 +3,14 @@
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, RunProgress, RunStatus
+
+# About eight minutes of looks, enough for a plot.
+_LOOKS_KEPT = 2000
 
 
 class UnreachableError(WorkerLostError):
@@ -53,12 +57,17 @@ class RunEntry:
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
         self.progress: RunProgress | None = None
+        # Of the traversal under way, where the looks found it.
+        self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
 
     def note(self, progress: RunProgress) -> None:
         """Take what a look at the ranks showed, or what an earlier look showed more of."""
         before = self.progress
         if before is None or (before.finished, before.level) <= (progress.finished, progress.level):
+            if before is not None and before.finished != progress.finished:
+                self.trail.clear()
             self.progress = progress
+            self.trail.append(progress)
 
     def refuse(self, error: Exception) -> None:
         """End it before its turn."""

@@ -104,6 +104,7 @@ def examine() -> Report:
         _nccl(major, cupy),
         _ucx(major),
         _shared_memory(),
+        _dashboard(),
         _cpu_kernels(),
         *_gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major),
     ]
@@ -113,6 +114,19 @@ def examine() -> Report:
 def _packages() -> Finding:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dbfs", "dask", "distributed", "numba", "numpy"))
     return Finding("packages", State.OK, f"Python {platform.python_version()}, {packages}")
+
+
+def _dashboard() -> Finding:
+    missing = []
+    for name in ("bokeh", "prometheus_client"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        advice = "for the page /dbfs and metrics where a scheduler runs: pip install 'dbfs[dashboard]'"
+        return Finding("dashboard", State.MISSING, f"not installed: {', '.join(missing)}", advice)
+    return Finding("dashboard", State.OK, f"bokeh {version('bokeh')}, prometheus-client {version('prometheus-client')}")
 
 
 def _install(major: int) -> str:

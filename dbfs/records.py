@@ -132,6 +132,41 @@ class RunProgress:
 
 
 @dataclass(frozen=True)
+class FinishedRun:
+    """A run that is over, as the service remembers it.
+
+    Attributes:
+        run_id: unique.
+        graph: the graph's name.
+        client: id of the client that asked for it.
+        traversals: how many it made, or was to make.
+        ended: seconds since the epoch.
+        seconds: of all traversals, from the start of the first level to the end of the last; of a run that failed,
+            since it started.
+        depth: largest distance of the last traversal.
+        reached: vertices that the last traversal reached.
+        edges: directed edges of the traversed components, of all traversals.
+        error: what ended it early; empty where nothing did.
+    """
+
+    run_id: str
+    graph: str
+    client: str
+    traversals: int
+    ended: float
+    seconds: float
+    depth: int = 0
+    reached: int = 0
+    edges: int = 0
+    error: str = ""
+
+    @property
+    def mteps(self) -> float:
+        """Directed edges a second, in millions."""
+        return self.edges / self.seconds / 1e6 if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
 class BuildProgress:
     """Where a build is.
 

@@ -29,7 +29,7 @@ from dbfs_workers.gpus import own_gpu
 from dbfs_workers.members import Kept, LoopMember, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
-from dbfs_workers.reports import RankReport, pack_reports
+from dbfs_workers.reports import Brief, RankAnswer, RankReport, pack_reports
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import Position, RunSpec
 
@@ -204,7 +204,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     async def run(
         self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
-    ) -> bytes:
+    ) -> RankAnswer:
         """Take part in traversals; the labels are kept here.
 
         Args:
@@ -216,7 +216,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             dropped: traversals whose labels to forget first.
 
         Returns:
-            A report of each traversal, packed: see ``reports``.
+            A report of each traversal.
 
         Raises:
             StaleRunError: this worker is no rank of that gang.
@@ -230,9 +230,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         done = await member.in_thread(member.run, partition, number, wanted, time.monotonic() + deadline)
         for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
             member.kept[spec.run_id, index] = Kept(client, rank.labels)
-        return pack_reports(
-            [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
-        )
+        reports = [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
+        return RankAnswer(pack_reports(reports), [Brief(r.reached, r.edges, r.depth, r.elapsed) for r in done])
 
     async def position(self, graph_id: str, number: int) -> Position | None:
         """Where this rank is in a run; None where it is in none of that number, or before its first level."""

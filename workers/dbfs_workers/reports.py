@@ -7,7 +7,7 @@ take longer to move than the run took.
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,22 @@ class RankReport:
     depth: int
     elapsed: float
     setup: float
+
+
+class Brief(NamedTuple):
+    """What the scheduler keeps of a traversal on one rank. Fields as in ``RankReport``."""
+
+    reached: int
+    edges: int
+    depth: int
+    elapsed: float
+
+
+class RankAnswer(NamedTuple):
+    """A rank's reports of a run, one a traversal: packed for the client, and in brief for the scheduler."""
+
+    packed: bytes
+    briefs: list[Brief]
 
 
 @dataclass(frozen=True)

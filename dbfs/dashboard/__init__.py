@@ -1,0 +1,79 @@
+"""What the scheduler's own web server shows of the service: a page at ``/dbfs``, and metrics for Prometheus.
+
+The page needs Bokeh and the metrics need prometheus_client (``pip install dbfs[dashboard]``), as Dask's own do. Where
+there is neither, the service works as ever, and ``/dbfs`` says what to install.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tornado import web
+
+if TYPE_CHECKING:
+    import distributed
+
+    from dbfs.catalog import CatalogPlugin
+
+logger = logging.getLogger(__name__)
+
+PATH = "/dbfs"
+
+
+def install(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:
+    """Add the page and the metrics to a running scheduler's server."""
+    for part in (_install_page, _install_metrics):
+        try:
+            part(scheduler, catalog)
+        except Exception:
+            # Both reach into Dask's dashboard, which may change; no traversal shall fail for that.
+            logger.exception("dbfs: %s failed", part.__name__.strip("_"))
+
+
+def uninstall(catalog: CatalogPlugin) -> None:
+    """The scheduler closes."""
+    try:
+        from dbfs.dashboard.metrics import forget
+    except ImportError:
+        return
+    forget(catalog)
+
+
+def _install_page(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:
+    try:
+        from bokeh.server.tornado import BokehTornado
+    except ImportError:
+        _explain(scheduler, "The page needs Bokeh where the scheduler runs: pip install 'dbfs[dashboard]'.")
+        return
+    dask_pages = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
+    if not dask_pages:
+        _explain(scheduler, "This scheduler's dashboard is off: start it with dashboard=True.")
+        return
+    from dbfs.dashboard.page import connect
+
+    connect(scheduler, catalog, dask_pages[0].prefix)
+
+
+def _install_metrics(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:  # noqa: ARG001
+    try:
+        from dbfs.dashboard.metrics import register
+    except ImportError:
+        return
+    register(catalog)
+
+
+def _explain(scheduler: distributed.Scheduler, words: str) -> None:
+    scheduler.http_application.add_handlers(".*$", [(PATH, _Explanation, {"words": words})])
+
+
+class _Explanation(web.RequestHandler):
+    """The page where there is none."""
+
+    def initialize(self, words: str) -> None:
+        self._words = words
+
+    def get(self, *_: Any) -> None:
+        """Answer a request."""
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.write(self._words)

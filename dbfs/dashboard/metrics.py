@@ -1,0 +1,109 @@
+"""The service's metrics, in the registry that the scheduler's ``/metrics`` prints: names begin with ``dask_dbfs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import prometheus_client
+from distributed.http.prometheus import PrometheusCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from dbfs.catalog import CatalogPlugin
+    from dbfs.catalog_entries import GraphEntry
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is untyped
+    """One for each process, as its registry is, and as Dask's own: it tells of the scheduler that came last.
+
+    Attributes:
+        catalog: what it tells of.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.subsystem = "dbfs"
+        self.catalog: CatalogPlugin | None = None
+
+    def collect(self) -> Iterator[Family]:
+        """Called by prometheus_client for each request."""
+        catalog = self.catalog
+        if catalog is None:
+            return
+        yield from self._graphs(catalog)
+        yield from self._under_way(catalog)
+        history = catalog.history
+        runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by how they ended", labels=["outcome"])
+        for outcome, count in history.outcomes.items():
+            runs.add_metric([outcome], count)
+        yield runs
+        yield CounterMetricFamily(self.build_name("traversals"), "Traversals made", value=history.traversals)
+        yield CounterMetricFamily(self.build_name("edges"), "Directed edges traversed", value=history.edges)
+        yield CounterMetricFamily(
+            self.build_name("traversal"), "Time that traversals took", value=history.seconds, unit="seconds"
+        )
+
+    def _graphs(self, catalog: CatalogPlugin) -> Iterator[Family]:
+        graphs = list(catalog.graphs.values())
+        yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(graphs))
+        vertices = GaugeMetricFamily(self.build_name("graph_vertices"), "Vertices of a graph", labels=["graph"])
+        edges = GaugeMetricFamily(self.build_name("graph_edges"), "Directed edges stored", labels=["graph"])
+        size = GaugeMetricFamily(
+            self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
+        )
+        lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are gone", labels=["graph"])
+        for name, same in _by_name(catalog).items():
+            # Graphs without a name of their own may share their edges' name.
+            vertices.add_metric([name], sum(graph.record.stripe.n for graph in same))
+            edges.add_metric([name], sum(info.m_local for graph in same for info in graph.record.infos))
+            lost.add_metric([name], sum(len(graph.lost) for graph in same))
+            for rank in range(max(graph.record.stripe.p for graph in same)):
+                nbytes = sum(graph.record.infos[rank].nbytes for graph in same if rank < graph.record.stripe.p)
+                size.add_metric([name, str(rank)], nbytes)
+        yield from (vertices, edges, size, lost)
+
+    def _under_way(self, catalog: CatalogPlugin) -> Iterator[Family]:
+        running = [run for run in catalog.runs if run.started is not None]
+        active = GaugeMetricFamily(self.build_name("runs_active"), "Runs by state", labels=["state"])
+        active.add_metric(["running"], len(running))
+        active.add_metric(["waiting"], len(catalog.runs) - len(running))
+        yield active
+        level = GaugeMetricFamily(self.build_name("run_level"), "Level of the run under way", labels=["graph"])
+        frontier = GaugeMetricFamily(self.build_name("run_frontier_vertices"), "Its frontier", labels=["graph"])
+        reached = GaugeMetricFamily(self.build_name("run_reached_vertices"), "Vertices reached", labels=["graph"])
+        bottom_up = GaugeMetricFamily(self.build_name("run_bottom_up"), "1 in a bottom-up level", labels=["graph"])
+        # One run a graph is under way; of graphs that share a name, the last that began.
+        for name, progress in {run.graph.record.name: run.progress for run in running if run.progress}.items():
+            level.add_metric([name], progress.level)
+            frontier.add_metric([name], progress.frontier)
+            reached.add_metric([name], progress.reached)
+            bottom_up.add_metric([name], progress.direction == "bottom-up")
+        yield from (level, frontier, reached, bottom_up)
+
+
+def _by_name(catalog: CatalogPlugin) -> dict[str, list[GraphEntry]]:
+    named: dict[str, list[GraphEntry]] = {}
+    for graph in catalog.graphs.values():
+        named.setdefault(graph.record.name, []).append(graph)
+    return named
+
+
+_collector: Collector | None = None
+
+
+def register(catalog: CatalogPlugin) -> None:
+    """Tell of this scheduler's service from now on."""
+    global _collector
+    if _collector is None:
+        _collector = Collector()
+        prometheus_client.REGISTRY.register(_collector)
+    _collector.catalog = catalog
+
+
+def forget(catalog: CatalogPlugin) -> None:
+    """Its scheduler closes."""
+    if _collector is not None and _collector.catalog is catalog:
+        _collector.catalog = None

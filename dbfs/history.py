@@ -1,0 +1,77 @@
+"""What the service remembers of runs that are over: for its page in Dask's dashboard, and for metrics."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from dbfs.catalog_entries import RunEntry
+from dbfs.errors import RunCancelledError
+from dbfs.records import FinishedRun
+from dbfs_workers.reports import RankAnswer
+
+_KEPT = 100
+
+
+class History:
+    """Runs that are over, and sums over all there ever were.
+
+    Attributes:
+        finished: the last of those that came to their end, oldest first.
+        failed: the same of those that did not.
+        last: reports of the run that came to its end last, by rank, packed; of the graph's name.
+        outcomes: runs by how they ended: ``finished``, ``cancelled`` or ``failed``.
+        traversals: traversals made.
+        edges: directed edges traversed.
+        seconds: time that traversals took.
+    """
+
+    def __init__(self) -> None:
+        self.finished: deque[FinishedRun] = deque(maxlen=_KEPT)
+        self.failed: deque[FinishedRun] = deque(maxlen=_KEPT)
+        self.last: tuple[bytes, ...] = ()
+        self.outcomes = Counter({"finished": 0, "cancelled": 0, "failed": 0})
+        self.traversals = 0
+        self.edges = 0
+        self.seconds = 0.0
+
+    def add(self, run: RunEntry, answers: Sequence[RankAnswer]) -> None:
+        """A run came to its end. Microseconds: its client waits for the answer."""
+        traversals = list(zip(*(answer.briefs for answer in answers), strict=True))
+        edges = sum(brief.edges for ranks in traversals for brief in ranks)
+        seconds = sum(max(brief.elapsed for brief in ranks) for ranks in traversals)
+        self.finished.append(
+            FinishedRun(
+                run_id=run.run_id,
+                graph=run.graph.record.name,
+                client=run.client,
+                traversals=run.traversals,
+                ended=time.time(),
+                seconds=seconds,
+                depth=max(brief.depth for brief in traversals[-1]),
+                reached=sum(brief.reached for brief in traversals[-1]),
+                edges=edges,
+            )
+        )
+        self.last = tuple(answer.packed for answer in answers)
+        self.outcomes["finished"] += 1
+        self.traversals += len(traversals)
+        self.edges += edges
+        self.seconds += seconds
+
+    def fail(self, run: RunEntry, error: Exception) -> None:
+        """A run ended early."""
+        now = time.time()
+        self.failed.append(
+            FinishedRun(
+                run_id=run.run_id,
+                graph=run.graph.record.name,
+                client=run.client,
+                traversals=run.traversals,
+                ended=now,
+                seconds=0.0 if run.started is None else now - run.started,
+                depth=0 if run.progress is None else run.progress.level,
+                reached=0 if run.progress is None else run.progress.reached,
+                error=f"{type(error).__name__}: {error}",
+            )
+        )
+        self.outcomes["cancelled" if isinstance(error, RunCancelledError) else "failed"] += 1

@@ -1,0 +1,219 @@
+"""The scheduler's page and metrics: by HTTP, in a browser while a run is under way and after one failed, without Bokeh.
+
+The browser is Chromium, driven by Playwright; where there is none its test skips. ``DBFS_SCREENSHOTS`` names a folder
+for what it saw.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+
+import dbfs
+from dbfs.errors import DeadlineExceededError
+from tests.test_service import ENDLESS, Background
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[distributed.Client]:
+    """A cluster with a dashboard."""
+    pytest.importorskip("bokeh")
+    with dbfs.connect(n_workers=2, backend="cpu", dashboard_address="127.0.0.1:0") as client:
+        # Whoever calls the service first installs it.
+        dbfs.graphs(client=client)
+        yield client
+
+
+def get(client: distributed.Client, path: str) -> str:
+    with urllib.request.urlopen(client.dashboard_link.removesuffix("/status") + path) as answer:
+        assert answer.status == 200
+        return str(answer.read().decode())
+
+
+def metrics(client: distributed.Client) -> dict[str, float]:
+    lines = [line.rpartition(" ") for line in get(client, "/metrics").splitlines() if line.startswith("dask_dbfs")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_the_page_is_among_dasks(shown: distributed.Client) -> None:
+    page = get(shown, "/dbfs")
+    assert "Bokeh" in page
+    assert re.search(r'<a href="dbfs">', page)
+    # Dask's own have a link to it, and no harm.
+    assert re.search(r'<a href="dbfs">', get(shown, "/status"))
+
+
+def test_metrics(shown: distributed.Client) -> None:
+    pytest.importorskip("prometheus_client")
+    before = metrics(shown)
+    with dbfs.load("grid2d:side=30", client=shown, name="mesh") as graph:
+        results = [graph.bfs(0), *graph.bfs_many([5, 7])]
+        with pytest.raises(DeadlineExceededError):
+            dbfs.load(f"path:n={ENDLESS}", client=shown).bfs(0, deadline=0.3)
+        after = metrics(shown)
+        assert after["dask_dbfs_graphs"] >= 1
+        assert after['dask_dbfs_graph_vertices{graph="mesh"}'] == 900
+        assert after['dask_dbfs_graph_edges{graph="mesh"}'] == graph.m
+        assert tuple(after[f'dask_dbfs_graph_bytes{{graph="mesh",rank="{rank}"}}'] for rank in (0, 1)) == graph.nbytes
+        assert after['dask_dbfs_graph_ranks_lost{graph="mesh"}'] == 0
+
+        def grown(name: str) -> float:
+            return after[f"dask_dbfs_{name}"] - before[f"dask_dbfs_{name}"]
+
+        assert grown('runs_total{outcome="finished"}') == 2
+        assert grown('runs_total{outcome="failed"}') == 1
+        assert grown("traversals_total") == 3
+        assert grown("edges_total") == sum(result.edges for result in results)
+        assert grown("traversal_seconds_total") == pytest.approx(sum(result.seconds for result in results))
+    with dbfs.load(f"path:n={ENDLESS}", client=shown, name="street") as graph:
+        run = Background(graph)
+        at = until(lambda: metrics(shown), lambda found: 'dask_dbfs_run_level{graph="street"}' in found)
+        assert at['dask_dbfs_runs_active{state="running"}'] == 1
+        assert at['dask_dbfs_run_bottom_up{graph="street"}'] == 0
+        levels = at['dask_dbfs_run_level{graph="street"}']
+        until(lambda: metrics(shown), lambda found: found['dask_dbfs_run_level{graph="street"}'] > levels)
+        dbfs.runs(client=shown)[0].cancel()
+        run.join()
+    gone = metrics(shown)
+    assert gone['dask_dbfs_runs_total{outcome="cancelled"}'] == before['dask_dbfs_runs_total{outcome="cancelled"}'] + 1
+    assert not [name for name in gone if "street" in name]
+
+
+def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
+    for _ in range(100):
+        found = look()
+        if enough(found):
+            return found
+        time.sleep(0.1)
+    pytest.fail(f"not in ten seconds: {found}")
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """A page of a headless browser."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        at = shutil.which("chromium") or shutil.which("google-chrome") or playwright.chromium.executable_path
+        if not Path(at).exists():
+            pytest.skip("no Chromium: playwright install chromium, or the system's")
+        chromium = playwright.chromium.launch(executable_path=at, args=["--no-sandbox"])
+        yield chromium.new_page(viewport={"width": 1180, "height": 1220})
+        chromium.close()
+
+
+def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
+    wrong: list[str] = []
+    browser.on("pageerror", lambda error: wrong.append(str(error)))
+    with (
+        dbfs.load("kronecker:scale=14", client=shown, name="<b>web</b>") as web,
+        dbfs.load(f"path:n={ENDLESS}", client=shown, name="street") as street,
+    ):
+        for source in web.sample_sources(5):
+            web.bfs(source)
+        browser.goto(shown.dashboard_link.replace("/status", "/dbfs"))
+
+        def sees(*words: str) -> None:
+            until(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
+
+        # A name is shown as it is, and not taken for HTML.
+        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, run", ", over")
+        screenshot(browser, "finished")
+        run = Background(street)
+        sees("runs under way 1 ", "street running 1 of 1", "street, under way")
+        before = levels(browser)
+        until(lambda: levels(browser), lambda now: now > before)
+        screenshot(browser, "running")
+        waiting = Background(street, deadline=5)
+        sees("waiting 1 ", "street waiting of 1")
+        for listed in dbfs.runs(client=shown):
+            listed.cancel()
+        run.join()
+        waiting.join()
+        sees("runs under way 0 ", "street RunCancelledError: rank", "by request")
+        with pytest.raises(DeadlineExceededError):
+            street.bfs(0, deadline=0.6)
+        # The same rows with other values, too.
+        runs = {status.name: status.runs for status in dbfs.graphs(client=shown)}["street"]
+        sees("street DeadlineExceededError: rank", f"45.8 MiB {runs} ")
+        screenshot(browser, "failed")
+    sees("graphs 0 (")
+    assert wrong == []
+
+
+def texts(page: Any) -> str:
+    """All that is to be read: Bokeh draws into shadow roots; the titles of plots are only in its document."""
+    found = page.evaluate(
+        """() => {
+            const words = [];
+            const walk = node => {
+                if (node.nodeType === 3) words.push(node.textContent);
+                if (node.nodeName === 'STYLE' || node.nodeName === 'SCRIPT') return;
+                if (node.shadowRoot) node.shadowRoot.childNodes.forEach(walk);
+                node.childNodes.forEach(walk);
+            };
+            walk(document.body);
+            const models = Bokeh.documents.length ? [...Bokeh.documents[0].all_models] : [];
+            const titles = models.filter(model => model.type === 'Title').map(model => model.text);
+            return words.join(' ') + ' ' + titles.join(' ');
+        }"""
+    )
+    return str(found)
+
+
+def levels(page: Any) -> int:
+    """The largest level among the plotted points."""
+    found = page.evaluate(
+        """() => Math.max(-1, ...[...Bokeh.documents[0].all_models]
+            .filter(model => model.type === 'ColumnDataSource' && 'level' in model.data && 'frontier' in model.data
+                             && !('run' in model.data))
+            .flatMap(model => Array.from(model.data.level)))"""
+    )
+    return int(found)
+
+
+def screenshot(page: Any, name: str) -> None:
+    folder = os.environ.get("DBFS_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"dbfs-{name}.png")
+
+
+WITHOUT_BOKEH = """
+import asyncio, sys, urllib.request
+for missing in ("bokeh", "prometheus_client"):
+    sys.modules[missing] = None
+import distributed
+import dbfs
+
+if __name__ == "__main__":
+    with dbfs.connect(n_workers=1, backend="cpu", dashboard_address="127.0.0.1:0") as client:
+        with dbfs.load("path:n=9", client=client) as graph:
+            print(graph.bfs(0).depth)
+        port = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.http_server.port)
+        print(urllib.request.urlopen(f"http://127.0.0.1:{port}/dbfs").read().decode())
+"""
+
+
+def test_without_bokeh_the_service_works_and_says_what_to_install(tmp_path: Path) -> None:
+    script = tmp_path / "without_bokeh.py"
+    script.write_text(WITHOUT_BOKEH)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    depth, words = done.stdout.strip().splitlines()
+    assert depth == "8"
+    assert words == "The page needs Bokeh where the scheduler runs: pip install 'dbfs[dashboard]'."
+
+
+def test_with_the_dashboard_off_the_page_says_so(client: distributed.Client) -> None:
+    dbfs.graphs(client=client)
+    port = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.http_server.port)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/dbfs") as answer:
+        assert answer.read() == b"This scheduler's dashboard is off: start it with dashboard=True."
