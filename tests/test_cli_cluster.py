@@ -111,11 +111,15 @@ def test_a_run_is_seen_and_cancelled_from_other_processes(
     assert loaded.wait(60) == 0, loaded.communicate()
     running = start("run", "endless", "--loaded", "--source", "0", "--json")
     listed: list[dict[str, Any]] = []
-    while not listed or not listed[0]["running"]:
+    while not listed or listed[0]["progress"] is None:
         assert running.poll() is None, running.communicate()
         time.sleep(0.05)
         listed = json.loads(invoke("runs", "--json").stdout)
     assert (listed[0]["graph"], listed[0]["traversals"]) == ("endless", 1)
+    table = invoke("runs").stdout
+    assert listed[0]["run_id"][:8] in table
+    assert "1 of 1" in table
+    assert "top-down" in table
     cancelled = invoke("cancel", listed[0]["run_id"][:6], "--json")
     assert json.loads(cancelled.stdout) == {"run_id": listed[0]["run_id"]}
     stdout, stderr = running.communicate(timeout=30)

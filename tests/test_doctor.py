@@ -202,3 +202,11 @@ def test_this_machines_gpus() -> None:
     assert found["CuPy"].state is State.OK
     if len(driver.gpus) > 1 and all(sum(row) == len(row) - 1 for row in driver.peer_access):
         assert found["peers"].state is State.OK
+
+
+def test_without_a_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    found = doctor._dashboard()
+    assert (found.state, found.found) == (doctor.State.MISSING, "not installed: prometheus_client")
+    assert found.advice is not None
+    assert "dbfs[dashboard]" in found.advice

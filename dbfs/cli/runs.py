@@ -6,29 +6,31 @@ from dask.utils import format_time
 import dbfs
 from dbfs.cli.common import cluster_option, connect, json_option, print_json, print_results
 from dbfs.errors import InvalidOptionError, RunNotFoundError
+from dbfs.records import RunStatus
 
 
 @click.command()
 @cluster_option
 @json_option
 def runs(scheduler: str, as_json: bool) -> None:
-    """List the runs that wait or are under way.
+    """List the runs that wait or are under way, and where they are.
 
     Example: dbfs runs --scheduler tcp://host:8786
     """
     with connect(scheduler, None) as client:
         found = [run.status for run in dbfs.runs(client=client)]
-    rows = [
-        (
-            status.run_id,
-            status.graph,
-            str(status.traversals),
-            "running" if status.running else "waiting",
-            format_time(status.seconds),
-        )
-        for status in found
-    ]
-    print_results(f"Runs at {scheduler}", ("run", "graph", "traversals", "state", "for"), rows, found, as_json=as_json)
+    columns = ("run", "graph", "traversal", "state", "level", "direction", "frontier", "reached", "for")
+    print_results(f"Runs at {scheduler}", columns, [_row(status) for status in found], found, as_json=as_json)
+
+
+def _row(status: RunStatus) -> tuple[str, ...]:
+    at = status.progress
+    state, seconds = "running" if status.running else "waiting", format_time(status.seconds)
+    if at is None:
+        return (status.run_id[:8], status.graph, f"of {status.traversals}", state, "", "", "", "", seconds)
+    traversal = f"{min(at.finished + 1, at.traversals)} of {at.traversals}"
+    where = (f"{at.level:,}", at.direction, f"{at.frontier:,}", f"{at.reached:,}")
+    return (status.run_id[:8], status.graph, traversal, state, *where, seconds)
 
 
 @click.command()
