@@ -14,9 +14,10 @@ from dbfs.bench import plan as plans
 from dbfs.bench.corpus import CorpusPlan, bench_corpus, short_name
 from dbfs.bench.plan import Section, Settings, find
 from dbfs.bench.rates import measure
+from dbfs.bench.saved import read, to_json
 from dbfs.bench.scaling import ScalingPlan, bench_scaling
 from dbfs.cli import main
-from dbfs.errors import DbfsError, MissingFileError, PlanError
+from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
 from tests import oracle
 
 SETTINGS = Settings(2, 1, ("top-down",), "given", False, "cpu")
@@ -181,7 +182,9 @@ def test_the_corpus(client: distributed.Client, tmp_path: Path, leaves_nothing: 
     assert {rates.direction for rates in report.rates} == {"auto"}
     assert report.speedup(report.rates[0]) == 1
     assert report.speedup(report.rates[1]) == report.rates[1].distance_mteps / report.rates[0].distance_mteps
-    assert json.loads(json.dumps(report.to_dict()))["rates"][1]["speedup"] == report.speedup(report.rates[1])
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(to_json(report)))
+    assert read(saved) == report
     for frontier in report.frontiers:
         edges = dbfs.generate.parse(frontier.graph)
         src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
@@ -230,14 +233,22 @@ def test_commands_write_json_and_figures(
     if benchmark == "scaling":
         assert "[lattice] (strong)" in answer.stdout
     saved = json.loads((out / f"{benchmark}.json").read_text(encoding="utf-8"))
-    assert set(saved) == {"revision", "results"}
+    assert saved["benchmark"] == benchmark
+    assert saved["revision"]
     assert sorted(path.stem for path in out.glob("*.png")) == figures
     for path in out.glob("*.png"):
         with Image.open(path) as image:
             # Something besides the ground was drawn.
             assert len(image.convert("RGB").getcolors(1 << 20) or []) > 5
-    answer = CliRunner().invoke(main, [*arguments, "--json", "--scheduler", client.scheduler.address])
-    assert json.loads(answer.stdout)
+    again = tmp_path / "again"
+    drawn = CliRunner().invoke(
+        main, ["bench", "figures", str(out / f"{benchmark}.json"), "--out", str(again), "--json"]
+    )
+    assert [Path(path).stem for path in sorted(json.loads(drawn.stdout))] == figures
+    for name in figures:
+        assert (again / f"{name}.png").read_bytes() == (out / f"{name}.png").read_bytes()
+    answer = CliRunner().invoke(main, [*arguments[:-2], "--json", "--scheduler", client.scheduler.address])
+    assert set(json.loads(answer.stdout)) == set(saved)
 
 
 def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
@@ -250,6 +261,25 @@ def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert answer.exit_code == 2
         assert words in answer.stderr
         assert "Traceback" not in answer.output
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"benchmark": "corpus"}', '{"benchmark": "scaling", "points": [{"rates": {"n": 1}}]}']
+)
+def test_what_is_no_saved_benchmark(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "saved.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"saved\.json: not the JSON that dbfs bench corpus or scaling saves"):
+        read(path)
+    with pytest.raises(MissingFileError, match="no such file"):
+        read(tmp_path / "none.json")
+
+
+def test_without_matplotlib_nothing_is_measured_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    answer = CliRunner().invoke(main, ["bench", "corpus", "--out", str(tmp_path)])
+    assert answer.exit_code == 1
+    assert "pip install dbfs[plots], or --json here" in answer.stderr
 
 
 def test_names(tmp_path: Path) -> None:

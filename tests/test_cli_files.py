@@ -1,5 +1,6 @@
 """``dbfs generate`` and ``dbfs convert``."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def test_convert(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert "2 vertices, 1 undirected edges, 2 self-loops and duplicates left out" in answer.stdout
     assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
+
+
+def test_json(tmp_path: Path) -> None:
+    out = tmp_path / "star.graph"
+    answer = invoke("generate", "star:n=9", "-o", out, "--json")
+    found = json.loads(answer.stdout)
+    assert found.pop("seconds") > 0
+    expected = {"file": str(out), "n": 9, "m": 8, "directed": False, "left_out": 0, "bytes": out.stat().st_size}
+    assert found == expected
 
 
 def test_convert_onto_itself(tmp_path: Path) -> None:

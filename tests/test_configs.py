@@ -33,9 +33,10 @@ def test_scripts_parse(script: Path) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_scripts_pass_shellcheck(script: Path) -> None:
-    if shutil.which("shellcheck") is None:
+    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if shellcheck is None:
         pytest.skip("shellcheck is not installed")
-    done = subprocess.run(["shellcheck", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

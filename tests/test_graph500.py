@@ -152,7 +152,7 @@ def test_a_whole_run(
 ) -> None:
     out = tmp_path / "graph500.json"
     arguments = ("--scale", str(scale), "--ranks", str(ranks), "--roots", "8", "--edgefactor", "8")
-    answer = invoke(*arguments, "--json", str(out))
+    answer = invoke(*arguments, "--out", str(out))
     assert answer.exit_code == 0, answer.output
     read, written = parse(answer.stdout), json.loads(out.read_text())
     assert list(read) == list(written["statistics"]) == NAMES
@@ -200,7 +200,7 @@ def test_a_search_that_breaks_a_rule_ends_the_run(
 
     monkeypatch.setattr(MODULE, "load", load_and_spoil)
     out = tmp_path / "graph500.json"
-    answer = invoke("--scale", "10", "--ranks", "2", "--json", str(out))
+    answer = invoke("--scale", "10", "--ranks", "2", "--out", str(out))
     assert answer.exit_code == 3
     assert re.search(
         r"search \d+ of 64, from \d+: kronecker:scale=10.*: .*rule 4: .*: vertices \d+, \d+ \(rank", answer.stderr
@@ -218,7 +218,7 @@ def test_a_search_that_breaks_a_rule_ends_the_run(
         (["--scale", "9", "--roots", "0"], "0 is not in the range x>=1"),
         (["--scale", "5"], "64 sources wanted, but kronecker:scale=5,edgefactor=16,seed1=2,seed2=3 has "),
         (["--scale", "9", "--ranks", "0"], "at least 1"),
-        (["--scale", "9", "--json", "/no/such/folder/x.json"], "there is no folder /no/such/folder"),
+        (["--scale", "9", "--out", "/no/such/folder/x.json"], "there is no folder /no/such/folder"),
         ([], "Missing option '--scale'"),
     ],
 )

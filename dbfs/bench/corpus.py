@@ -7,9 +7,8 @@ the redundant work, figure 11 the rates of several ranks next to those of one, f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import distributed
 
@@ -82,13 +81,6 @@ class CorpusReport:
             if (one.graph, one.direction, one.ranks) == (rates.graph, rates.direction, 1):
                 return rates.distance_mteps / one.distance_mteps
         return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "rates": [{**asdict(rates), "speedup": self.speedup(rates)} for rates in self.rates],
-            "frontiers": [asdict(frontier) for frontier in self.frontiers],
-        }
 
 
 def short_name(graph: str) -> str:

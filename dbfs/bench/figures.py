@@ -18,22 +18,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from dbfs.bench.saved import Results
+
 _DPI = 120
 _COLOURS = (VERTICES, EDGES, "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _MARKERS = "osD^vP"
 
 
-def corpus_figures(report: CorpusReport, folder: Path) -> list[Path]:
-    """Draw ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (10) and, of several ranks, ``ranks.png`` (11)."""
-    drawn = {"frontiers": _frontiers(report.frontiers), "rates": _rates(report.rates)}
-    if len({rates.ranks for rates in report.rates}) > 1:
-        drawn["ranks"] = _ranks(report)
+def draw(results: Results, folder: Path) -> list[Path]:
+    """Draw what was measured; returns the files.
+
+    Of the corpus ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (10) and, of several numbers of ranks,
+    ``ranks.png`` (11); of scaling ``scaling.png``: strong scaling as speed-up and weak scaling as efficiency, by ranks.
+    """
+    if not isinstance(results, CorpusReport):
+        return _save({"scaling": _scaling(results)}, folder)
+    drawn = {"frontiers": _frontiers(results.frontiers), "rates": _rates(results.rates)}
+    if len({rates.ranks for rates in results.rates}) > 1:
+        drawn["ranks"] = _ranks(results)
     return _save(drawn, folder)
-
-
-def scaling_figure(points: Sequence[ScalingPoint], folder: Path) -> list[Path]:
-    """Draw ``scaling.png``: strong scaling as speed-up and weak scaling as efficiency, by ranks."""
-    return _save({"scaling": _scaling(points)}, folder)
 
 
 def _save(drawn: dict[str, Figure], folder: Path) -> list[Path]:

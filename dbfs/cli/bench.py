@@ -1,12 +1,15 @@
 """``dbfs bench``: benchmarks that print what they measured."""
 
+from __future__ import annotations
+
+import importlib.util
 import itertools
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import distributed
@@ -17,7 +20,12 @@ import dbfs
 from dbfs import progress
 from dbfs.build import ORDERS
 from dbfs.cli.common import connect, json_option, print_json, print_results, scheduler_option
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import InvalidOptionError, MissingPackageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dbfs.bench.saved import Results
 
 ranks_option = click.option("--ranks", type=click.IntRange(1), default=4, show_default=True)
 memory_option = click.option(
@@ -195,23 +203,13 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
     from dbfs.bench.tables import corpus_tables
 
     wanted = CorpusPlan.read(find("corpus", plan))
-    folder = _folder(out)
+    folder = None if out is None else _folder(out)
     with (
         _connect(scheduler, max(wanted.ranks), wanted.settings.backend, memory_limit) as client,
         progress.bar("bench corpus", len(wanted.graphs) * len(wanted.ranks)) as bar,
     ):
         report = bench_corpus(client, wanted, _counting(bar))
-    if folder is not None:
-        from dbfs.bench.figures import corpus_figures
-
-        _write(folder / "corpus.json", report.to_dict())
-        corpus_figures(report, folder)
-    if as_json:
-        print_json(report.to_dict())
-        return
-    console = Console()
-    for table in corpus_tables(report):
-        console.print(table, "")
+    _show(report, corpus_tables(report), folder, as_json=as_json)
 
 
 @bench.command()
@@ -230,23 +228,41 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
     from dbfs.bench.tables import scaling_tables
 
     wanted = ScalingPlan.read(find("scaling", plan))
-    folder = _folder(out)
+    folder = None if out is None else _folder(out)
     with (
         _connect(scheduler, wanted.ranks, wanted.settings.backend, memory_limit) as client,
         progress.bar("bench scaling", sum(len(series.graphs) for series in wanted.series)) as bar,
     ):
         points = list(bench_scaling(client, wanted, _counting(bar)))
-    if folder is not None:
-        from dbfs.bench.figures import scaling_figure
+    _show(points, scaling_tables(points), folder, as_json=as_json)
 
-        _write(folder / "scaling.json", [asdict(point) for point in points])
-        scaling_figure(points, folder)
+
+@bench.command()
+@click.argument("saved", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".",
+    show_default=True,
+    help="The folder to write into.",
+)
+@json_option
+def figures(saved: Path, out: Path, as_json: bool) -> None:
+    """Draw the figures of SAVED, the JSON of a corpus or scaling benchmark.
+
+    Where the benchmark ran there may be no matplotlib: dbfs bench corpus --json > corpus.json
+
+    Example: dbfs bench figures corpus.json --out figures
+    """
+    from dbfs.bench.figures import draw
+    from dbfs.bench.saved import read
+
+    results = read(saved)
+    drawn = [str(path) for path in draw(results, _folder(out))]
     if as_json:
-        print_json([asdict(point) for point in points])
-        return
-    console = Console()
-    for table in scaling_tables(points):
-        console.print(table, "")
+        print_json(drawn)
+    else:
+        click.echo("\n".join(drawn))
 
 
 def _connect(scheduler: str | None, ranks: int, backend: str, memory_limit: str) -> distributed.Client:
@@ -262,17 +278,32 @@ def _counting(bar: progress.Bar) -> Callable[[str], None]:
     return lambda what: bar.set(next(done), what)
 
 
-def _folder(out: Path | None) -> Path | None:
+def _folder(out: Path) -> Path:
     # Before the benchmark: its figures would be lost.
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidOptionError(f"--out {out}: {error.strerror}") from error
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingPackageError(
+            "figures need matplotlib; pip install dbfs[plots], or --json here, and dbfs bench figures where it is"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOptionError(f"--out {out}: {error.strerror}") from error
     return out
 
 
-def _write(path: Path, value: Any) -> None:
-    from dbfs.bench.gpu import revision
+def _show(results: Results, tables: Iterable[Table], folder: Path | None, *, as_json: bool) -> None:
+    from dbfs.bench.saved import to_json
 
-    path.write_text(json.dumps({"revision": revision(), "results": value}, indent=2), encoding="utf-8")
+    saved = to_json(results)
+    if folder is not None:
+        from dbfs.bench.figures import draw
+
+        text = json.dumps(saved, indent=2)
+        (folder / f"{saved['benchmark']}.json").write_text(text, encoding="utf-8")
+        draw(results, folder)
+    if as_json:
+        print_json(saved)
+        return
+    console = Console()
+    for table in tables:
+        console.print(table, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from dask.utils import format_bytes
 
 from dbfs import generate as generators
 from dbfs import readers
+from dbfs.cli.common import json_option, print_json
 from dbfs.edges import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.progress import bar
@@ -37,7 +39,8 @@ _FORMATS_HELP = (
 @click.argument("spec")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--scale-down", type=int, help="Of a corpus graph: about 1/INTEGER of its vertices.")
-def generate(spec: str, out: Path, scale_down: int | None) -> None:
+@json_option
+def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> None:
     """Write the graph that a generator's SPEC makes into a file.
 
     \b
@@ -50,7 +53,7 @@ def generate(spec: str, out: Path, scale_down: int | None) -> None:
         if name != _CORPUS:
             raise InvalidOptionError(f"--scale-down is for {_CORPUS}:NAME, and {spec} is none")
         spec = f"{name}:{rest}{',' * bool(rest)}scale_down={scale_down}"
-    _write(generators.parse(spec), out)
+    _write(generators.parse(spec), out, as_json)
 
 
 @click.command(epilog=_FORMATS_HELP)
@@ -58,22 +61,27 @@ def generate(spec: str, out: Path, scale_down: int | None) -> None:
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--format", "format_", type=click.Choice(readers.FORMATS), help="Of IN, overrides the guess.")
 @click.option("--directed/--undirected", default=None, help="Override what IN's format or header says.")
-def convert(source: str, out: Path, format_: str | None, directed: bool | None) -> None:
+@json_option
+def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool) -> None:
     """Write the graph of file IN into file OUT, in another format.
 
     Example: dbfs convert road.gr.xz road.mtx.gz
     """
-    _write(readers.open_edges(source, format=format_, directed=directed), out)
+    _write(readers.open_edges(source, format=format_, directed=directed), out, as_json)
 
 
-def _write(edges: EdgeList, out: Path) -> None:
+def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
     # Here and not above: the other commands need no SciPy and pyarrow.
     from dbfs.writers import write_edges
 
     start = time.perf_counter()
     with bar(f"writing {out}", edges.m) as shown:
         written = write_edges(edges, out, progress=lambda read: shown.set(read, f"{read:,} edges read"))
-    click.echo(_report(out, written, time.perf_counter() - start))
+    seconds = time.perf_counter() - start
+    if as_json:
+        print_json({"file": str(out), **asdict(written), "bytes": out.stat().st_size, "seconds": seconds})
+    else:
+        click.echo(_report(out, written, seconds))
 
 
 def _report(out: Path, written: Written, seconds: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import dbfs
-from dbfs.cli.common import check_folder, connect, scheduler_option
+from dbfs.cli.common import check_folder, connect, json_option, print_json, scheduler_option
 from dbfs.graph500 import EDGEFACTOR, ROOTS
 from dbfs.records import BACKENDS
 
@@ -28,12 +28,12 @@ from dbfs.records import BACKENDS
     help="CPU cores, or a GPU for each rank.",
 )
 @click.option(
-    "--json",
-    "out",
+    "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the statistics and each search to this file, too.",
+    help="Write the statistics and each search to this file, too, as JSON.",
 )
 @scheduler_option
+@json_option
 def graph500(
     scale: int,
     edgefactor: int,
@@ -42,6 +42,7 @@ def graph500(
     backend: str,
     out: Path | None,
     scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Run the Graph500 benchmark and print its statistics.
 
@@ -52,11 +53,14 @@ def graph500(
     Example: dbfs graph500 --scale 16
     """
     if out is not None:
-        check_folder("--json", out)
+        check_folder("--out", out)
     # What is refused shall not have started a cluster.
     dbfs.kronecker(scale, edgefactor)
     with connect(scheduler, ranks, backend) as client:
         result = dbfs.graph500(scale, edgefactor=edgefactor, roots=roots, client=client, ranks=ranks, backend=backend)
     if out is not None:
         out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")
-    click.echo(str(result))
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        click.echo(str(result))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.edges import EdgeList, Edges
-from dbfs.errors import TruncatedFileError
+from dbfs.edges import EdgeList, Edges, Piece
+from dbfs.errors import FormatError, TruncatedFileError
 
 # 2^20 edges: 16 MB of ids, and a few times as much of text.
 PIECE_EDGES = 2**20
@@ -62,10 +62,11 @@ class EdgeStream:
 
         Raises:
             TruncatedFileError: there are fewer edges, or more, than a file's header promises.
+            FormatError: the machine can't read them.
         """
         read = 0
         for piece in self.edges.cut(PIECE_EDGES):
-            src, dst = piece.read()
+            src, dst = self._read(piece)
             read += src.size
             if self._progress is not None:
                 self._progress(read)
@@ -78,6 +79,15 @@ class EdgeStream:
             raise TruncatedFileError(
                 f"{self.edges.name}: {self.edges.m} edges are promised (by its header), {read} are there"
             )
+
+    def _read(self, piece: Piece) -> Edges:
+        try:
+            return piece.read()
+        except OSError as error:
+            # Errors of dbfs may be OSErrors, too; one of the machine, with a number, would pass for one of the output.
+            if error.errno is None:
+                raise
+            raise FormatError(f"{self.edges.name} can't be read: {error.strerror or error}") from error
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
         """The pieces with vertices 0..n-1."""

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from dbfs.edges import EdgeList, Edges, Piece
-from dbfs.errors import GraphTooLargeError, InvalidOptionError, MissingFileError, OutputError, TruncatedFileError
+from dbfs.errors import (
+    FormatError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    MissingFileError,
+    OutputError,
+    TruncatedFileError,
+)
 from dbfs.generate import path, uniform
 from dbfs.readers import open_edges
 from dbfs.writers import SUFFIXES, write_edges
@@ -58,6 +65,12 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, suffix: str, error: Base
             write_edges(BrokenEdges("broken", 5, 300_000, False, False, error), out)
     assert [file.name for file in tmp_path.iterdir()] == [old.name]
     assert old.read_text() == "old"
+
+
+def test_a_failing_disk_under_the_input_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+    broken = BrokenEdges("input", 5, 300_000, False, False, OSError(5, "Input/output error"))
+    with pytest.raises(FormatError, match=r"^input can't be read: Input/output error$"):
+        write_edges(broken, tmp_path / "graph.mtx")
 
 
 @pytest.mark.parametrize("suffix", ALL)

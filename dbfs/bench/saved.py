@@ -1,0 +1,48 @@
+"""Benchmarks over many graphs as JSON, and back: figures can be drawn on another machine than the one measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dbfs.bench.corpus import CorpusReport, Frontier
+from dbfs.bench.gpu import revision
+from dbfs.bench.rates import Rates
+from dbfs.bench.scaling import ScalingPoint
+from dbfs.errors import FormatError, MissingFileError
+
+Results = CorpusReport | list[ScalingPoint]
+
+
+def to_json(results: CorpusReport | Sequence[ScalingPoint]) -> dict[str, Any]:
+    """What was measured, by which benchmark of which git revision."""
+    if isinstance(results, CorpusReport):
+        return {"benchmark": "corpus", "revision": revision(), **asdict(results)}
+    return {"benchmark": "scaling", "revision": revision(), "points": [asdict(point) for point in results]}
+
+
+def read(path: Path) -> Results:
+    """What was saved.
+
+    Raises:
+        MissingFileError: there is no such file.
+        FormatError: it is not what ``dbfs bench corpus`` or ``scaling`` saves.
+    """
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["benchmark"] == "corpus":
+            frontiers = (
+                Frontier(one["graph"], one["source"], tuple(one["vertices"]), tuple(one["edges"]))
+                for one in saved["frontiers"]
+            )
+            return CorpusReport(tuple(Rates(**one) for one in saved["rates"]), tuple(frontiers))
+        return [ScalingPoint(**{**point, "rates": Rates(**point["rates"])}) for point in saved["points"]]
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: no such file") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"{path}: not the JSON that dbfs bench corpus or scaling saves ({type(error).__name__}: {error})"
+        ) from error

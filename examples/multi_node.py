@@ -1,0 +1,38 @@
+"""A traversal on a cluster that runs already, and what each rank did.
+
+python examples/multi_node.py --scheduler tcp://HEAD:8786 --ranks 32 --scale 24
+
+The address may also stand in DASK_SCHEDULER_ADDRESS; ``configs/`` says how to start a cluster.
+"""
+
+import click
+from rich.console import Console
+
+import dbfs
+from dbfs import tables
+
+
+@click.command()
+@click.option("--scheduler", envvar="DASK_SCHEDULER_ADDRESS", required=True, help="The cluster's scheduler.")
+@click.option("--ranks", type=int, help="Workers to wait for, one rank each; those that are there if left out.")
+@click.option("--scale", default=20, show_default=True, help="The graph has 2^scale vertices.")
+def main(scheduler: str, ranks: int | None, scale: int) -> None:
+    """Load a Kronecker graph on a cluster, traverse it from eight sources, validate."""
+    console = Console()
+    with (
+        dbfs.connect(scheduler, n_workers=ranks) as client,
+        dbfs.load(dbfs.kronecker(scale), client=client, ranks=ranks, order="degree") as graph,
+    ):
+        hosts = {address.rpartition(":")[0] for address in graph.gang.addresses}
+        results = graph.bfs_many(graph.sample_sources(8), predecessors=True)
+        for result in results:
+            result.validate()
+        console.print(tables.describe(graph), highlight=False, soft_wrap=True)
+        console.print(f"hosts: {len(hosts)}, backend: {graph.backend}, exchange: {graph.exchange}", highlight=False)
+        console.print(tables.results_table(results, validated=True))
+        for result in results:
+            result.release()
+
+
+if __name__ == "__main__":
+    main()

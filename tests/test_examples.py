@@ -1,0 +1,61 @@
+"""The examples, each run as a reader would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import distributed
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+
+
+@pytest.fixture
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Notebooks find the cluster and Dask's settings of their own, not this session's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    return tmp_path
+
+
+def test_all_are_listed() -> None:
+    listed = (EXAMPLES / "README.md").read_text()
+    for file in EXAMPLES.iterdir():
+        assert file.name == "README.md" or f"({file.name})" in listed
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
+    read = nbformat.read(notebook, 4)
+    nbformat.validate(read)
+    kept = [cell.get("outputs") for cell in read.cells if cell.cell_type == "code"]
+    assert any(kept), "it was saved without its output"
+    assert not [output for outputs in kept for output in outputs if output.output_type == "error"]
+    # Raises what a cell raises.
+    NotebookClient(read, timeout=100, kernel_name="python3").execute()
+
+
+def test_a_notebook_on_a_cluster_that_runs(
+    client: distributed.Client, in_a_folder_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", client.scheduler.address)
+    read = nbformat.read(EXAMPLES / "multi_node.ipynb", 4)
+    NotebookClient(read, timeout=100, kernel_name="python3").execute()
+    printed = [
+        output.text for cell in read.cells for output in cell.get("outputs", []) if output.output_type == "stream"
+    ]
+    assert any("4 ranks, hosts: 1" in text for text in printed)
+
+
+def test_the_script_for_a_cluster(client: distributed.Client, leaves_nothing: None) -> None:
+    command = [sys.executable, EXAMPLES / "multi_node.py", "--ranks", "3", "--scale", "10"]
+    there = os.environ | {"DASK_SCHEDULER_ADDRESS": client.scheduler.address}
+    done = subprocess.run(command, env=there, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 ranks" in done.stdout
+    assert "hosts: 1, backend: cpu, exchange: shared_memory" in done.stdout
