@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -239,8 +239,10 @@ def _pack_kept(
     from dbfs_workers.plugin import NAME, WorkerService
 
     service: WorkerService = distributed.get_worker().plugins[NAME]
-    distances, predecessors = service.labels(place.graph_id, place.run_id, place.index)
-    return _pack(stripe, rank, distances, predecessors, sources, farthest)
+    labels = service.kept_labels(place.graph_id, place.run_id, place.index)
+    packed = _pack(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
+    # One rank's stay on its GPU; others' will travel.
+    return packed if stripe.p == 1 else replace(packed, words=on_host(packed.words))
 
 
 def _check_input(
@@ -253,20 +255,21 @@ def _check_input(
     directed: bool,
     farthest: int | None,
 ) -> EdgeCheck:
-    from dbfs_workers.validation import check_edges
+    from dbfs_workers.validation import array_module, check_edges
 
+    xp = array_module(edges[0][0]) if edges else np
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    on_hosts = ((on_host(src), on_host(dst)) for src, dst in edges)
-    return check_edges(stripe, rank, on_hosts, packed, order, **options)
+    return check_edges(stripe, rank, edges, packed, order, xp, **options)
 
 
 def _check_partition(
     partition: Partition, packed: list[PackedLabels], predecessors: bool, directed: bool, farthest: int | None
 ) -> EdgeCheck:
-    from dbfs_workers.validation import check_edges, partition_edges
+    from dbfs_workers.validation import array_module, check_edges, partition_edges
 
+    xp = array_module(partition.columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    return check_edges(partition.stripe, partition.rank, partition_edges(partition.on(np)), packed, None, **options)
+    return check_edges(partition.stripe, partition.rank, partition_edges(partition), packed, None, xp, **options)
 
 
 def _judge(

@@ -35,6 +35,7 @@ SMALL_KERNELS = {
     "csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
     "degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
     "facts.cu": {"dbfs_facts"},
+    "validation.cu": {"dbfs_check_edges"},
 }
 
 DEFINES = dict(KERNELS)

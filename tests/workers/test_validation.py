@@ -7,6 +7,7 @@ given order of vertices and by degree) or of the partitions.
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ RANKS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Setting:
-    """A graph on ranks, and the edges to check against."""
+    """A graph on ranks, the edges to check against, and the module of all arrays (NumPy, or CuPy in GPU tests)."""
 
     n: int
     src: NDArray[np.int64]
@@ -35,6 +36,7 @@ class Setting:
     ranks: int
     directed: bool
     edges: str = "input"
+    xp: ModuleType = np
 
     @property
     def order(self) -> DegreeOrder | None:
@@ -62,9 +64,9 @@ class Setting:
             distances = None if distances is None else distances[order.vertex]
             parents = None if parents is None else order.predecessors_by_position(parents)
             sources = tuple(order.position[list(sources)].tolist())
-        theirs = None if parents is None else [parents[rank :: self.ranks] for rank in ranks]
+        theirs = None if parents is None else [self.xp.asarray(parents[rank :: self.ranks]) for rank in ranks]
         if distances is not None:
-            ours = [distances[rank :: self.ranks] for rank in ranks]
+            ours = [self.xp.asarray(distances[rank :: self.ranks]) for rank in ranks]
         else:
             assert theirs is not None
             ours, lost = validation.levels_of(stripe, theirs)
@@ -80,10 +82,10 @@ class Setting:
         for rank in ranks:
             if of_input:
                 mine = np.array_split(np.arange(self.src.size), self.ranks)[rank]
-                blocks = [(ids[mine].astype(np.uint32)) for ids in (self.src, self.dst)]
+                blocks = [self.xp.asarray(ids[mine].astype(np.uint32)) for ids in (self.src, self.dst)]
                 edges = iter([(blocks[0], blocks[1])])
             else:
-                edges = validation.partition_edges(self.partition(rank))
+                edges = validation.partition_edges(self.partition(rank).on(self.xp))
             checks.append(
                 validation.check_edges(
                     stripe,
@@ -91,6 +93,7 @@ class Setting:
                     edges,
                     packed,
                     order if of_input else None,
+                    self.xp,
                     predecessors=parents is not None,
                     directed=self.directed,
                     farthest=farthest,

@@ -105,9 +105,9 @@ class Partition:
         into = self.in_edges
         return replace(
             self,
-            row_offsets=_on(xp, self.row_offsets),
-            columns=_on(xp, self.columns),
-            in_edges=None if into is None else Csr(_on(xp, into.row_offsets), _on(xp, into.columns)),
+            row_offsets=on(xp, self.row_offsets),
+            columns=on(xp, self.columns),
+            in_edges=None if into is None else Csr(on(xp, into.row_offsets), on(xp, into.columns)),
         )
 
     @property
@@ -152,5 +152,6 @@ def on_host(array: Any) -> Any:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def _on(xp: ModuleType, array: Any) -> Any:
+def on(xp: ModuleType, array: Any) -> Any:
+    """An array in the memory of an array module; what lies there already is not copied."""
     return on_host(array) if xp is np else xp.asarray(array)

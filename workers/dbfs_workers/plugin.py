@@ -18,9 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
-import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
-from numpy.typing import NDArray
 
 from dbfs_workers.errors import BackendUnavailableError, DbfsError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
@@ -30,7 +28,8 @@ from dbfs_workers.members import Kept, LoopMember, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
 from dbfs_workers.reports import Brief, RankAnswer, RankReport, pack_reports
-from dbfs_workers.stripe import NO_VERTEX, Stripe
+from dbfs_workers.scratch import Labels
+from dbfs_workers.stripe import Stripe
 from dbfs_workers.traversal import Position, RunSpec
 
 if TYPE_CHECKING:
@@ -246,18 +245,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             StaleRunError: this worker is no rank of that gang.
         """
         member = self._member(graph_id)
-        distances, parents = self.labels(graph_id, run_id, index)
+        labels = member.fetch(self.kept_labels(graph_id, run_id, index))
         del member.kept[run_id, index]
+        distances, parents = labels.of_rows(self.worker.data[member.partition_key].stripe, member.rank)
         data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): distances}
         if parents is not None:
             data[label_key("predecessors", run_id, index, member.rank)] = parents
         sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
         return sizes
 
-    def labels(self, graph_id: str, run_id: str, index: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
-        """Kept labels of the rank's rows without padding: distances, and predecessors as vertices, -1 unreached.
-
-        Tasks on this worker may call it, too.
+    def kept_labels(self, graph_id: str, run_id: str, index: int) -> Labels:
+        """Labels that were neither dropped nor published, where they are; tasks on this worker may ask for them, too.
 
         Raises:
             ResultReleasedError: they were dropped.
@@ -267,13 +265,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         kept = member.kept.get((run_id, index))
         if kept is None:
             raise ResultReleasedError(f"rank {member.rank} has no labels of traversal {index} of run {run_id} any more")
-        stripe = self.worker.data[member.partition_key].stripe
-        owned = stripe.owned(member.rank)
-        labels = member.fetch(kept.labels)
-        if labels.predecessors is None:
-            return labels.distances[:owned], None
-        ids = labels.predecessors[:owned]
-        return labels.distances[:owned], np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
+        return kept.labels
 
     async def drop(self, graph_id: str, dropped: list[Sequence[Any]]) -> None:
         """Forget kept labels, given by run id and index."""

@@ -25,6 +25,19 @@ class Labels:
     distances: NDArray[np.int32]
     predecessors: NDArray[np.uint32] | None
 
+    def of_rows(self, stripe: Stripe, rank: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
+        """As they are handed out: without padding, predecessors int64 as vertices, -1 unreached.
+
+        In a graph ordered by degree they are positions.
+        """
+        owned = stripe.owned(rank)
+        if self.predecessors is None:
+            return self.distances[:owned], None
+        ids = self.predecessors[:owned].astype(np.int64)
+        vertices = stripe.vertex(ids)
+        vertices[ids == NO_VERTEX] = UNREACHED
+        return self.distances[:owned], vertices
+
 
 def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
     """Bytes of a rank's ``Scratch``; ``bottom_up``: whether the graph can be traversed so."""

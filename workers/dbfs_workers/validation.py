@@ -22,14 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers import validation_kernels as kernels
-from dbfs_workers.partition import InputEdges, Partition
+from dbfs_workers.partition import InputEdges, Partition, on
 from dbfs_workers.stripe import NO_VERTEX, Stripe
+from dbfs_workers.traversal import own_rows
 
 if TYPE_CHECKING:
     from dbfs_workers.ordering import DegreeOrder
@@ -38,7 +40,8 @@ Levels = tuple[list[NDArray[np.int32]], "Violation | None"]
 """Distances by rank, and what is wrong with the predecessors that they were found along."""
 
 BLOCK_EDGES: Final = 1 << 20
-"""Edges of a partition that are written out as pairs at a time: 24 MB of temporary arrays."""
+DEVICE_BLOCK_EDGES: Final = 1 << 25
+"""Edges of a partition that are written out as pairs at a time, in some 24 bytes of temporary arrays each."""
 
 _LEVEL_SHIFT: Final = np.uint64(32)
 _PARENT_MASK: Final = np.uint64(0xFFFFFFFF)
@@ -142,12 +145,13 @@ def pack_labels(
         sources: positions at distance 0.
         farthest: no distance is larger; None for no bound.
     """
-    xp = _module(distances)
+    xp = array_module(distances)
     ids = xp.arange(distances.size, dtype=np.int64) * stripe.p + rank
     wrong = (distances < -1) | (distances > (stripe.n - 1 if farthest is None else farthest))
     if predecessors is not None:
         wrong |= (predecessors < -1) | (predecessors >= stripe.n) | ((predecessors < 0) != (distances < 0))
-    source = xp.isin(ids, xp.asarray(sources, dtype=np.int64))
+    source = xp.zeros(distances.size, bool)
+    source[xp.asarray(own_rows(stripe, rank, sources))] = True
     rootless = (distances == 0) != source
     if predecessors is not None:
         rootless |= source & (predecessors != ids)
@@ -186,10 +190,12 @@ def levels_of(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Leve
 def partition_edges(partition: Partition) -> Iterator[InputEdges]:
     """A partition's edges between positions, block by block."""
     stripe, offsets = partition.stripe, partition.row_offsets
-    xp = _module(offsets)
-    for start in range(0, partition.m_local, BLOCK_EDGES):
-        stop = min(start + BLOCK_EDGES, partition.m_local)
-        first, last = (int(xp.searchsorted(offsets, edge, side="right")) - 1 for edge in (start, stop - 1))
+    xp = array_module(offsets)
+    block = BLOCK_EDGES if xp is np else DEVICE_BLOCK_EDGES
+    for start in range(0, partition.m_local, block):
+        stop = min(start + block, partition.m_local)
+        ends = xp.asarray([start, stop - 1])
+        first, last = (xp.searchsorted(offsets, ends, side="right") - 1).tolist()
         # A row begins at each offset: how many have begun by an edge tells its row.
         begun = xp.bincount(offsets[first + 1 : last + 1] - start, minlength=stop - start)
         rows = first + xp.cumsum(begun)
@@ -205,12 +211,13 @@ def check_edges(
     edges: Iterable[InputEdges],
     packed: Sequence[PackedLabels],
     order: DegreeOrder | None,
+    xp: ModuleType = np,
     *,
     predecessors: bool,
     directed: bool,
     farthest: int | None,
 ) -> EdgeCheck:
-    """Check a rank's edges against everybody's labels.
+    """Check a rank's edges against everybody's labels, on a GPU if that is where the edges are.
 
     Args:
         stripe: how the graph lies on the ranks.
@@ -218,18 +225,24 @@ def check_edges(
         edges: the edges in blocks.
         packed: the labels by rank.
         order: where the edges are between vertices and the labels by position; else None.
+        xp: of whose arrays the edges are, NumPy or CuPy.
         predecessors: whether the labels have them.
         directed: whether edges hold in one direction only.
         farthest: vertices at this distance may have unreached neighbours; None where all were to be reached.
     """
-    table = _table(stripe, packed, order)
+    check = kernels.check_edges
+    if xp is not np:
+        from dbfs_workers.cuda import validation as device
+
+        check = device.check_edges
+    table = _table(xp, stripe, packed, order)
     unsupported = _bits(table >> _LEVEL_SHIFT > 1)
     # Levels in words begin with 1.
     bound = stripe.n + 1 if farthest is None else farthest + 1
-    found = np.zeros(kernels.FOUND, np.int64)
+    found = xp.zeros(kernels.FOUND, np.int64)
     count = 0
     for src, dst in edges:
-        kernels.check_edges(src, dst, table, predecessors, directed, bound, unsupported, found)
+        check(src, dst, table, predecessors, directed, bound, unsupported, found)
         count += src.size
     spans, span_u, span_v, leaks, leak_u, leak_v, component_edges = found.tolist()
     violations = [
@@ -237,7 +250,7 @@ def check_edges(
         for rule, broken, u, v in ((Rule.SPAN, spans, span_u, span_v), (Rule.COMPONENT, leaks, leak_u, leak_v))
         if broken
     ]
-    return EdgeCheck(tuple(violations), unsupported, count, component_edges)
+    return EdgeCheck(tuple(violations), on(np, unsupported), count, component_edges)
 
 
 def judge(
@@ -266,7 +279,7 @@ def judge(
     unsupported = np.bitwise_and.reduce([check.unsupported for check in checks])
     if unsupported.any():
         orphans = np.flatnonzero(np.unpackbits(unsupported.view(np.uint8), bitorder="little"))
-        table = _table(stripe, packed, order if of_input else None)
+        table = _table(np, stripe, packed, order if of_input else None)
         told += _unsupported(stripe, table, orphans, order if of_input else None, predecessors=predecessors)
     if not of_input:
         told = [of_vertices(violation, order) for violation in told]
@@ -341,17 +354,19 @@ def of_vertices(violation: Violation, order: DegreeOrder | None) -> Violation:
     return Violation(violation.rule, tuple(vertices), violation.ranks, violation.count)
 
 
-def _table(stripe: Stripe, packed: Sequence[PackedLabels], order: DegreeOrder | None) -> NDArray[np.uint64]:
+def _table(
+    xp: ModuleType, stripe: Stripe, packed: Sequence[PackedLabels], order: DegreeOrder | None
+) -> NDArray[np.uint64]:
     """The words by position; by vertex, their predecessors as well, where an order is given."""
-    table: NDArray[np.uint64] = _module(packed[0].words).empty(stripe.n, np.uint64)
+    table: NDArray[np.uint64] = xp.empty(stripe.n, np.uint64)
     for rank, labels in enumerate(packed):
-        table[rank :: stripe.p] = labels.words
+        table[rank :: stripe.p] = on(xp, labels.words)
     if order is None:
         return table
-    table = table[order.position]
+    table = table[on(xp, order.position)]
     parents = table & _PARENT_MASK
     some = parents != NO_VERTEX
-    parents[some] = order.vertex[parents[some].astype(np.int64)]
+    parents[some] = on(xp, order.vertex)[parents[some].astype(np.int64)]
     table &= ~_PARENT_MASK
     table |= parents
     return table
@@ -359,14 +374,14 @@ def _table(stripe: Stripe, packed: Sequence[PackedLabels], order: DegreeOrder | 
 
 def _bits(flags: NDArray[np.bool]) -> NDArray[np.uint32]:
     """Flags as a bitmap of whole words, at least one."""
-    xp = _module(flags)
+    xp = array_module(flags)
     bits = xp.packbits(flags, bitorder="little")
     words: NDArray[np.uint32] = xp.zeros(max(1, -(-bits.size // 4)), np.uint32)
     words.view(np.uint8)[: bits.size] = bits
     return words
 
 
-def _module(array: Any) -> Any:
+def array_module(array: Any) -> Any:
     """NumPy or CuPy, whichever an array is of."""
     if isinstance(array, np.ndarray):
         return np

@@ -54,7 +54,10 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 KERNELS: Final = (
     *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
     *((source, PLAIN_DEFINES) for source in ("summary.cu", "phases.cu", "levels.cu")),
-    *((source, ()) for source in ("kronecker.cu", "binning.cu", "csr.cu", "degree_order.cu", "facts.cu")),
+    *(
+        (source, ())
+        for source in ("kronecker.cu", "binning.cu", "csr.cu", "degree_order.cu", "facts.cu", "validation.cu")
+    ),
 )
 
 

@@ -1,0 +1,117 @@
+"""Validation on a GPU against the CPU's verdicts, and on clusters whose edges and labels lie on GPUs."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.errors import ValidationError
+from dbfs_workers import validation
+from dbfs_workers.validation import Rule, Verdict
+from tests.gpus import needs_gpu
+from tests.graphs import GRAPHS, random
+from tests.test_gpu import four_on_one_gpu
+from tests.workers.test_validation import EDGES, MUTATIONS, Setting, labels
+
+pytestmark = needs_gpu("cupy", "dask_cuda")
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[distributed.Client]:
+    with dbfs.connect(n_workers=1, backend="cuda", dashboard_address=None, memory_limit=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sharing() -> Iterator[distributed.Client]:
+    with four_on_one_gpu() as client:
+        yield client
+
+
+def told(verdict: Verdict) -> tuple[object, ...]:
+    """All but which of several edges was met first."""
+    violations = [
+        (found.rule, found.ranks, found.count, None if found.rule in (Rule.SPAN, Rule.COMPONENT) else found.vertices)
+        for found in verdict.violations
+    ]
+    return violations, verdict.edges, verdict.component_edges
+
+
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_verdicts_are_those_of_the_cpu(ranks: int, directed: bool, edges: str) -> None:
+    import cupy
+
+    on_cpu = Setting(*GRAPHS["two components"](), ranks, directed, edges)
+    on_gpu = replace(on_cpu, xp=cupy)
+    for mutate in (None, *MUTATIONS):
+        distances, parents = labels(on_cpu, [0])
+        if mutate is not None:
+            mutate(distances, parents)
+        for given in ((distances, parents), (distances, None)):
+            assert told(on_gpu.verdict(*given)) == told(on_cpu.verdict(*given)), mutate
+    distances, parents = labels(on_cpu, [0])
+    parents[[10, 31]] = 11, 5
+    for farthest in (None, 31, 30):
+        found = on_gpu.verdict(distances, parents, farthest=farthest)
+        assert told(found) == told(on_cpu.verdict(distances, parents, farthest=farthest))
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_blocks_and_many_wrong_labels(monkeypatch: pytest.MonkeyPatch, edges: str) -> None:
+    import cupy
+
+    monkeypatch.setattr(validation, "DEVICE_BLOCK_EDGES", 4096)
+    for ranks, directed in itertools.product((1, 2), (False, True)):
+        on_cpu = Setting(*random(3000, 20_000, 9), ranks, directed, edges)
+        on_gpu = replace(on_cpu, xp=cupy)
+        distances, parents = labels(on_cpu, [1])
+        generator = np.random.default_rng(3)
+        for share in (0.0, 0.001, 0.5):
+            changed = generator.random(3000) < share
+            distances[changed] += generator.integers(-1, 3, int(changed.sum()))
+            parents[changed] = generator.integers(0, 3000, int(changed.sum()))
+            for given in ((distances, parents), (distances, None)):
+                assert told(on_gpu.verdict(*given, sources=(1,))) == told(on_cpu.verdict(*given, sources=(1,)))
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("keep_edges", [False, True])
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_results_and_labels_on_a_cluster(
+    gpu: distributed.Client, sharing: distributed.Client, ranks: int, keep_edges: bool, order: str
+) -> None:
+    client = gpu if ranks == 1 else sharing
+    edges = dbfs.kronecker(12)
+    with dask.config.set({"dbfs.build.gpu-piece-edges": 9999}):
+        graph = dbfs.load(edges, client=client, ranks=ranks, keep_edges=keep_edges, order=order, backend="cuda")
+    with graph:
+        assert graph.backend == "cuda"
+        for engine in ("resident", "taskgraph"):
+            result = graph.bfs(1, predecessors=True, engine=engine)
+            found = dbfs.validate(graph, result)
+            assert found.of_input == keep_edges
+            assert found.edges == (edges.m if keep_edges else graph.m)
+            assert dbfs.validate(graph, graph.bfs(1, engine=engine)) == found
+            distances, parents = result.distances(), result.predecessors()
+            assert dbfs.validate(graph, result) == found
+            assert dbfs.validate(graph, dbfs.Labels([1], predecessors=parents)) == found
+            wrong = int(np.flatnonzero(distances == 2)[7])
+            distances[wrong] = 3
+            with pytest.raises(ValidationError, match=rf"rule 2: .*: vertices {wrong}, "):
+                dbfs.validate(graph, dbfs.Labels([1], distances, parents))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_benchmark(gpu: distributed.Client, sharing: distributed.Client, ranks: int) -> None:
+    client = gpu if ranks == 1 else sharing
+    on_gpu = dbfs.graph500(11, roots=5, client=client, ranks=ranks, backend="cuda")
+    assert (on_gpu.backend, on_gpu.ranks) == ("cuda", ranks)
+    on_cpu = dbfs.graph500(11, roots=5, client=client, ranks=ranks, backend="cpu")
+    assert [(one.key, one.edges) for one in on_gpu.searches] == [(one.key, one.edges) for one in on_cpu.searches]
