@@ -28,6 +28,7 @@ from dbfs.edges import EdgeList
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
 from dbfs.gang import Gang
 from dbfs.generate import kronecker
+from dbfs.graph import Graph
 from dbfs.graph500_output import block, statistics
 from dbfs.load import choose_backend, load
 from dbfs.validate import validate
@@ -145,23 +146,12 @@ def graph500(
     with load(edges, client=client, ranks=ranks, keep_edges=True, backend=backend, progress=progress) as graph:
         construction = time.perf_counter() - start - graph.read_seconds
         keys = graph.sample_sources(roots)
-        first = graph.bfs(keys[0], predecessors=True, progress=False)
-        validate(graph, first)
-        first.release()
+        _search(graph, keys[0], "warm-up")
         searches = []
         with progresses.bar(f"searching {edges.name}", roots, progress) as shown:
             for index, key in enumerate(keys):
-                start = time.perf_counter()
-                result = graph.bfs(key, predecessors=True, progress=False)
-                searched = time.perf_counter()
-                try:
-                    found = validate(graph, result)
-                except ValidationError as error:
-                    raise ValidationError(f"search {index + 1} of {roots}, from {key}: {error}") from error
-                validated = time.perf_counter()
-                result.release()
-                searches.append(Search(key, searched - start, found.component_edges, validated - searched))
-                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {searched - start:.3g} s")
+                searches.append(_search(graph, key, f"search {index + 1} of {roots}"))
+                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {searches[-1].seconds:.3g} s")
         return Graph500Result(
             scale=scale,
             edgefactor=edgefactor,
@@ -172,6 +162,20 @@ def graph500(
             construction_seconds=construction,
             searches=tuple(searches),
         )
+
+
+def _search(graph: Graph, key: int, what: str) -> Search:
+    """Search from one key and validate what was found."""
+    start = time.perf_counter()
+    result = graph.bfs(key, predecessors=True, progress=False)
+    searched = time.perf_counter()
+    try:
+        found = validate(graph, result)
+    except ValidationError as error:
+        raise ValidationError(f"{what}, from {key}: {error}") from error
+    validated = time.perf_counter()
+    result.release()
+    return Search(key, searched - start, found.component_edges, validated - searched)
 
 
 def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str) -> None:
