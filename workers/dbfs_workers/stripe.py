@@ -76,4 +76,6 @@ class Stripe:
 
     def vertex(self, internal: Ids) -> Ids:
         """Vertex id of an internal id."""
-        return (internal % self.n_local) * self.p + internal // self.n_local
+        # Without a remainder: of an array, one takes NumPy four times as long as a quotient.
+        owner = internal // self.n_local
+        return (internal - owner * self.n_local) * self.p + owner

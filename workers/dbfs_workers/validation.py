@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers import validation_kernels as kernels
-from dbfs_workers.partition import InputEdges, Partition, on
+from dbfs_workers.partition import InputEdges, Partition, on, on_host
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import own_rows
 
@@ -145,26 +145,27 @@ def pack_labels(
         sources: positions at distance 0.
         farthest: no distance is larger; None for no bound.
     """
-    xp = array_module(distances)
-    ids = xp.arange(distances.size, dtype=np.int64) * stripe.p + rank
     wrong = (distances < -1) | (distances > (stripe.n - 1 if farthest is None else farthest))
     if predecessors is not None:
         wrong |= (predecessors < -1) | (predecessors >= stripe.n) | ((predecessors < 0) != (distances < 0))
-    source = xp.zeros(distances.size, bool)
-    source[xp.asarray(own_rows(stripe, rank, sources))] = True
-    rootless = (distances == 0) != source
+    rows = own_rows(stripe, rank, sources).astype(np.int64)
+    xp = array_module(distances)
+    rootless = np.setxor1d(on_host(xp.flatnonzero(distances == 0)), rows)
     if predecessors is not None:
-        rootless |= source & (predecessors != ids)
-    violations = [
-        Violation(rule, (int(ids[found][0]),), (rank,), int(found.sum()))
-        for rule, found in ((Rule.RANGE, wrong), (Rule.ROOT, rootless))
-        if found.any()
-    ]
-    words = xp.where(wrong, 0, distances.astype(np.int64) + 1).astype(np.uint64) << _LEVEL_SHIFT
-    if predecessors is None:
-        words |= np.uint64(NO_VERTEX)
-    else:
-        words |= xp.where(wrong | (predecessors < 0), np.int64(NO_VERTEX), predecessors).astype(np.uint64)
+        stray = on_host(predecessors[xp.asarray(rows)]) != rows * stripe.p + rank
+        rootless = np.union1d(rootless, rows[stray])
+    words = (distances + np.int32(1)).astype(np.uint64)
+    words <<= _LEVEL_SHIFT
+    # What is -1 becomes NO_VERTEX.
+    words |= NO_VERTEX if predecessors is None else predecessors.astype(np.uint32)
+    violations = []
+    if wrong.any():
+        words[wrong] = NO_VERTEX
+        first = int(xp.argmax(wrong)) * stripe.p + rank
+        violations.append(Violation(Rule.RANGE, (first,), (rank,), int(wrong.sum())))
+    if rootless.size:
+        first = int(rootless[0]) * stripe.p + rank
+        violations.append(Violation(Rule.ROOT, (first,), (rank,), rootless.size))
     return PackedLabels(words, tuple(violations))
 
 
@@ -236,8 +237,8 @@ def check_edges(
 
         check = device.check_edges
     table = _table(xp, stripe, packed, order)
-    unsupported = _bits(table >> _LEVEL_SHIFT > 1)
-    # Levels in words begin with 1.
+    # Levels in words begin with 1, that of the sources.
+    unsupported = _bits(table >= np.uint64(2) << _LEVEL_SHIFT)
     bound = stripe.n + 1 if farthest is None else farthest + 1
     found = xp.zeros(kernels.FOUND, np.int64)
     count = 0
@@ -250,7 +251,7 @@ def check_edges(
         for rule, broken, u, v in ((Rule.SPAN, spans, span_u, span_v), (Rule.COMPONENT, leaks, leak_u, leak_v))
         if broken
     ]
-    return EdgeCheck(tuple(violations), on(np, unsupported), count, component_edges)
+    return EdgeCheck(tuple(violations), on_host(unsupported), count, component_edges)
 
 
 def judge(
