@@ -36,7 +36,7 @@ class Built:
         infos: the partitions' counts by rank.
         external_ids: future of (int64[n], edges): the ids as they were given, ascending; None where they are 0..n-1.
         order: future of the ``ordering.DegreeOrder``; None where vertices have the order given.
-        input_edges: by rank, futures of the ``InputEdges`` that it keeps; none where they were not to be kept.
+        input_edges: by rank, futures of lists of the ``InputEdges`` that it keeps; none where they were not to be kept.
         read_seconds: how long reading took where it came first: edges that are kept, ids or counts to be found.
         seconds: how long all of it took.
     """
@@ -46,7 +46,7 @@ class Built:
     infos: tuple[PartitionInfo, ...]
     external_ids: distributed.Future | None
     order: distributed.Future | None
-    input_edges: tuple[tuple[distributed.Future, ...], ...]
+    input_edges: tuple[distributed.Future, ...]
     read_seconds: float
     seconds: float
 
@@ -54,7 +54,7 @@ class Built:
     def futures(self) -> list[distributed.Future]:
         """All of them."""
         extra = [future for future in (self.external_ids, self.order) if future is not None]
-        return [*self.partitions, *extra, *(future for kept in self.input_edges for future in kept)]
+        return [*self.partitions, *extra, *self.input_edges]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Input:
         pieces: of generated edges themselves, else futures of them.
         reads: futures of ``Edges``; None where building will read.
         kept: futures of ``InputEdges``, which have vertices for ids; None where they are not to be kept.
+        kept_lists: by rank, futures of lists of the same: one key to hold and to check against, not hundreds.
         external_ids: as in ``Built``.
     """
 
@@ -75,6 +76,7 @@ class Input:
     reads: list[distributed.Future] | None
     external_ids: distributed.Future | None
     kept: list[distributed.Future] | None = None
+    kept_lists: tuple[distributed.Future, ...] = ()
 
     @property
     def ids(self) -> Ref | None:
@@ -180,14 +182,13 @@ class Builder(ABC):
             )
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, source.n, source.m, seconds)
-        kept = tuple(tuple(source.kept[rank :: gang.p]) for rank in range(gang.p)) if source.kept else ()
         built = Built(
             stripe,
             tuple(futures[key] for key in keys),
             tuple(infos),
             source.external_ids,
             futures[ordered[0]] if ordered else None,
-            kept,
+            source.kept_lists,
             read_seconds,
             seconds,
         )
@@ -255,17 +256,23 @@ class Builder(ABC):
         graph = TaskGraph()
         keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(source.pieces))]
         count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(source.pieces))]
+        list_keys: list[Key] = [(f"input-edges-{self.token}", rank) for rank in range(self.gang.p)]
+        kept: list[list[Ref]] = [[] for _ in list_keys]
         for index, key in enumerate(keys):
             rank = index % self.gang.p
-            kept = graph.add(rank, key, self.tasks.keep, source.edges(index), source.n, self.edges.name, source.ids)
-            graph.add(rank, count_keys[index], self.tasks.count, kept)
-        futures = self._submit(graph, keys + count_keys)
+            edges = graph.add(rank, key, self.tasks.keep, source.edges(index), source.n, self.edges.name, source.ids)
+            graph.add(rank, count_keys[index], self.tasks.count, edges)
+            kept[rank].append(edges)
+        for rank, key in enumerate(list_keys):
+            graph.add(rank, key, list, kept[rank])
+        futures = self._submit(graph, keys + count_keys + list_keys)
         self.gang.gather([futures[key] for key in count_keys], self.deadline, f"reading {self.edges.name}", self.watch)
         # What they were made of takes as much memory again, and more.
         before = {made for made in (*source.pieces, *(source.reads or ())) if not isinstance(made, GeneratedPiece)}
         release(before)
         self.held -= before
-        return replace(source, kept=[futures[key] for key in keys])
+        lists = tuple(futures[key] for key in list_keys)
+        return replace(source, kept=[futures[key] for key in keys], kept_lists=lists)
 
 
 def _argument(made: distributed.Future | GeneratedPiece) -> Ref | GeneratedPiece:

@@ -91,7 +91,7 @@ def load(
             partition_keys=tuple(future.key for future in built.partitions),
             external_ids_key=None if built.external_ids is None else built.external_ids.key,
             order_key=None if built.order is None else built.order.key,
-            input_edge_keys=tuple(tuple(future.key for future in kept) for kept in built.input_edges),
+            input_edge_keys=tuple(future.key for future in built.input_edges),
             infos=built.infos,
             backend=chosen,
             exchange=config.choice("exchange", EXCHANGES),

@@ -27,7 +27,7 @@ class GraphRecord:
         partition_keys: Dask keys of the partitions, by rank.
         external_ids_key: Dask key of the file's own ids; None where they are 0..n-1.
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
-        input_edge_keys: by rank, Dask keys of the ``InputEdges`` that it keeps; none where they are not kept.
+        input_edge_keys: by rank, Dask keys of the lists of ``InputEdges`` that it keeps; none where they are not kept.
         infos: the partitions' counts, by rank.
         backend: what its ranks compute on, and its partitions are on: ``cpu`` or ``cuda``.
         exchange: how its ranks shall exchange, one of ``EXCHANGES``.
@@ -47,7 +47,7 @@ class GraphRecord:
     partition_keys: tuple[Hashable, ...]
     external_ids_key: Hashable | None
     order_key: Hashable | None
-    input_edge_keys: tuple[tuple[Hashable, ...], ...]
+    input_edge_keys: tuple[Hashable, ...]
     infos: tuple[PartitionInfo, ...]
     backend: str
     exchange: str
@@ -59,7 +59,7 @@ class GraphRecord:
     def keys(self) -> list[Hashable]:
         """Dask keys of all its data."""
         extra = [key for key in (self.external_ids_key, self.order_key) if key is not None]
-        return [*self.partition_keys, *extra, *(key for kept in self.input_edge_keys for key in kept)]
+        return [*self.partition_keys, *extra, *self.input_edge_keys]
 
 
 @dataclass(frozen=True)

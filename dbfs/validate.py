@@ -161,7 +161,7 @@ class _Check:
             key = (f"check-edges-{self.token}", rank)
             options = (predecessors, graph.directed, farthest)
             if of_input:
-                edges = [Ref(kept) for kept in record.input_edge_keys[rank]]
+                edges = Ref(record.input_edge_keys[rank])
                 check = tasks.add(rank, key, _check_input, self.stripe, rank, edges, packed, order, *options)
             else:
                 check = tasks.add(rank, key, _check_partition, Ref(partitions[rank]), packed, *options)

@@ -68,7 +68,7 @@ def test_edges_are_kept_as_they_were_read(
         edges = dbfs.from_arrays(src, dst, n=n)
         with dbfs.load(edges, client=client, ranks=ranks, order=order, keep_edges=True) as graph:
             assert 0 < graph.read_seconds < graph.build_seconds
-            kept = [fetched(graph, key) for keys in graph.record.input_edge_keys for key in keys]
+            kept = [edges for key in graph.record.input_edge_keys for edges in fetched(graph, key)]
             assert {ids.dtype for pair in kept for ids in pair} == {np.dtype(np.uint32)}
             found = sorted(zip(*(np.concatenate(ids).tolist() for ids in zip(*kept, strict=True)), strict=True))
             assert found == sorted(zip(src.tolist(), dst.tolist(), strict=True))
@@ -80,7 +80,7 @@ def test_edges_between_external_ids_are_kept_as_vertices(client: distributed.Cli
     (tmp_path / "sparse.txt").write_text("1000000007 5\n5 77\n77 1000000007\n900 900\n")
     with dask.config.set({"dbfs.build.piece-edges": 1}):
         with dbfs.load(tmp_path / "sparse.txt", client=client, ranks=2, keep_edges=True) as graph:
-            kept = [fetched(graph, key) for keys in graph.record.input_edge_keys for key in keys]
+            kept = [edges for key in graph.record.input_edge_keys for edges in fetched(graph, key)]
             assert sorted((int(u), int(v)) for src, dst in kept for u, v in zip(src, dst, strict=True)) == [
                 (0, 1),
                 (1, 3),
@@ -93,7 +93,7 @@ def test_edges_between_external_ids_are_kept_as_vertices(client: distributed.Cli
 def fetched(graph: Graph, key: Hashable) -> Any:
     """A graph's data, which the service holds and not this client."""
     tasks, copy = TaskGraph(), f"copy-{uuid.uuid4().hex}"
-    tasks.add(0, copy, tuple, Ref(key))
+    tasks.add(0, copy, list, Ref(key))
     return graph.gang.submit(tasks, [copy])[copy].result(timeout=30)
 
 

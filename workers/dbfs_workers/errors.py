@@ -110,7 +110,7 @@ class ClientError(DbfsError, TypeError):
 
 
 class ValidationError(DbfsError, AssertionError):
-    """A result breaks a rule of breadth-first search; the message names the rule and a vertex."""
+    """A result breaks a rule of breadth-first search; the message names the rules, vertices and ranks."""
 
 
 class ResultReleasedError(DbfsError, RuntimeError):
