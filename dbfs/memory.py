@@ -23,7 +23,7 @@ class Estimate:
         partition: the rank's CSR (and that of in-edges, and the edges as read), resident until the graph is unloaded.
         build: what building takes on top of the partition, at its peak.
         run: what a traversal with predecessors by the resident engine takes on top of the partition: the state a rank
-            keeps, the bins it shares, the labels of one result.
+            keeps, the bins it shares, the labels of one result, and its validation where edges are kept for that.
     """
 
     partition: dict[str, int]
@@ -65,8 +65,6 @@ def estimate_bytes(
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
-    if kept_edges:
-        partition["input edges"] = 8 * -(-kept_edges // stripe.p)
     build = {
         "bins": copies * 6 * m_local,
         "cursors": 8 * rows,
@@ -81,6 +79,7 @@ def estimate_bytes(
         # Distances and predecessors as the rank keeps them, and predecessors as they are handed out.
         "labels": (4 + 4 + 8) * rows,
     }
+    _add_kept(partition, run, stripe, kept_edges)
     return Estimate(partition, build, run)
 
 
@@ -109,9 +108,16 @@ def estimate_device_bytes(
         **sizes.member(stripe, m_local, bottom_up=in_edges or not directed),
         "labels": sizes.labels(stripe),
     }
+    _add_kept(partition, run, stripe, kept_edges)
+    return Estimate(partition, build, run)
+
+
+def _add_kept(partition: dict[str, int], run: dict[str, int], stripe: Stripe, kept_edges: int) -> None:
+    """Add edges that are kept, and what results are validated in: who keeps them means to."""
     if kept_edges:
         partition["input edges"] = 8 * -(-kept_edges // stripe.p)
-    return Estimate(partition, build, run)
+        # Everybody's labels as words, the table of them, and a flag a vertex; this rank's in the making.
+        run["validation"] = (8 + 8 + 1) * stripe.n + 16 * stripe.n_local
 
 
 def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:

@@ -198,6 +198,15 @@ def test_gpus_that_cannot_map_each_other_build_through_the_host(monkeypatch: pyt
     assert ways == [False, True]
 
 
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_the_estimate_counts_edges_that_are_kept(backend: str) -> None:
+    edges = dbfs.kronecker(20)
+    without = dbfs.estimate(edges, 4, backend=backend)
+    kept = dbfs.estimate(edges, 4, BuildOptions(keep_edges=True), backend=backend)
+    assert kept.partition_bytes - without.partition_bytes == 8 * edges.m // 4
+    assert kept.run["validation"] > 16 << 20
+
+
 def test_an_edge_list_object_is_required() -> None:
     with pytest.raises(EdgeInputError, match="src has 1 ids and dst 0"):
         dbfs.from_arrays([1], [])
