@@ -1,7 +1,11 @@
 """Where a graph runs: what is chosen on a machine without GPUs, and how the choice is refused."""
 
 import asyncio
+import logging
 import os
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -12,8 +16,10 @@ import dbfs
 from dbfs import cluster, forming
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
 from dbfs.records import Formed, GraphRecord
-from dbfs_workers import gpus
+from dbfs_workers import backends, gpus, plugin
 from dbfs_workers.stripe import Stripe
+from tests.graphs import GRAPHS
+from tests.test_parity import Way, check, loaded
 
 
 @pytest.fixture
@@ -241,3 +247,34 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
     asyncio.run(forming.recover(record("cuda"), gang.ask, 1.0))
     assert gang.asked[6:] == ["dbfs_recover"] * 4
+
+
+def pretend_to_have_a_gpu() -> None:
+    """On a worker: one GPU for all of them, whose phases the CPU runs and whose failures are none."""
+    memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
+    runtime = SimpleNamespace(CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {}))
+    device = SimpleNamespace(mem_info=(2**40, 2**40))
+    pool = SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
+    cuda = SimpleNamespace(memory=memory, runtime=runtime, Device=lambda: device)
+    sys.modules["cupy"] = SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool)  # type: ignore[assignment]
+    cpu = backends.get("cpu")
+    backends.get = lambda name: cpu  # type: ignore[assignment]
+    plugin.own_gpu = lambda: "0"
+
+
+def test_workers_that_share_a_gpu_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    arrays = GRAPHS["dense random"]()
+    with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:
+        dbfs.load("path:n=2", client=client).unload()
+        client.run(pretend_to_have_a_gpu)
+        with caplog.at_level(logging.WARNING, "dbfs.load"):
+            for way in (Way("resident", "shared_memory"), Way("resident", "comm"), Way("taskgraph")):
+                asked = replace(way, backend="cuda")
+                with loaded(client, arrays, asked, directed=False, ranks=2) as graph:
+                    check(graph, arrays, asked, [5])
+                    told = graph.bfs(5, engine=way.engine).to_dict()
+                    exchange = "dask" if way.engine == "taskgraph" else way.exchange
+                    assert (told["backend"], told["exchange"]) == ("cuda", exchange)
+        # Said where it was not asked for: of the last.
+        words = "its GPUs exchange through the host (shared_memory), which is slower: ranks 0 and 1 ("
+        assert [words in record.getMessage() for record in caplog.records] == [True]
