@@ -1,0 +1,71 @@
+"""The pages say what is true: links lead somewhere, commands parse, and the first example prints what it prints."""
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import distributed
+import pytest
+
+import dbfs
+from dbfs.cli import main
+from dbfs.errors import DbfsError
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += [page for folder in ("configs", "docs", "examples") for page in sorted((ROOT / folder).rglob("*.md"))]
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Language and text of each block of code."""
+    yield from re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://host:8786")
+    text = page.read_text(encoding="utf-8")
+    lines = [line for _, block in blocks(page) for line in block.splitlines()]
+    for line in [*lines, *re.findall(r"`(dbfs [a-z][^`]*)`", text)]:
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["dbfs"] and words[1:] != ["COMMAND", "--help"]:
+            parse(main, words[1:])
+
+
+def parse(command: click.Command, words: list[str]) -> None:
+    """Fails where the command would not take these words; runs nothing."""
+    if isinstance(command, click.Group) and words[:1] != ["--help"]:
+        found = command.commands.get(words[0])
+        assert found is not None, words
+        parse(found, words[1:])
+    elif "--help" not in words and words:
+        try:
+            command.make_context(command.name, list(words))
+        except (click.UsageError, DbfsError) as error:
+            pytest.fail(f"{command.name} {words}: {error}")
+
+
+def test_the_first_example_prints_what_the_page_says(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    (_, code), (_, printed), *_ = blocks(ROOT / "README.md")
+    monkeypatch.setattr(dbfs, "connect", lambda n_workers: client)
+    printing = io.StringIO()
+    with contextlib.redirect_stdout(printing):
+        exec(code, {})
+    # All but the time, and the rate that follows from it.
+    timing = re.compile(r"[\d.e+-]+ s, [\d.e+-]+ MTEPS")
+    first, path = printing.getvalue().splitlines()
+    expected, expected_path = printed.splitlines()
+    assert timing.sub("", first) == timing.sub("", expected)
+    assert (path[:3], len(path.split(","))) == (expected_path[:3], len(expected_path.split(",")))
