@@ -79,7 +79,8 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
     unit, scale = ("µs", 1e6) if result.seconds < 1e-3 else ("ms", 1e3) if result.seconds < 1 else ("s", 1.0)
     ends = np.cumsum([report.seconds for report in reports]) * scale
     starts = np.concatenate([[0.0], ends[:-1]])
-    whole = float(ends[-1]) if reports else 1.0
+    # A clock too coarse for the run says 0.
+    whole = float(ends[-1]) if reports and ends[-1] else 1.0
     stretches = _stretches(ends)
     left = np.repeat([[starts[first] for first, _ in stretches]], ranks, axis=0)
     for phase in reports[0].phase_seconds[0] if reports else ():
