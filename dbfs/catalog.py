@@ -31,7 +31,7 @@ from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatu
 from dbfs.run_watch import RunWatch, look
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.plugin import NAME, WorkerService, answering, unpack
-from dbfs_workers.reports import RankAnswer
+from dbfs_workers.reports import RankReport
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         traversals: int,
         deadline: float,
         dropped: list[tuple[str, int]],
-    ) -> list[bytes]:
+    ) -> list[list[RankReport]]:
         """Make traversals; the ranks keep the labels until they are published or dropped, or the client leaves.
 
         Args:
@@ -175,7 +175,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             dropped: traversals (run id and index) whose labels are to be forgotten.
 
         Returns:
-            By rank, its reports as they were packed: see ``dbfs_workers.reports``.
+            By rank, a report of each traversal.
 
         Raises:
             GraphNotFoundError: the graph was unloaded.
@@ -191,9 +191,9 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             await run.turn
             graph.require_whole()
             graph.runs += 1
-            answers = await self._run(run, specs, deadline, dropped)
-            self.history.add(run, answers)
-            return [answer.packed for answer in answers]
+            reports = await self._run(run, specs, deadline, dropped)
+            self.history.add(run, reports)
+            return reports
         except Exception as error:
             self.history.fail(run, error)
             raise
@@ -305,7 +305,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
 
     async def _run(
         self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]
-    ) -> list[RankAnswer]:
+    ) -> list[list[RankReport]]:
         graph = run.graph
         await self._recover(run, deadline)
         message = {
@@ -340,8 +340,8 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         return [call.result() for call in calls]
 
     async def _wait(
-        self, run: RunEntry, calls: Sequence[asyncio.Future[RankAnswer]], deadline: float
-    ) -> set[asyncio.Future[RankAnswer]]:
+        self, run: RunEntry, calls: Sequence[asyncio.Future[list[RankReport]]], deadline: float
+    ) -> set[asyncio.Future[list[RankReport]]]:
         """Wait for the ranks; returns the calls that were not answered in time."""
         if not run.graph.maps_gpus:
             return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]

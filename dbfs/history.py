@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dbfs.catalog_entries import RunEntry
 from dbfs.errors import RunCancelledError
 from dbfs.records import FinishedRun
-from dbfs_workers.reports import RankAnswer
+from dbfs_workers.reports import RankReport
 
 _KEPT = 100
 
@@ -18,7 +18,7 @@ class History:
     Attributes:
         finished: the last of those that came to their end, oldest first.
         failed: the same of those that did not.
-        last: reports of the run that came to its end last, by rank, packed; of the graph's name.
+        last: by rank, the report of the last traversal of the run that came to its end last.
         outcomes: runs by how they ended: ``finished``, ``cancelled`` or ``failed``.
         traversals: traversals made.
         edges: directed edges traversed.
@@ -28,17 +28,17 @@ class History:
     def __init__(self) -> None:
         self.finished: deque[FinishedRun] = deque(maxlen=_KEPT)
         self.failed: deque[FinishedRun] = deque(maxlen=_KEPT)
-        self.last: tuple[bytes, ...] = ()
+        self.last: tuple[RankReport, ...] = ()
         self.outcomes = Counter({"finished": 0, "cancelled": 0, "failed": 0})
         self.traversals = 0
         self.edges = 0
         self.seconds = 0.0
 
-    def add(self, run: RunEntry, answers: Sequence[RankAnswer]) -> None:
+    def add(self, run: RunEntry, reports: Sequence[Sequence[RankReport]]) -> None:
         """A run came to its end. Microseconds: its client waits for the answer."""
-        traversals = list(zip(*(answer.briefs for answer in answers), strict=True))
-        edges = sum(brief.edges for ranks in traversals for brief in ranks)
-        seconds = sum(max(brief.elapsed for brief in ranks) for ranks in traversals)
+        traversals = list(zip(*reports, strict=True))
+        edges = sum(rank.edges for ranks in traversals for rank in ranks)
+        seconds = sum(max(rank.elapsed for rank in ranks) for ranks in traversals)
         self.finished.append(
             FinishedRun(
                 run_id=run.run_id,
@@ -47,12 +47,12 @@ class History:
                 traversals=run.traversals,
                 ended=time.time(),
                 seconds=seconds,
-                depth=max(brief.depth for brief in traversals[-1]),
-                reached=sum(brief.reached for brief in traversals[-1]),
+                depth=max(rank.depth for rank in traversals[-1]),
+                reached=sum(rank.reached for rank in traversals[-1]),
                 edges=edges,
             )
         )
-        self.last = tuple(answer.packed for answer in answers)
+        self.last = traversals[-1]
         self.outcomes["finished"] += 1
         self.traversals += len(traversals)
         self.edges += edges

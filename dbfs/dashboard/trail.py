@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.reports import unpack_reports
 from dbfs_workers.spmd import COUNT_FIELDS
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _under_way(run: RunEntry, key: tuple[str, int]) -> Trail:
 
 def _finished(history: History, key: tuple[str, int]) -> Trail:
     run = history.finished[-1]
-    counts = np.sum([unpack_reports(packed)[-1].counts for packed in history.last], axis=0)
+    counts = np.sum([rank.counts for rank in history.last], axis=0)
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
     # The sources are in no level's discoveries.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())

@@ -18,7 +18,7 @@ from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service import Service
 from dbfs_workers.plugin import label_key
-from dbfs_workers.reports import RankReport, unpack_reports
+from dbfs_workers.reports import RankReport
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.traversal import RunSpec, direction_name
 
@@ -47,7 +47,7 @@ class ResidentEngine:
         call = service.call if progress is None else functools.partial(service.follow, progress=progress)
         began = time.monotonic()
         try:
-            packed: list[bytes] = call(
+            reports: list[list[RankReport]] = call(
                 "run",
                 graph_id=record.graph_id,
                 client=gang.client.id,
@@ -66,7 +66,6 @@ class ResidentEngine:
                 service.tell("cancel", run_id=run_id)
             raise
 
-        reports = [unpack_reports(of_rank) for of_rank in packed]
         outcomes = []
         for index, spec in enumerate(specs):
             ranks = [of_rank[index] for of_rank in reports]

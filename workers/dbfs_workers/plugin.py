@@ -27,7 +27,7 @@ from dbfs_workers.gpus import own_gpu
 from dbfs_workers.members import Kept, LoopMember, Member
 from dbfs_workers.partition import Partition
 from dbfs_workers.post import WorkerPost
-from dbfs_workers.reports import Brief, RankAnswer, RankReport, pack_reports
+from dbfs_workers.reports import RankReport
 from dbfs_workers.scratch import Labels
 from dbfs_workers.stripe import Stripe
 from dbfs_workers.traversal import Position, RunSpec
@@ -203,7 +203,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     async def run(
         self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
-    ) -> RankAnswer:
+    ) -> list[RankReport]:
         """Take part in traversals; the labels are kept here.
 
         Args:
@@ -229,8 +229,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         done = await member.in_thread(member.run, partition, number, wanted, time.monotonic() + deadline)
         for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
             member.kept[spec.run_id, index] = Kept(client, rank.labels)
-        reports = [RankReport(r.counts, r.seconds, r.reached, r.edges, r.depth, r.elapsed, r.setup) for r in done]
-        return RankAnswer(pack_reports(reports), [Brief(r.reached, r.edges, r.depth, r.elapsed) for r in done])
+        return [RankReport.of(rank) for rank in done]
 
     async def position(self, graph_id: str, number: int) -> Position | None:
         """Where this rank is in a run; None where it is in none of that number, or before its first level."""

@@ -4,45 +4,55 @@ A road network has thousands of levels with a dozen numbers each, most of them s
 take longer to move than the run took.
 """
 
+import functools
 import pickle
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Shorter tables are sent before they are packed.
+if TYPE_CHECKING:
+    # Importing it loads the kernels.
+    from dbfs_workers.spmd import RankRun
+
+# Shorter tables are sent as they are.
 _LEAST_LEVELS = 64
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """One traversal on one rank, without its labels. Fields as in ``spmd.RankRun``."""
+    """One traversal on one rank, without its labels. Fields as in ``spmd.RankRun``, whose tables are unpacked when
+    they are asked for; seconds of long ones come in single precision.
+    """
 
-    counts: NDArray[np.int64]
-    seconds: NDArray[np.float64]
     reached: int
     edges: int
     depth: int
     elapsed: float
     setup: float
-
-
-class Brief(NamedTuple):
-    """What the scheduler keeps of a traversal on one rank. Fields as in ``RankReport``."""
-
-    reached: int
-    edges: int
-    depth: int
-    elapsed: float
-
-
-class RankAnswer(NamedTuple):
-    """A rank's reports of a run, one a traversal: packed for the client, and in brief for the scheduler."""
-
     packed: bytes
-    briefs: list[Brief]
+
+    @classmethod
+    def of(cls, run: "RankRun") -> "RankReport":
+        """The report of a traversal."""
+        packed = pickle.dumps((_narrow(run.counts), _narrow(run.seconds)))
+        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed)
+
+    @functools.cached_property
+    def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        counts, seconds = pickle.loads(self.packed)
+        return _widen(counts, np.int64), _widen(seconds, np.float64)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """One row a level."""
+        return self._tables[0]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """One row a level."""
+        return self._tables[1]
 
 
 @dataclass(frozen=True)
@@ -51,20 +61,6 @@ class _Narrow:
 
     shape: tuple[int, int]
     columns: list[NDArray[Any]]
-
-
-def pack_reports(reports: Sequence[RankReport]) -> bytes:
-    """Bytes for ``unpack_reports``. Seconds of long tables are rounded to single precision."""
-    return pickle.dumps([replace(r, counts=_narrow(r.counts), seconds=_narrow(r.seconds)) for r in reports])
-
-
-def unpack_reports(packed: bytes) -> list[RankReport]:
-    """One report a traversal."""
-    reports: list[RankReport] = pickle.loads(packed)
-    return [
-        replace(report, counts=_widen(report.counts, np.int64), seconds=_widen(report.seconds, np.float64))
-        for report in reports
-    ]
 
 
 def _narrow(table: NDArray[Any]) -> Any:

@@ -96,10 +96,10 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
     fetched = warp_sum(fetched);
     if (lane_id() == 0 && fetched) atomicAdd(&b.tally[kSent], fetched);
     __syncthreads();
-    if (threadIdx.x == 0 && b.tally[kSent]) {
+    if (threadIdx.x == 0) {
+      const u32 of_block = atomicExch(&b.tally[kSent], 0u);
       // Its own line among the counters of what it sent: else unused.
-      atomicAdd(&slot->lines[kSent + a.rank].value, (u64)b.tally[kSent]);
-      b.tally[kSent] = 0;
+      if (of_block) atomicAdd(&slot->lines[kSent + a.rank].value, (u64)of_block);
     }
   }
   if (a.target_bits) add_total(b, kTargets, targets);
