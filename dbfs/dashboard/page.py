@@ -260,7 +260,7 @@ def _table(columns: Columns, height: int) -> DataTable:
 def _formatter(kind: int) -> Any:
     if kind in _TEMPLATES:
         return HTMLTemplateFormatter(template=_TEMPLATES[kind])
-    return NumberFormatter(format=_NUMBERS[kind], text_align="right")
+    return NumberFormatter(format=_NUMBERS[kind], text_align="right", null_format="")
 
 
 def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> None:
@@ -293,7 +293,7 @@ def _run_row(run: RunEntry) -> tuple[Any, ...]:
     seconds = format_time(time.time() - (run.started or run.queued))
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
-        return (*head, f"of {run.traversals}", 0, "", 0, 0, "", seconds)
+        return (*head, f"of {run.traversals}", None, "", None, None, "", seconds)
     traversal = f"{min(at.finished + 1, run.traversals)} of {run.traversals}"
     share = f"{at.reached / max(1, run.graph.record.stripe.n):.1%}"
     return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds)

@@ -47,7 +47,8 @@ def trail_of(catalog: CatalogPlugin, drawn: Trail | None = None) -> Trail | None
         ``drawn`` where there is nothing newer; None where no run was seen yet.
     """
     for run in catalog.runs:
-        if run.trail:
+        # A look may find all ranks before their first level.
+        if any(seen.frontier for seen in run.trail):
             key = (run.run_id, len(run.trail))
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
     if not catalog.history.finished:
