@@ -1,0 +1,179 @@
+"""What building on GPUs needs of CuPy and of the kernels, on NumPy: so that its steps are tested without a GPU."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers.cuda import building, device_memory
+from dbfs_workers.errors import ExchangeUnavailableError
+
+
+class Array(np.ndarray):  # type: ignore[type-arg]
+    """CuPy's array: it does not become NumPy's by itself."""
+
+    def get(self) -> np.ndarray:  # type: ignore[type-arg]
+        return np.array(self)
+
+    def set(self, values: np.ndarray) -> None:  # type: ignore[type-arg]
+        self[...] = values
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class CudaRuntimeError(RuntimeError):
+    pass
+
+
+class Cupy(ModuleType):
+    """CuPy on NumPy's arrays, with a bound on what may be allocated in one piece."""
+
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.free = 2**40
+        self.cuda = SimpleNamespace(
+            Device=lambda: SimpleNamespace(mem_info=(self.free, self.free)),
+            get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
+        )
+
+    def get_default_memory_pool(self) -> Any:
+        return SimpleNamespace(
+            free_bytes=lambda: 0, used_bytes=lambda: 0, get_limit=lambda: 0, free_all_blocks=lambda: None
+        )
+
+    def asnumpy(self, array: Any) -> Any:
+        return np.array(array)
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            made = function(*arguments, **keywords)
+            return made.view(Array) if isinstance(made, np.ndarray) else made
+
+        return call
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
+    """Put the stand-ins in place; ``mapped``: whether "GPUs" can map each other's memory."""
+    cupy = Cupy()
+    monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
+    monkeypatch.setattr(building, "_launch", launch)
+    monkeypatch.setattr(device_memory, "alone", lambda count, dtype: np.empty(count, dtype).view(Array))
+    monkeypatch.setattr(device_memory, "export", lambda array: array.ctypes.data.to_bytes(8, "little"))
+    monkeypatch.setattr(device_memory, "mapped", _mapped if mapped else _refuse)
+    monkeypatch.setattr(device_memory, "copy_from", _copy_from)
+    return cupy
+
+
+@contextmanager
+def _mapped(handle: bytes) -> Iterator[int]:
+    yield int.from_bytes(handle, "little")
+
+
+@contextmanager
+def _refuse(handle: bytes) -> Iterator[int]:
+    raise ExchangeUnavailableError("a peer's GPU memory can't be mapped")
+    yield 0
+
+
+def _copy_from(address: int, array: np.ndarray) -> None:  # type: ignore[type-arg]
+    ctypes.memmove(array.ctypes.data, address, array.nbytes)
+
+
+def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+    """A kernel, edge by edge as its header says it."""
+    if threads:
+        KERNELS[name](*arguments)
+
+
+def _count_degrees(src: Any, dst: Any, count: Any, n: Any, symmetrise: Any, degrees: Any, bad: Any) -> None:
+    inside = _inside(src, dst, n, bad)
+    np.add.at(degrees, src[inside], 1)
+    np.add.at(degrees, dst[inside & ~((src == dst) & bool(symmetrise))], 1)
+
+
+def _count_owners(src: Any, dst: Any, count: Any, n: Any, position: Any, p: Any, symmetrise: Any, *more: Any) -> None:
+    first_row, end_row, counts, bad = more
+    inside = _inside(src, dst, n, bad)
+    sources, _, _ = _directed(src[inside], dst[inside], position, int(p), 1, symmetrise, first_row, end_row)
+    np.add.at(counts, sources % int(p), 1)
+
+
+def _bin_edges(
+    src: Any, dst: Any, count: Any, position: Any, p: Any, n_local: Any, symmetrise: Any, *more: Any
+) -> None:
+    first_row, end_row, cursors, keys = more
+    made = _directed(src, dst, position, int(p), int(n_local), symmetrise, first_row, end_row)
+    for source, row, column in zip(*made, strict=True):
+        owner = source % int(p)
+        keys[cursors[owner]] = row << 32 | column
+        cursors[owner] += 1
+
+
+def _directed(
+    src: Any, dst: Any, position: Any, p: int, n_local: int, symmetrise: Any, first_row: Any, end_row: Any
+) -> tuple[Any, Any, Any]:
+    """Sources, rows and columns of the directed edges of some rows."""
+    by_position = isinstance(position, np.ndarray)
+    ends = [np.asarray(position)[side].astype(np.int64) if by_position else np.asarray(side) for side in (src, dst)]
+    other = ends[0] != ends[1]
+    sources, targets = ends
+    if symmetrise:
+        sources, targets = np.append(ends[0], ends[1][other]), np.append(ends[1], ends[0][other])
+    rows = sources // p
+    mine = (rows >= int(first_row)) & (rows < int(end_row))
+    columns = targets if by_position else targets % p * n_local + targets // p
+    return sources[mine], rows[mine], columns[mine]
+
+
+def _inside(src: Any, dst: Any, n: Any, bad: Any) -> Any:
+    inside = (src >= 0) & (src < int(n)) & (dst >= 0) & (dst < int(n))
+    if not inside.all():
+        bad[0] = min(int(bad[0]), int(np.argmin(inside)))
+    return np.asarray(inside)
+
+
+def _row_offsets(keys: Any, count: Any, first_row: Any, rows: Any, offsets: Any) -> None:
+    wanted = np.arange(int(first_row), int(first_row + rows), dtype=np.uint64) << np.uint64(32)
+    offsets[:-1] = np.searchsorted(keys, wanted)
+    offsets[-1] = keys.size
+
+
+def _columns(keys: Any, count: Any, rank: Any, p: Any, n_local: Any, by_position: Any, columns: Any, sums: Any) -> None:
+    rank, p, n_local = int(rank), int(p), int(n_local)
+    rows, targets = np.asarray(keys >> np.uint64(32), np.int64), np.asarray(keys & np.uint64(2**32 - 1), np.int64)
+    sums[0] = (targets == (rows * p + rank if by_position else rank * n_local + rows)).sum()
+    sums[1] = (keys[1:] == keys[:-1]).sum()
+    columns[:] = targets % p * n_local + targets // p if by_position else targets
+
+
+def _order_keys(degrees: Any, n: Any, keys: Any) -> None:
+    capped = np.minimum(degrees, np.uint64(2**32 - 1))
+    keys[:] = (np.uint64(2**32 - 1) - capped) << np.uint64(32) | np.arange(int(n), dtype=np.uint64)
+
+
+def _order(keys: Any, n: Any, position: Any, vertex: Any) -> None:
+    vertex[:] = keys & np.uint64(2**32 - 1)
+    position[vertex] = np.arange(int(n))
+
+
+KERNELS: dict[str, Callable[..., None]] = {
+    "dbfs_count_degrees": _count_degrees,
+    "dbfs_count_owners": _count_owners,
+    "dbfs_bin_edges": _bin_edges,
+    "dbfs_row_offsets": _row_offsets,
+    "dbfs_columns": _columns,
+    "dbfs_order_keys": _order_keys,
+    "dbfs_order": _order,
+}

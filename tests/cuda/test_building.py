@@ -1,0 +1,156 @@
+"""The steps of a build on GPUs, without one: the tasks as they are, CuPy and the kernels by stand-ins (``standin``).
+
+Axes: graphs, directed with in-edges or not, vertices as given and by degree, 1 to 4 ranks, 1 to 3 turns, bins mapped by
+the peers or through the host.
+"""
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import dask.local
+import numpy as np
+import pytest
+from dask._task_spec import DataNode
+
+import dbfs
+from dbfs import build_tasks
+from dbfs import build_tasks_cuda as tasks
+from dbfs.build_cuda import CudaBuilder
+from dbfs.builder import BuildOptions, Input
+from dbfs.edges import EdgeList, GeneratedPiece
+from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
+from dbfs.gang import TaskGraph
+from dbfs_workers.cuda import building
+from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.partition import Partition, describe
+from dbfs_workers.stripe import Stripe
+from tests.cuda import standin
+from tests.graphs import GRAPHS
+
+NAMES = ["one vertex", "one vertex, self-loop", "fewer vertices than ranks", "self-loops and duplicates", "hub"]
+
+
+def built(
+    edges: EdgeList, p: int, order: str, turns: int = 1, through_host: bool = False, piece_edges: int = 100
+) -> tuple[list[Partition], DegreeOrder | None]:
+    """What the builder's tasks make, run one after another in this process."""
+    gang: Any = SimpleNamespace(p=p, addresses=[str(rank) for rank in range(p)])
+    builder = CudaBuilder(edges, gang, BuildOptions(in_edges=True, order=order), through_host=through_host)
+    builder.turns = turns
+    assert edges.n is not None and edges.m is not None
+    cut = list(edges.cut(piece_edges))
+    # All but generated pieces are scattered.
+    pieces: Any = [
+        piece if isinstance(piece, GeneratedPiece) else SimpleNamespace(key=("piece", index))
+        for index, piece in enumerate(cut)
+    ]
+    graph = TaskGraph()
+    layout = builder.lay_out(graph, Input(edges.n, edges.m, pieces, None, None), Stripe(edges.n, p))
+    keys = [ref.key for ref in layout.partitions] + ([layout.order.key] if layout.order else []) + list(layout.waited)
+    scattered = {("piece", index): DataNode(("piece", index), piece) for index, piece in enumerate(cut)}
+    made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses)}, keys))
+    assert made[len(keys) - len(layout.waited) :] == [edges.m] * len(layout.waited)
+    return made[:p], made[p] if layout.order else None
+
+
+def expected(edges: EdgeList, p: int, order: str) -> tuple[list[Partition], DegreeOrder | None]:
+    """What the CPU makes of the same edges."""
+    assert edges.n is not None
+    read = edges.cut(2**40)[0].read()
+    stripe, numbering = Stripe(edges.n, p), None
+    if order == "degree":
+        numbering = degree_order(count_degrees(*read, edges.n, symmetrise=edges.symmetrise, name=edges.name))
+    bins = build_tasks.bin_piece(read, stripe, edges.symmetrise, edges.directed, edges.name, None, numbering)
+    options = (edges.directed, numbering is not None)
+    return [build_tasks.make_partition(stripe, rank, [[bins[rank]]], *options) for rank in range(p)], numbering
+
+
+def assert_same(made: list[Partition], wanted: list[Partition]) -> None:
+    for one, other in zip(made, wanted, strict=True):
+        assert describe(one) == describe(other)
+        pairs = [(one.out_edges, other.out_edges)]
+        assert (one.in_edges is None) == (other.in_edges is None)
+        if one.in_edges is not None and other.in_edges is not None:
+            pairs.append((one.in_edges, other.in_edges))
+        for csr, wanted_csr in pairs:
+            assert (csr.row_offsets.dtype, csr.columns.dtype) == (np.int64, np.uint32)
+            np.testing.assert_array_equal(csr.row_offsets, wanted_csr.row_offsets)
+            np.testing.assert_array_equal(csr.columns, wanted_csr.columns)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_tasks_make_the_partitions_of_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, directed: bool, order: str, p: int
+) -> None:
+    standin.install(monkeypatch, mapped=True)
+    for name in NAMES:
+        n, src, dst = GRAPHS[name]()
+        edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
+        wanted, numbering = expected(edges, p, order)
+        for turns, through_host in ((1, False), (1, True), (2, False), (3, True)):
+            made, found = built(edges, p, order, turns, through_host)
+            assert_same(made, wanted)
+            assert (found is None) == (numbering is None)
+            if found is not None and numbering is not None:
+                np.testing.assert_array_equal(found.position, numbering.position)
+                np.testing.assert_array_equal(found.vertex, numbering.vertex)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_turns_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    standin.install(monkeypatch, mapped=True)
+    sizes = []
+    make_csr = building.make_csr
+
+    def counting(keys: Any, *more: Any, **options: Any) -> building.CsrSlice:
+        sizes.append(keys.size)
+        return make_csr(keys, *more, **options)
+
+    monkeypatch.setattr(building, "make_csr", counting)
+    edges = dbfs.rmat(9) if order == "degree" else dbfs.uniform(n=999, m=8000)
+    built(edges, 2, order, turns=3, piece_edges=5000)
+    assert len(sizes) == 6
+    assert max(sizes) < 1.5 * sum(sizes) / 6
+
+
+def test_gpus_that_cannot_map_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin.install(monkeypatch, mapped=False)
+    with pytest.raises(ExchangeUnavailableError):
+        built(dbfs.path(50), 2, "given")
+    assert_same(built(dbfs.path(50), 2, "given", through_host=True)[0], expected(dbfs.path(50), 2, "given")[0])
+    # One rank maps nobody.
+    assert_same(built(dbfs.path(50), 1, "degree")[0], expected(dbfs.path(50), 1, "degree")[0])
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("free", [0, 200, 1200, 3000])
+def test_a_full_gpu_is_told_with_the_bytes(monkeypatch: pytest.MonkeyPatch, free: int, order: str) -> None:
+    standin.install(monkeypatch, mapped=True).free = free
+    words = rf"rank \d, \w+ .*: it needs \d+ bytes on its GPU, {free} bytes are free"
+    with pytest.raises(GraphTooLargeError, match=words):
+        built(dbfs.path(500), 2, order)
+
+
+@pytest.mark.parametrize("bad", [(-1, 0), (0, 5), (2**40, 0)])
+def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple[int, int]) -> None:
+    standin.install(monkeypatch, mapped=True)
+    source = np.array([1, bad[0]]), np.array([2, bad[1]])
+    words = rf"mine: edge \({bad[0]}, {bad[1]}\) has an id outside 0\.\.4"
+    for make in (
+        lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, None, 0, 1, []),
+        lambda: tasks.count_degrees([source], 0, 5, True, "mine", None),
+        lambda: tasks.keep(source, 5, "mine", None),
+    ):
+        with pytest.raises(InvalidVertexError, match=words):
+            make()
+
+
+def test_what_is_on_a_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin.install(monkeypatch, mapped=True)
+    bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, None, 0, 1, [])
+    assert bins.__dask_sizeof__() < 1000
+    with pytest.raises(TypeError, match="Bins stays with its GPU"):
+        pickle.dumps(bins)
