@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import os
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -18,6 +16,7 @@ from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, Graph
 from dbfs.records import Formed, GraphRecord
 from dbfs_workers import backends, gpus, plugin
 from dbfs_workers.stripe import Stripe
+from tests.cuda import standin
 from tests.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
 
@@ -250,19 +249,14 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
 
 
 def pretend_to_have_a_gpu() -> None:
-    """On a worker: one GPU for all of them, whose phases the CPU runs and whose failures are none."""
-    memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
-    runtime = SimpleNamespace(CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {}))
-    device = SimpleNamespace(mem_info=(2**40, 2**40))
-    pool = SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
-    cuda = SimpleNamespace(memory=memory, runtime=runtime, Device=lambda: device)
-    sys.modules["cupy"] = SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool)  # type: ignore[assignment]
+    """On a worker: one GPU for all of them, which is NumPy's, and whose phases the CPU runs."""
+    standin.install(pytest.MonkeyPatch(), mapped=False)
     cpu = backends.get("cpu")
     backends.get = lambda name: cpu  # type: ignore[assignment]
     plugin.own_gpu = lambda: "0"
 
 
-def test_workers_that_share_a_gpu_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:
     arrays = GRAPHS["dense random"]()
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:
         dbfs.load("path:n=2", client=client).unload()
