@@ -216,8 +216,8 @@ class BFSResult:
         """Plot when each rank did what, level by level, so that imbalance and waiting show.
 
         The axis is wall time, a row a rank, coloured by phase; blank is time outside of the phases (in the taskgraph
-        engine, Dask's). More than 32 levels are drawn in so many stretches. Arguments and errors as for
-        ``plot_frontier``.
+        engine, Dask's). Bottom-up levels have a strip on the upper edge. More than 32 levels are drawn in so many
+        stretches. Arguments and errors as for ``plot_frontier``.
         """
         from dbfs.plots import plot_levels
 
