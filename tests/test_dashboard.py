@@ -97,6 +97,29 @@ def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     pytest.fail(f"not in ten seconds: {found}")
 
 
+def trail(dask_scheduler: distributed.Scheduler) -> tuple[str, list[int], list[int], list[int], list[bool]]:
+    """On the scheduler: what the page would plot."""
+    from dbfs.dashboard.trail import trail_of
+
+    catalog = dask_scheduler.plugins["dbfs"]
+    found = trail_of(catalog)
+    assert trail_of(catalog, found) is found
+    return (found.title, *(part.tolist() for part in (found.level, found.frontier, found.reached, found.bottom_up)))
+
+
+@pytest.mark.parametrize("n", [1, 2000, 4500])
+def test_plots_of_runs_of_any_depth(client: distributed.Client, n: int) -> None:
+    with dbfs.load(f"path:n={n}", client=client, ranks=2, name="plotted") as graph:
+        graph.bfs_many([n // 2, 0])
+        title, level, frontier, reached, bottom_up = client.run_on_scheduler(trail)
+    assert re.fullmatch(r"plotted, run \w{8}, over", title)
+    assert len(level) <= 2000
+    assert level == list(range(0, n, -(-n // 2000)))
+    assert frontier == [1] * len(level)
+    assert reached == [at + 1 for at in level]
+    assert not any(bottom_up)
+
+
 @pytest.fixture
 def browser() -> Iterator[Any]:
     """A page of a headless browser."""
