@@ -113,8 +113,9 @@ def test_failures_of_the_gpu_are_typed(
 
     with monkeypatch.context() as patch:
         patch.setattr(backends.get("cuda"), "top_down", fail)
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as raised:
             member.run(path, 1, [spec(0)], time.monotonic() + 20)
+        assert raised.value.__cause__ is None
     # The gang serves the next run.
     assert member.run(path, 2, [spec(0)], time.monotonic() + 20)[0].reached == 51
 

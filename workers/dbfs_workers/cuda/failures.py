@@ -17,13 +17,13 @@ def typed_errors(who: str) -> Iterator[None]:
     """
     import cupy
 
+    # None as the cause of dbfs's: Dask pickles causes along, and a client that can't read CuPy's would read neither.
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        # Not as its cause: CuPy's error does not survive pickling, and would take this one's type along.
         raise GraphTooLargeError(f"{who}: {error}; {device_memory.room()} bytes are free on its GPU") from None
     except cupy.cuda.runtime.CUDARuntimeError as error:
         if "MemoryAllocation" in str(error):
             free = device_memory.room()
-            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {free} bytes are free") from error
-        raise RunAbortedError(f"{who}: its GPU failed: {error}") from error
+            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {free} bytes are free") from None
+        raise RunAbortedError(f"{who}: its GPU failed: {error}") from None
