@@ -1,8 +1,8 @@
 """Validation of labels where they lie: each rank checks its own edges (``dbfs_workers.validation``).
 
-A rank needs everybody's labels, 8 bytes a vertex, for the time of the check; its edges stay where they are. The edges
-are those of the input where the graph was loaded with ``keep_edges=True``: they were put by before anything was built,
-so that a graph built wrong is found out, too. Otherwise they are the graph's own.
+A rank needs everybody's labels, 8 bytes a vertex, for the time of the check; its edges stay in its memory, or its
+GPU's, and are checked there. They are the input's where the graph was loaded with ``keep_edges=True``: those were put
+by before anything was built, so that a graph built wrong is found out, too. Otherwise they are the graph's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dbfs import config
 from dbfs.engines import KeptLabels
 from dbfs.errors import InvalidOptionError, ValidationError
 from dbfs.gang import Deadline, Key, Ref, TaskGraph, release
-from dbfs_workers.partition import InputEdges, Partition, on_host
+from dbfs_workers.partition import InputEdges, Partition, array_module, on_host
 from dbfs_workers.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _check_input(
     directed: bool,
     farthest: int | None,
 ) -> EdgeCheck:
-    from dbfs_workers.validation import array_module, check_edges
+    from dbfs_workers.validation import check_edges
 
     xp = array_module(edges[0][0]) if edges else np
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
@@ -265,7 +265,7 @@ def _check_input(
 def _check_partition(
     partition: Partition, packed: list[PackedLabels], predecessors: bool, directed: bool, farthest: int | None
 ) -> EdgeCheck:
-    from dbfs_workers.validation import array_module, check_edges, partition_edges
+    from dbfs_workers.validation import check_edges, partition_edges
 
     xp = array_module(partition.columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}

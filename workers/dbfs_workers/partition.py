@@ -152,6 +152,15 @@ def on_host(array: Any) -> Any:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, whichever an array is of."""
+    if isinstance(array, np.ndarray):
+        return np
+    import cupy
+
+    return cupy
+
+
 def on(xp: ModuleType, array: Any) -> Any:
     """An array in the memory of an array module; what lies there already is not copied."""
     return on_host(array) if xp is np else xp.asarray(array)

@@ -23,13 +23,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers import validation_kernels as kernels
-from dbfs_workers.partition import InputEdges, Partition, on, on_host
+from dbfs_workers.partition import InputEdges, Partition, array_module, on, on_host
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import own_rows
 
@@ -157,10 +157,10 @@ def pack_labels(
     words = (distances + np.int32(1)).astype(np.uint64)
     words <<= _LEVEL_SHIFT
     # What is -1 becomes NO_VERTEX.
-    words |= NO_VERTEX if predecessors is None else predecessors.astype(np.uint32)
+    words |= np.uint64(NO_VERTEX) if predecessors is None else predecessors.astype(np.uint32)
     violations = []
     if wrong.any():
-        words[wrong] = NO_VERTEX
+        words[wrong] = np.uint64(NO_VERTEX)
         first = int(xp.argmax(wrong)) * stripe.p + rank
         violations.append(Violation(Rule.RANGE, (first,), (rank,), int(wrong.sum())))
     if rootless.size:
@@ -380,12 +380,3 @@ def _bits(flags: NDArray[np.bool]) -> NDArray[np.uint32]:
     words: NDArray[np.uint32] = xp.zeros(max(1, -(-bits.size // 4)), np.uint32)
     words.view(np.uint8)[: bits.size] = bits
     return words
-
-
-def array_module(array: Any) -> Any:
-    """NumPy or CuPy, whichever an array is of."""
-    if isinstance(array, np.ndarray):
-        return np
-    import cupy
-
-    return cupy
