@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -61,7 +62,7 @@ class Ordered(_Resident):
 
 @dataclass
 class Bins(_Resident):
-    """A rank's edges by owner, and their reverses where in-edges are wanted: one ``Binned`` a piece.
+    """A rank's edges by owner, and their reverses where in-edges are wanted: a ``Binned`` each, none once it is let go.
 
     Attributes:
         read: input edges.
@@ -124,8 +125,8 @@ class BinOffer:
     """A rank's ``Bins`` for its peers."""
 
     read: int
-    out: tuple[Offer, ...]
-    into: tuple[Offer, ...]
+    out: Offer
+    into: Offer | None
 
 
 def distinct(read: Edges, wanted: bool) -> UnitedIds:
@@ -239,13 +240,15 @@ def bin_edges(
             if in_edges:
                 bins.into.append(bin_of(dst, src))
             del src, dst
+        bins.out = [building.merge(bins.out, stripe.p, where)]
+        bins.into = [building.merge(bins.into, stripe.p, where)] if in_edges else []
     return bins
 
 
 def offer_bins(bins: Bins, peer: int | None) -> BinOffer:
     """Bins for a peer, through the host; for all of them (None), to be mapped."""
-    out, into = (tuple(_offer(made.keys, made.starts, peer) for made in side) for side in (bins.out, bins.into))
-    return BinOffer(bins.read, out, into)
+    out, *into = (_offer(made.keys, made.starts, peer) for made in (*bins.out, *bins.into))
+    return BinOffer(bins.read, out, into[0] if into else None)
 
 
 def collect(own: Bins, offers: Sequence[BinOffer], rank: int, name: str, spent: Counts | None) -> Collected:
@@ -254,9 +257,10 @@ def collect(own: Bins, offers: Sequence[BinOffer], rank: int, name: str, spent: 
         spent.degrees.clear()
     where = f"rank {rank}, collecting {name}"
     with _on_gpu(where):
-        out = _collect(own.out, [offer.out for offer in offers], rank, where)
-        into = [_collect(own.into, [offer.into for offer in offers], rank, where)] if _any_into(own, offers) else []
-        return Collected(own.read + sum(offer.read for offer in offers), own.rows, [out], into)
+        out = [_collect(made, [offer.out for offer in offers], rank, where) for made in own.out]
+        from_peers = [offer.into for offer in offers if offer.into is not None]
+        into = [_collect(made, from_peers, rank, where) for made in own.into]
+        return Collected(own.read + sum(offer.read for offer in offers), own.rows, out, into)
 
 
 def copied(collected: Collected) -> int:
@@ -308,29 +312,21 @@ def make_partition(turns: list[Sorted], stripe: Stripe, rank: int, directed: boo
         )
 
 
-def _any_into(own: Bins, offers: Sequence[BinOffer]) -> bool:
-    return bool(own.into) or any(offer.into for offer in offers)
-
-
-def _collect(own: Sequence[Binned], offers: Sequence[Sequence[Offer]], rank: int, where: str) -> Any:
+def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any:
     import cupy
 
     from dbfs_workers.cuda import device_memory
     from dbfs_workers.cuda.building import KEY_BYTES
 
-    mine = [made.keys[made.starts[rank] : made.starts[rank + 1]] for made in own]
-    if len(mine) == 1 and not offers:
-        return mine[0]
-    theirs = [offer for of_rank in offers for offer in of_rank]
-    sizes = [keys.size for keys in mine] + [offer.part(rank).stop - offer.part(rank).start for offer in theirs]
+    mine = own.keys[own.starts[rank] : own.starts[rank + 1]]
+    if not offers:
+        return mine
+    sizes = [mine.size, *(offer.part(rank).stop - offer.part(rank).start for offer in offers)]
     device_memory.require(KEY_BYTES * sum(sizes), where)
     keys = cupy.empty(sum(sizes), np.uint64)
-    ends = np.cumsum(sizes).tolist()
-    parts = [keys[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-    for part, own_keys in zip(parts, mine, strict=False):
-        part[...] = own_keys
-    for part, offer in zip(parts[len(mine) :], theirs, strict=True):
-        _copy(offer, rank, part)
+    keys[: mine.size] = mine
+    for offer, (start, end) in zip(offers, pairwise(np.cumsum(sizes).tolist()), strict=True):
+        _copy(offer, rank, keys[start:end])
     return keys
 
 

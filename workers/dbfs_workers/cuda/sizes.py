@@ -56,8 +56,10 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
         3 * 8 * stripe.n if ordered else 0,
         # Ids as they are read, and as int64.
         earlier + keys + 2 * 16 * min(piece_edges, m_local) + numbering,
-        # Bins sent and keys received; then the sort of one side beside the keys of the other, or what they became.
-        earlier + 2 * keys,
+        # Pieces' bins and what they are merged to, beside the numbering and the degrees that peers may still read.
+        earlier + 2 * keys + 2 * numbering,
+        # The sort of one side beside the keys of the other, or what they became. Bins sent beside keys received take no
+        # more than what was merged.
         earlier + keys + side,
         earlier + (copies - 1) * rows // turns + rows // turns + side,
         # The rows of all turns beside what they are joined to.
