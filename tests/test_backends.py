@@ -226,6 +226,25 @@ def test_gpus_on_two_hosts_exchange_over_comms() -> None:
         asyncio.run(forming.form(record("cuda", "shared_memory"), ask))
 
 
+def test_nobody_joins_over_comms_while_another_still_attaches_to_shared_memory() -> None:
+    """Else the late one would be left with the memory that the others have given up."""
+    addresses = ("tcp://a:1", "tcp://a:2", "tcp://b:1")
+    three = replace(record("cpu"), stripe=Stripe(100, 3), addresses=addresses, partition_keys=("p",) * 3)
+    joined: list[tuple[str, bytes | None]] = []
+
+    async def ask(address: str, operation: str, **message: Any) -> object:
+        if message["handle"] == b"memory":
+            if address == "tcp://b:1":
+                raise ExchangeUnavailableError("on another host")
+            await asyncio.sleep(0.05)
+        joined.append((address, message["handle"]))
+        return b"memory"
+
+    assert asyncio.run(forming.form(three, ask)) == Formed("cpu", "comm")
+    assert joined[:2] == [("tcp://a:1", None), ("tcp://a:2", b"memory")]
+    assert joined[2:] == [(address, b"") for address in addresses]
+
+
 def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
     gang = Gang("dbfs_join", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
