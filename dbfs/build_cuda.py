@@ -12,7 +12,7 @@ from dbfs import build_tasks_cuda as tasks
 from dbfs import config
 from dbfs.builder import Builder, BuildOptions, Input, Layout
 from dbfs.edges import EdgeList, GeneratedPiece
-from dbfs.gang import Gang, Key, Ref, TaskGraph
+from dbfs.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.memory import Estimate, estimate_device_bytes, free_of_gpus, too_large_for_gpus
 from dbfs_workers.stripe import Stripe
 
@@ -27,7 +27,7 @@ class CudaBuilder(Builder):
     """See ``Builder``.
 
     Args:
-        through_host: the ranks' GPUs can't map each other.
+        through_host: the ranks' GPUs can't map each other, as those of different hosts can't.
 
     Attributes:
         turns: in how many turns the graph is built, each of which takes a part of every owner's rows and makes, or
@@ -38,7 +38,7 @@ class CudaBuilder(Builder):
 
     def __init__(self, edges: EdgeList, gang: Gang, options: BuildOptions, *, through_host: bool = False) -> None:
         super().__init__(edges, gang, options)
-        self.through_host = through_host
+        self.through_host = through_host or len({host_of(address) for address in gang.addresses}) > 1
         self.turns = 1
 
     @staticmethod

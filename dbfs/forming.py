@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
+from dbfs.gang import host_of
 from dbfs.records import Formed, GraphRecord
 
 logger = logging.getLogger(__name__)
@@ -162,14 +163,10 @@ def _sharing(addresses: Sequence[str], gpus: Sequence[str]) -> str:
     """Which two ranks are on one GPU, in words; empty where each has its own."""
     taken: dict[tuple[str, str], int] = {}
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
-        other = taken.setdefault((_host(address), gpu), rank)
+        other = taken.setdefault((host_of(address), gpu), rank)
         if other != rank:
             return (
                 f"ranks {other} and {rank} ({address}) are on one GPU ({gpu}); "
                 "start one worker a GPU, as dask-cuda does"
             )
     return ""
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]

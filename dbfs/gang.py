@@ -206,6 +206,11 @@ class Gang:
             raise WorkerLostError(f"{where}lost {ranks}; load the graph again") from cause
 
 
+def host_of(address: str) -> str:
+    """What workers of one host have in common: a worker's address but for its port."""
+    return address.rpartition(":")[0]
+
+
 def release(futures: Iterable[distributed.Future]) -> None:
     """Let go of results now, also where an exception's frames still hold the futures.
 

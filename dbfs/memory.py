@@ -140,8 +140,16 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
 
 
 def free_of_gpus(gang: Gang) -> list[int]:
-    """Bytes that each rank can still take of its GPU."""
-    found: Mapping[str, int] = gang.client.run(device_memory.room, workers=list(gang.addresses))
+    """Bytes that each rank can still take of its GPU.
+
+    Raises:
+        WorkerLostError: a worker of the gang is gone.
+    """
+    try:
+        found: Mapping[str, int] = gang.client.run(device_memory.room, workers=list(gang.addresses))
+    except OSError as error:
+        gang.check("looking for room on its GPU", error)
+        raise
     return [found[address] for address in gang.addresses]
 
 

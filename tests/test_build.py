@@ -193,9 +193,12 @@ def test_gpus_that_cannot_map_each_other_build_through_the_host(monkeypatch: pyt
         return "built"
 
     monkeypatch.setattr(CudaBuilder, "run", run)
-    gang: Any = SimpleNamespace(p=2)
+    gang: Any = SimpleNamespace(p=2, addresses=("tcp://a:1", "tcp://a:2"))
     assert build(dbfs.path(9), gang, BuildOptions(), "cuda") == "built"
     assert ways == [False, True]
+    gang.addresses = ("tcp://a:1", "tcp://b:1")
+    assert build(dbfs.path(9), gang, BuildOptions(), "cuda") == "built"
+    assert ways[2:] == [True]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])

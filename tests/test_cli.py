@@ -153,6 +153,9 @@ def test_estimates_of_a_generator_and_of_files(tmp_path: Path) -> None:
     needed = dbfs.estimate(dbfs.grid2d(1000), 4, BuildOptions(order="degree"))
     assert found["peak"] == needed.peak_bytes
     assert found["build"] == needed.build
+    on_gpus = json.loads(estimate("grid2d:side=1000", "--ranks", "4", "--backend", "cuda", "--json").stdout)
+    assert on_gpus["peak"] == dbfs.estimate(dbfs.grid2d(1000), 4, backend="cuda").peak_bytes
+    assert "windows" in on_gpus["run"]
     assert "degree order" in estimate("grid2d:side=1000", "--ranks", "1", "--order", "degree").stdout
     (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
     assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--json").stdout)["peak"] > 0
