@@ -20,7 +20,7 @@ PEER: Final = np.dtype(
     [(name, np.uint64) for name in ("inbox", "inbox_parents", "flags", "visited", "frontier", "parents")]
 )
 CSR: Final = np.dtype([("offsets", np.uint64), ("columns", np.uint64)])
-_RECORD_FIELDS: Final = ("frontier", "edges", "discovered", "cycles", "mode", "sent", "found")
+RECORD_FIELDS: Final = ("frontier", "edges", "discovered", "cycles", "mode", "sent", "found")
 _HOST_FIELDS: Final = (
     *("abort", "drained", "status", "level", "levels"),
     *("begin_ns", "reset_ns", "gate_ns", "end_ns", "gate_cycles", "end_cycles"),
@@ -39,7 +39,7 @@ def _words(fields: tuple[str, ...], itemsize: int) -> "np.dtype[np.void]":
 
 
 # Records lie on cache lines of 64 bytes.
-RECORD: Final = _words(_RECORD_FIELDS, 64)
+RECORD: Final = _words(RECORD_FIELDS, 64)
 HOST_HEADER: Final = _words(_HOST_FIELDS, 128)
 # Words of a record that a kernel writes: alone, or in a gang.
 RECORD_WORDS: Final = (5, 7)

@@ -18,6 +18,7 @@ from dbfs_workers.traversal import Position
 # 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
 CAPACITY: Final = 1 << 14
 _WORDS: Final = layout.RECORD.itemsize // 8
+_COUNTED: Final = ("frontier", "edges", "mode", "sent", "found")
 _VALUE: Final = np.uint64((1 << 48) - 1)
 
 
@@ -136,30 +137,38 @@ def counts(
         predecessors: whether the run recorded them.
         direction: what the run was told.
     """
-    records, mode = outcome.records, outcome.records["mode"]
-    signed = {name: records[name].astype(np.int64) for name in ("frontier", "edges", "sent", "found")}
+    # By contiguous columns: a road network has thousands of levels, and its client waits for this.
+    columns = np.ascontiguousarray(outcome.records.view(np.int64).reshape(-1, _WORDS).T)
+    frontier, edges, mode, in_bins, found = (columns[layout.RECORD_FIELDS.index(name)] for name in _COUNTED)
     bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
-    binned = ((mode == Mode.SPARSE) | (mode == Mode.LIGHT)) & (ranks > 1)
-    sent = np.where(binned, signed["sent"], 0)
-    fetched = np.where(dense & (ranks > 1) & predecessors, signed["sent"], 0)
-    own = np.where(binned, signed["found"] - signed["sent"], discovered)
+    several = ranks > 1
+    binned = ~(bottom_up | dense) & several
+    sent = np.where(binned, in_bins, 0)
+    own = np.where(binned, found - in_bins, discovered)
+    kept = own + sent
     # Slices of a bitmap for each other rank: a dense level's discoveries, gathered by their owners and (where the
     # next level may be bottom-up) handed out; a bottom-up level's; the frontier's, where bins came before.
-    queued = np.ones(mode.size, bool)
-    queued[1:] = (mode[:-1] == Mode.SPARSE) | (mode[:-1] == Mode.LIGHT)
+    queued = np.ones(mode.size, np.int64)
+    queued[1:] = ~(bottom_up | dense)[:-1]
     slices = dense * (1 + (direction != Direction.TOP_DOWN)) + bottom_up * (1 + queued)
-    found = {
+    bytes_sent = sent * (8 if predecessors else 4) + slices * ((ranks - 1) * slice_bytes)
+    if several and predecessors:
+        bytes_sent += np.where(dense, 4 * in_bins, 0)
+    made = {
         "bottom_up": bottom_up,
-        "frontier": signed["frontier"],
-        "edges": signed["edges"],
-        "filtered": signed["edges"] - own - sent,
+        "frontier": frontier,
+        "edges": edges,
+        "filtered": edges - kept,
         "own": own,
         "sent": sent,
-        "culled": own + sent - discovered,
+        "culled": kept - discovered,
         "discovered": discovered,
-        "bytes_sent": sent * (8 if predecessors else 4) + slices * (ranks - 1) * slice_bytes + fetched * 4,
+        "bytes_sent": bytes_sent,
     }
-    return np.stack([found[name].astype(np.int64) for name in COUNT_FIELDS], axis=1)
+    table = np.empty((mode.size, len(COUNT_FIELDS)), np.int64, order="F")
+    for at, name in enumerate(COUNT_FIELDS):
+        table[:, at] = made[name]
+    return table
 
 
 def seconds(outcome: Outcome) -> NDArray[np.float64]:
