@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers import validation
 from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.errors import ValidationError
 from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.partition import Partition
 from dbfs_workers.stripe import Stripe
@@ -341,6 +342,19 @@ def test_a_mirror_image_of_a_wrong_edge_is_seen_from_either_end() -> None:
         mutate(distances, parents)
         for one in (setting, turned):
             assert rule in {violation.rule for violation in one.verdict(distances, parents).violations}
+
+
+@pytest.mark.parametrize("column", [60, 64, 2**32 - 1])
+def test_an_edge_that_leaves_the_graph_is_no_index(column: int) -> None:
+    partition = Setting(*random(60, 300, 4), 1, False).partition(0)
+    columns = partition.columns.copy()
+    columns[-1] = column
+    with pytest.raises(ValidationError, match=r"rank 0 has an edge from 59 to \d+; vertices are 0\.\.59"):
+        list(validation.partition_edges(replace(partition, columns=columns)))
+    offsets = partition.row_offsets.copy()
+    offsets[60:-1] -= 1
+    with pytest.raises(ValidationError, match=r"rank 0 has an edge from 63 to \d+; vertices are 0\.\.59"):
+        list(validation.partition_edges(replace(partition, row_offsets=offsets)))
 
 
 def test_a_partition_is_written_out_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers import validation_kernels as kernels
+from dbfs_workers.errors import ValidationError
 from dbfs_workers.partition import InputEdges, Partition, array_module, on, on_host
 from dbfs_workers.stripe import NO_VERTEX, Stripe
 from dbfs_workers.traversal import own_rows
@@ -189,7 +190,11 @@ def levels_of(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Leve
 
 
 def partition_edges(partition: Partition) -> Iterator[InputEdges]:
-    """A partition's edges between positions, block by block."""
+    """A partition's edges between positions, block by block.
+
+    Raises:
+        ValidationError: one begins or ends past the last position, where there is no label to check.
+    """
     stripe, offsets = partition.stripe, partition.row_offsets
     xp = array_module(offsets)
     block = BLOCK_EDGES if xp is np else DEVICE_BLOCK_EDGES
@@ -203,7 +208,15 @@ def partition_edges(partition: Partition) -> Iterator[InputEdges]:
         columns = partition.columns[start:stop]
         owners = columns // np.uint32(stripe.n_local)
         targets = (columns - owners * np.uint32(stripe.n_local)) * np.uint32(stripe.p) + owners
-        yield (rows * stripe.p + partition.rank).astype(np.uint32), targets
+        sources = (rows * stripe.p + partition.rank).astype(np.uint32)
+        outside = (sources >= stripe.n) | (targets >= stripe.n) | (owners >= stripe.p)
+        if outside.any():
+            edge = int(xp.argmax(outside))
+            raise ValidationError(
+                f"rank {partition.rank} has an edge from {int(sources[edge])} to {int(targets[edge])}; "
+                f"vertices are 0..{stripe.n - 1}"
+            )
+        yield sources, targets
 
 
 def check_edges(
