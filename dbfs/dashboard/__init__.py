@@ -48,7 +48,10 @@ def _install_page(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> N
         return
     dask_pages = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
     if not dask_pages:
-        _explain(scheduler, "This scheduler's dashboard is off: start it with dashboard=True.")
+        # Dask has none, too, where Bokeh is not one that it takes.
+        _explain(
+            scheduler, "This scheduler's dashboard is off: start it with one, and with pip install 'dbfs[dashboard]'."
+        )
         return
     from dbfs.dashboard.page import connect
 
