@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import distributed
+from distributed.comm.addressing import parse_address
 
 from dbfs import config
 from dbfs.errors import (
@@ -61,8 +62,8 @@ def connect(
 
     Raises:
         NoWorkersError: the scheduler can't be reached, or too few workers came in time.
-        InvalidOptionError: ``n_workers`` is not above zero, the backend is none, or cluster arguments came with an
-            address.
+        InvalidOptionError: ``n_workers`` is not above zero, the backend is none, cluster arguments came with an
+            address, or Dask's configuration has no certificates for it.
         BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or no dask-cuda.
         ExchangeUnavailableError: the address or the protocol is of UCX, and distributed-ucxx is not installed.
     """
@@ -75,6 +76,7 @@ def connect(
         if cluster:
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
         _require_ucx(address)
+        _require_certificates(address)
         try:
             client = distributed.Client(address, timeout=seconds)
         except (OSError, ValueError) as error:
@@ -128,6 +130,21 @@ def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) 
 
     logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
     return _GpuClient(LocalCUDACluster(CUDA_VISIBLE_DEVICES=gpus[:n_workers], **cluster))
+
+
+def _require_certificates(address: str) -> None:
+    # Before the client is made: one that fails in this never closes.
+    security = distributed.Security()
+    settings = "distributed.comm.tls in Dask's configuration"
+    try:
+        context = security.get_connection_args("client")["ssl_context"]
+    except OSError as error:
+        raise InvalidOptionError(f"{address}: the certificates of {settings} can't be read: {error}") from error
+    encrypted = parse_address(address)[0] in ("tls", "wss")
+    if encrypted and context is None:
+        raise InvalidOptionError(f"{address}: TLS needs certificates, which {settings} names")
+    if security.require_encryption and not encrypted:
+        raise InvalidOptionError(f"{address}: Dask's configuration wants encryption; expected tls://...")
 
 
 def _lacking(gpus: list[str], n_workers: int | None) -> str:

@@ -30,6 +30,25 @@ def test_no_scheduler_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "settings", "words"),
+    [
+        ("tls://127.0.0.1:9", {}, "TLS needs certificates, which distributed.comm.tls in"),
+        ("tcp://127.0.0.1:9", {"require-encryption": True}, "Dask.s configuration wants encryption; expected tls://"),
+        ("127.0.0.1:9", {"require-encryption": True}, "Dask.s configuration wants encryption"),
+        (
+            "tls://127.0.0.1:9",
+            {"tls.ca-file": "/no/such.pem", "tls.client.cert": "/no/such.pem"},
+            "the certificates of .* can't be read: .*No such file",
+        ),
+    ],
+)
+def test_no_certificates(address: str, settings: dict[str, object], words: str) -> None:
+    with dask.config.set({f"distributed.comm.{key}": value for key, value in settings.items()}):
+        with pytest.raises(InvalidOptionError, match=f"^{address}: {words}"):
+            dbfs.connect(address, timeout=0.5)
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"n_workers": 0}, "n_workers must be at least 1"),

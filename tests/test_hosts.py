@@ -1,8 +1,10 @@
 """Two hosts of two workers each, with addresses and process ids of their own: the same answers, and typed errors."""
 
 import contextlib
+import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +22,8 @@ from tests import oracle
 from tests.graphs import GRAPHS
 from tests.hosts import Host, network
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+ROOT = Path(__file__).parents[1]
+CONFIGS, EXAMPLES = ROOT / "configs", ROOT / "examples"
 
 
 @contextlib.contextmanager
@@ -53,6 +56,14 @@ def check_traversals(client: distributed.Client, exchange: str) -> None:
             np.testing.assert_array_equal(result.distances(), expected)
             oracle.assert_valid_parents(matrix, expected, result.predecessors(), [10])
         graph.unload()
+
+
+def run_example(scheduler: str, environment: dict[str, str]) -> str:
+    """What the example for a cluster prints, in a process of its own."""
+    command = [sys.executable, EXAMPLES / "multi_node.py", "--scheduler", scheduler, "--ranks", "4", "--scale", "10"]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> BaseException:
@@ -105,6 +116,7 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
         with dask.config.set({"dbfs.exchange": "shared_memory"}), pytest.raises(ExchangeUnavailableError):
             dbfs.load("path:n=9", client=client)
         check_traversals(client, "comm")
+        assert "hosts: 2, backend: cpu, exchange: comm" in run_example(client.scheduler.address, environment)
         error = lose(client, right, right.kill)
         assert isinstance(error, WorkerLostError)
         assert "lost rank" in str(error)
