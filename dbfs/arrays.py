@@ -22,7 +22,7 @@ class ArrayPiece:
         """The slice."""
         return self.src, self.dst
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         return self.src.nbytes + self.dst.nbytes
 
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from dask.sizeof import sizeof
 from distributed.protocol import cuda_deserialize, cuda_serialize, register_generic
 from numpy.typing import NDArray
 
@@ -52,8 +53,8 @@ class Barrier:
     bins: tuple[Bin, ...]
     at: float
 
-    def __dask_sizeof__(self) -> int:
-        return 64 + sum(sent.nbytes for sent in self.bins)
+    def __sizeof__(self) -> int:
+        return 64 + int(sum(sizeof(sent) for sent in self.bins))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class DegreeOrder:
     position: NDArray[np.uint32]
     vertex: NDArray[np.uint32]
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         return self.position.nbytes + self.vertex.nbytes
 
     def relabel(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

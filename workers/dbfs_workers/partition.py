@@ -36,7 +36,7 @@ class EdgeBin:
     starts: NDArray[np.int64]
     read: int
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         return self.rows.nbytes + self.columns.nbytes + self.starts.nbytes
 
 
@@ -115,7 +115,7 @@ class Partition:
         """Directed edges stored on this rank."""
         return self.columns.size
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         # Dask weighs the host's memory; what is on a GPU it must not think of moving.
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
 
@@ -164,3 +164,8 @@ def array_module(array: Any) -> Any:
 def on(xp: ModuleType, array: Any) -> Any:
     """An array in the memory of an array module; what lies there already is not copied."""
     return on_host(array) if xp is np else xp.asarray(array)
+
+
+def host_bytes(*arrays: Any) -> int:
+    """Bytes of those that are NumPy's: what Dask shall weigh them with, since it must not think of moving a GPU's."""
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.partition import Partition
+from dbfs_workers.partition import Partition, host_bytes
 from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 UNREACHED: Final = -1
@@ -92,8 +92,8 @@ class Bin:
         """Bytes that cross when the bin is sent."""
         return self.rows.nbytes + (0 if self.parents is None else self.parents.nbytes)
 
-    def __dask_sizeof__(self) -> int:
-        return self.nbytes
+    def __sizeof__(self) -> int:
+        return 64 + host_bytes(self.rows, self.parents)
 
 
 @dataclass

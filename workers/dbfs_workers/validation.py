@@ -95,7 +95,7 @@ class PackedLabels:
     words: NDArray[np.uint64]
     violations: tuple[Violation, ...]
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         return self.words.nbytes
 
 
@@ -115,7 +115,7 @@ class EdgeCheck:
     edges: int
     component_edges: int
 
-    def __dask_sizeof__(self) -> int:
+    def __sizeof__(self) -> int:
         return self.unsupported.nbytes
 
 

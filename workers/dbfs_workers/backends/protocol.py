@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.partition import Csr
+from dbfs_workers.partition import Csr, host_bytes
 from dbfs_workers.stripe import Stripe
 
 
@@ -24,8 +24,8 @@ class EdgeFrontier:
     neighbours: NDArray[np.uint32]
     parents: NDArray[np.uint32] | None
 
-    def __dask_sizeof__(self) -> int:
-        return self.neighbours.nbytes + (0 if self.parents is None else self.parents.nbytes)
+    def __sizeof__(self) -> int:
+        return 64 + host_bytes(self.neighbours, self.parents)
 
 
 @dataclass(frozen=True)

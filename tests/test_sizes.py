@@ -1,0 +1,44 @@
+"""What Dask weighs data with: by what it takes of a worker's memory, so that it spills and moves the right things."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from dask.sizeof import sizeof
+
+from dbfs.engines.taskgraph_tasks import Barrier
+from dbfs_workers.backends.protocol import EdgeFrontier
+from dbfs_workers.building import bin_edges
+from dbfs_workers.stripe import Stripe
+from dbfs_workers.traversal import Bin
+from tests.workers.gang import partitions
+
+ROWS = np.arange(1000, dtype=np.uint32)
+ON_A_GPU: Any = SimpleNamespace(nbytes=4000)
+
+
+def assert_weighs(data: object, nbytes: int) -> None:
+    # Whatever else an object takes is little.
+    assert nbytes <= sizeof(data) < nbytes + 500
+
+
+@pytest.mark.parametrize(
+    ("rows", "parents", "nbytes"),
+    [(ROWS, ROWS, 8000), (ROWS, None, 4000), (ON_A_GPU, ON_A_GPU, 0), (ON_A_GPU, None, 0)],
+)
+def test_what_a_level_hands_on(rows: Any, parents: Any, nbytes: int) -> None:
+    assert_weighs(EdgeFrontier(rows, parents), nbytes)
+    sent = Bin("a-run", 3, 1, 2, rows, parents)
+    assert_weighs(sent, nbytes)
+    assert_weighs(Barrier(2, 0, (sent, sent), 0.0), 2 * nbytes)
+
+
+def test_what_a_graph_is_made_of() -> None:
+    src, dst = np.arange(999), np.arange(1, 1000)
+    edge_bin = bin_edges(src, dst, Stripe(1000, 1), symmetrise=True, name="path")[0]
+    assert_weighs(edge_bin, edge_bin.rows.nbytes + edge_bin.columns.nbytes + edge_bin.starts.nbytes)
+    partition = partitions(1000, src, dst, 1, directed=True)[0]
+    assert_weighs(partition, partition.nbytes)
+    assert_weighs(replace(partition, row_offsets=ON_A_GPU, columns=ON_A_GPU, in_edges=None), 0)
