@@ -109,8 +109,10 @@ def of_build(option: Option[BuildProgress], name: str) -> Iterator[Callable[[Bui
     """What a build tells, or None where nobody wants to know."""
 
     def show(bar: Bar, build: BuildProgress) -> None:
-        pieces = f"{build.pieces_read:,} of {build.pieces:,} pieces read, {format_bytes(build.bytes_read)}"
-        bar.set(build.done / max(1, build.tasks), f"{build.stage}: {pieces}")
+        read = f"{build.pieces_read:,} of {build.pieces:,} pieces read, {format_bytes(build.bytes_read)}"
+        # Where GPUs make the edges there is nothing to read.
+        so_far = read if build.pieces else f"{build.done:,} of {build.tasks:,} tasks"
+        bar.set(build.done / max(1, build.tasks), f"{build.stage}: {so_far}")
 
     with _telling(option, f"building {name}", 1, show) as tell:
         yield tell

@@ -174,7 +174,7 @@ class BuildProgress:
         stage: the task that most workers are at, as Dask's dashboard names it.
         done: tasks that are over.
         tasks: tasks submitted so far.
-        pieces_read: pieces of the edge list that were read.
+        pieces_read: pieces of the edge list that were read; GPUs make some edges without reading.
         pieces: how many there are.
         bytes_read: of their edges, in memory.
         seconds: since the build began.
