@@ -154,10 +154,10 @@ def graph500(
         keys = graph.sample_sources(roots)
         _search(graph, keys[0], "the search before the first")
         searches = []
-        with progresses.bar(f"searching {edges.name}", roots, progress) as shown:
+        with progresses.bar("searching", roots, progress) as shown:
             for index, key in enumerate(keys):
                 searches.append(_search(graph, key, f"search {index + 1} of {roots}"))
-                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {searches[-1].seconds:.3g} s")
+                shown.set(index + 1, f"{index + 1:,} of {roots:,}, {searches[-1].seconds:.3g} s the last")
         return Graph500Result(
             scale=scale,
             edgefactor=edgefactor,
