@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import dashboard, forming
 from dbfs.build_watch import Stage, stages
-from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of
+from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of, of_rank
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
@@ -324,7 +324,11 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             late = await self._wait(run, calls, deadline)
         finally:
             watch.stop()
-        errors = [error for call in calls if call not in late and (error := call.exception()) is not None]
+        errors = [
+            of_rank(run, rank, error)
+            for rank, call in enumerate(calls)
+            if call not in late and (error := call.exception()) is not None
+        ]
         graph.failed = graph.maps_gpus and bool(late or errors)
         if late:
             await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")

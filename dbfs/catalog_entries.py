@@ -87,6 +87,13 @@ class RunEntry:
         )
 
 
+def of_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
+    """What ended a rank's part in a run; a call that broke off knows the worker only."""
+    if isinstance(error, UnreachableError):
+        return UnreachableError(f"run {run.run_id}: lost rank {rank}; {error}")
+    return error
+
+
 def cause_of(errors: Sequence[BaseException]) -> BaseException:
     """Of the ranks' errors the one that says most: what happened, rather than its echo on another rank."""
 

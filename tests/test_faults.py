@@ -1,6 +1,7 @@
 """Real processes, killed: a run or a build ends with a typed error, soon, and never hangs."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from dbfs.edges import EdgeList, Edges
 from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
 from dbfs.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.records import RunProgress
+from tests.test_service import ENDLESS, Background
 
 
 @pytest.fixture
@@ -57,6 +59,17 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
     mortal.wait_for_workers(3, timeout=30)
     with dbfs.load(dbfs.path(50), client=mortal) as again:
         assert again.bfs(0, validate=True).depth == 49
+
+
+def test_the_only_worker_killed_mid_run(mortal: distributed.Client) -> None:
+    """Nobody is left who could say in which level it was."""
+    with dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=1) as graph:
+        run = Background(graph)
+        (victim,) = graph.gang.addresses
+        kill(mortal, victim)
+        error = run.join()
+        assert isinstance(error, WorkerLostError)
+        assert re.match(rf"run \w+: lost rank 0; lost the worker {victim}: .*; load the graph again", str(error))
 
 
 def test_labels_of_a_lost_worker(mortal: distributed.Client) -> None:
