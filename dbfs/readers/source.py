@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-import fsspec
-
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError
 
 Compression = Literal["gzip", "xz", "bz2"]
@@ -104,6 +102,9 @@ def find_source(path: str | os.PathLike[str]) -> Source:
 
 
 def _file_system(path: str) -> tuple[Any, str]:
+    # Here: importing dbfs shall be quick.
+    import fsspec
+
     # A local name may hold "::" or "*", which fsspec would take for a chain or a pattern.
     if "://" not in path:
         return fsspec.filesystem("file"), path
