@@ -32,7 +32,7 @@ def test_what_a_level_hands_on(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(EdgeFrontier(rows, parents), nbytes)
     sent = Bin("a-run", 3, 1, 2, rows, parents)
     assert_weighs(sent, nbytes)
-    assert_weighs(Barrier(2, 0, (sent, sent), 0.0), 2 * nbytes)
+    assert_weighs(Barrier(1, 2, 0, (sent, sent), 0.0), 2 * nbytes)
 
 
 def test_what_a_graph_is_made_of() -> None:

@@ -103,7 +103,7 @@ class _Run:
         self.held: dict[Key, distributed.Future] = {}
 
     def traverse(self, tell: Callable[[int, int, int], None]) -> Outcome:
-        """Run the levels; ``tell`` takes the level under way, its frontier, and the vertices reached."""
+        """Run the levels; ``tell`` takes a level, its frontier, and the vertices reached when it began."""
         graph = TaskGraph()
         for rank in self.ranks:
             key = self._key("state", rank)
@@ -116,7 +116,7 @@ class _Run:
         max_depth = self.spec.max_depth
         barriers: list[tasks.Barrier] = []
         found, window = len(self.spec.sources), 1
-        reached = found
+        reached = 0
         while found and self.level != max_depth:
             fused = found < fuse_below
             if max_depth is not None:
@@ -127,11 +127,12 @@ class _Run:
                 self.uncontracted = None
                 break
             for barrier in passed:
+                # Of what its bins hold only the next level knows how much is new.
+                reached += barrier.expanded
+                tell(len(barriers), barrier.expanded, reached)
                 barriers.append(barrier)
                 if not barrier.count:
                     break
-                reached += barrier.count
-                tell(len(barriers), barrier.count, reached)
             # Several levels a graph only where the frontier hardly grows: in the middle of a window a level can't
             # change its shape, and one that explodes would send all its bins through the barrier. Nor where a level
             # past the last target must not count.

@@ -4,6 +4,7 @@ Arguments named ``_after`` only order tasks: what they stand for was done to the
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +28,13 @@ class Discoveries:
     """What one rank found in one level.
 
     Attributes:
-        count: vertices in its bins, its own bin included.
+        expanded: vertices it expanded: those of its own that the level before labelled.
+        count: vertices in its bins, its own bin included; another rank may have binned them, too.
         missing: targets of this rank without a label when the level began.
         bins: the bins by owner where they travel with the counts; empty where they are fetched one by one.
     """
 
+    expanded: int
     count: int
     missing: int
     bins: tuple[Bin, ...]
@@ -42,12 +45,14 @@ class Barrier:
     """What all ranks found in one level, once all have finished it.
 
     Attributes:
+        expanded: vertices that were expanded, the level's frontier.
         count: vertices in all bins; 0 ends the traversal.
         missing: targets without a label when the level began.
         bins: all bins of a level whose bins travel with the counts.
         at: when the barrier was reached, in seconds on rank 0's clock.
     """
 
+    expanded: int
     count: int
     missing: int
     bins: tuple[Bin, ...]
@@ -80,7 +85,7 @@ def expand(state: Traversal, run_id: str, level: int, _after: object) -> EdgeFro
 def filter_partition(state: Traversal, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
     """Make the level's bins; they stay in the state's outbox."""
     bins = phases.filter_partition(state, run_id, level, edges)
-    return Discoveries(sum(made.rows.size for made in bins), state.targets_missing(), ())
+    return _discoveries(state, bins, ())
 
 
 def take_bin(state: Traversal, run_id: str, level: int, target: int, _after: object) -> Bin:
@@ -106,14 +111,19 @@ def contract_expand_filter_partition(
     if before is not None:
         contract_from_barrier(state, run_id, level - 1, before, after)
     bins = phases.filter_partition(state, run_id, level, phases.expand(state, run_id, level))
-    return Discoveries(sum(made.rows.size for made in bins), state.targets_missing(), bins)
+    return _discoveries(state, bins, bins)
 
 
 def barrier(found: list[Discoveries]) -> Barrier:
     """Add up what the ranks found; runs on rank 0 when all have finished the level."""
     bins = tuple(sent for discoveries in found for sent in discoveries.bins)
-    missing = sum(discoveries.missing for discoveries in found)
-    return Barrier(sum(discoveries.count for discoveries in found), missing, bins, time.perf_counter())
+    return Barrier(
+        expanded=sum(discoveries.expanded for discoveries in found),
+        count=sum(discoveries.count for discoveries in found),
+        missing=sum(discoveries.missing for discoveries in found),
+        bins=bins,
+        at=time.perf_counter(),
+    )
 
 
 def summarise(state: Traversal, _after: object) -> Summary:
@@ -133,3 +143,8 @@ def predecessors(state: Traversal, _after: object) -> NDArray[np.int64]:
     stripe = state.partition.stripe
     ids = state.backend.to_host(state.predecessors[: stripe.owned(state.rank)])
     return np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
+
+
+def _discoveries(state: Traversal, made: Sequence[Bin], handed_on: tuple[Bin, ...]) -> Discoveries:
+    count = sum(found.rows.size for found in made)
+    return Discoveries(state.levels[-1].frontier, count, state.targets_missing(), handed_on)
