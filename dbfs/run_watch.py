@@ -58,11 +58,12 @@ class RunWatch:
 async def look(run: RunEntry, ask: Ask) -> None:
     """Ask the ranks where a run is. What is known stays where it is not under way on all of them."""
     graph_id, addresses = run.graph.record.graph_id, run.graph.record.addresses
-    asked = [
-        asyncio.wait_for(ask(address, "dbfs_position", graph_id=graph_id, number=run.number), _PATIENCE)
-        for address in addresses
-    ]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+
+    async def question(address: str) -> Any:
+        # Asked in here: a look that is cancelled before it began leaves no question that nobody awaits.
+        return await asyncio.wait_for(ask(address, "dbfs_position", graph_id=graph_id, number=run.number), _PATIENCE)
+
+    answers = await asyncio.gather(*map(question, addresses), return_exceptions=True)
     # A rank that is lost, or does not answer, ends the run elsewhere, with an error of its own.
     if all(isinstance(answer, Position) for answer in answers):
         run.note(_sum(run, answers))
