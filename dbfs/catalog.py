@@ -6,10 +6,9 @@ of clients may traverse at once and none deadlocks. A worker or a client that le
 """
 
 import asyncio
-import logging
 import pickle
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 import distributed
@@ -17,26 +16,20 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import dashboard, forming
 from dbfs.build_watch import Stage, stages
-from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError, cause_of, of_rank
+from dbfs.catalog_entries import GraphEntry, RunEntry, UnreachableError
+from dbfs.conductor import Conductor
 from dbfs.errors import (
-    DeadlineExceededError,
     GraphNotFoundError,
     NameTakenError,
-    RunCancelledError,
     RunNotFoundError,
     WorkerLostError,
 )
 from dbfs.history import History
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.run_watch import RunWatch, look
+from dbfs.run_watch import look
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.plugin import NAME, WorkerService, answering, unpack
+from dbfs_workers.plugin import NAME, WorkerService, answering
 from dbfs_workers.reports import RankReport
-
-logger = logging.getLogger(__name__)
-
-# Seconds. The ranks notice a deadline themselves; this is for one that can't (it is stopped, or out of reach).
-_GRACE = 2.0
 
 
 class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -56,6 +49,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
     async def start(self, scheduler: distributed.Scheduler) -> None:
         """Called by Dask when the plugin is installed: install the workers' half, too."""
         self.scheduler = scheduler
+        self._conductor = Conductor(scheduler)
         handlers = (
             self.reserve,
             self.release,
@@ -96,7 +90,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         Raises:
             BackendUnavailableError: see ``forming.choose_backend``.
         """
-        return await forming.choose_backend(addresses, backend, exchange, self._ask)
+        return await forming.choose_backend(addresses, backend, exchange, self._conductor.ask)
 
     async def add(self, record: bytes) -> Formed:
         """Take over a graph's partitions and form its gang.
@@ -111,7 +105,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         if missing:
             raise WorkerLostError(f"{added.name}: lost {', '.join(missing)} before the graph was whole; load it again")
         graph = GraphEntry(added)
-        graph.formed = await forming.form(added, self._ask)
+        graph.formed = await forming.form(added, self._conductor.ask)
         self.scheduler.client_desires_keys(keys=added.keys, client=_holder(added.graph_id))
         self.graphs[added.graph_id] = graph
         return graph.formed
@@ -191,7 +185,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
             await run.turn
             graph.require_whole()
             graph.runs += 1
-            reports = await self._run(run, specs, deadline, dropped)
+            reports = await self._conductor.run(run, specs, deadline, dropped)
             self.history.add(run, reports)
             return reports
         except Exception as error:
@@ -215,7 +209,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
         message = {"graph_id": graph_id, "run_id": run_id, "index": index}
-        asked = (self._ask(address, "dbfs_publish_rank", **message) for address in addresses)
+        asked = (self._conductor.ask(address, "dbfs_publish_rank", **message) for address in addresses)
         sizes: list[dict[Any, int]] = []
         for rank, answer in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
             if isinstance(answer, UnreachableError):
@@ -230,11 +224,11 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         """Have the ranks forget the labels of traversals."""
         graph = self.graphs.get(graph_id)
         if graph is not None:
-            await self._everyone(graph, "dbfs_drop", graph_id=graph_id, dropped=dropped)
+            await self._conductor.everyone(graph, "dbfs_drop", graph_id=graph_id, dropped=dropped)
 
     async def list_runs(self) -> list[RunStatus]:
         """The runs that wait or are under way, in the order in which they came; it looks where they are."""
-        await asyncio.gather(*(look(run, self._ask) for run in self.runs if run.started is not None))
+        await asyncio.gather(*(look(run, self._conductor.ask) for run in self.runs if run.started is not None))
         return [run.status() for run in self.runs]
 
     async def progress(self, run_id: str) -> RunProgress | None:
@@ -253,7 +247,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         """
         for run in self.runs:
             if run.run_id == run_id:
-                await self._stop(run, Cause.CANCELLED, "by request")
+                await self._conductor.stop(run, Cause.CANCELLED, "by request")
                 return
         raise RunNotFoundError(f"no run {run_id} waits or is under way")
 
@@ -262,13 +256,13 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
         self.reserved = {name: owner for name, owner in self.reserved.items() if owner != client}
         for run in self.runs:
             if run.client == client:
-                self._later(self._stop(run, Cause.CANCELLED, "its client is gone"))
+                self._later(self._conductor.stop(run, Cause.CANCELLED, "its client is gone"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
                 self._later(self._dissolve(self.graphs.pop(graph_id)))
                 self._free(graph)
             else:
-                self._later(self._everyone(graph, "dbfs_forget_client", graph_id=graph_id, client=client))
+                self._later(self._conductor.everyone(graph, "dbfs_forget_client", graph_id=graph_id, client=client))
 
     async def before_close(self) -> None:
         """Called by Dask: free everything, or it would warn of each graph that it is lost with its worker."""
@@ -285,7 +279,7 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 self._free(graph)
         for run in self.runs:
             if worker in run.workers:
-                self._later(self._lose(run, run.graph.record.addresses.index(worker)))
+                self._later(self._conductor.lose(run, run.graph.record.addresses.index(worker)))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         # Dask's hooks must not wait for workers; the set keeps the task from being collected.
@@ -303,124 +297,17 @@ class CatalogPlugin(SchedulerPlugin):  # type: ignore[misc]  # distributed is un
                 run.turn.set_result(None)
             wanted |= run.workers
 
-    async def _run(
-        self, run: RunEntry, specs: bytes, deadline: float, dropped: list[tuple[str, int]]
-    ) -> list[list[RankReport]]:
-        graph = run.graph
-        await self._recover(run, deadline)
-        message = {
-            "graph_id": graph.record.graph_id,
-            "number": run.number,
-            "client": run.client,
-            "specs": specs,
-            "deadline": deadline,
-            "dropped": dropped,
-        }
-        calls = [
-            asyncio.ensure_future(self._ask(address, "dbfs_run_rank", **message)) for address in graph.record.addresses
-        ]
-        watch = RunWatch(run, self._ask)
-        try:
-            late = await self._wait(run, calls, deadline)
-        finally:
-            watch.stop()
-        errors = [
-            of_rank(run, rank, error)
-            for rank, call in enumerate(calls)
-            if call not in late and (error := call.exception()) is not None
-        ]
-        graph.failed = graph.maps_gpus and bool(late or errors)
-        if late:
-            await self._stop(run, Cause.DEADLINE, f"not done after {deadline:g} s")
-            for call in late:
-                call.cancel()
-            await asyncio.wait(late)
-            ranks = ", ".join(str(rank) for rank, call in enumerate(calls) if call in late)
-            errors.append(
-                DeadlineExceededError(f"run {run.run_id}: not done after {deadline:g} s; no answer from rank {ranks}")
-            )
-        if errors:
-            raise cause_of(errors)
-        return [call.result() for call in calls]
-
-    async def _wait(
-        self, run: RunEntry, calls: Sequence[asyncio.Future[list[RankReport]]], deadline: float
-    ) -> set[asyncio.Future[list[RankReport]]]:
-        """Wait for the ranks; returns the calls that were not answered in time."""
-        if not run.graph.maps_gpus:
-            return (await asyncio.wait(calls, timeout=deadline + _GRACE))[1]
-        # Kernels don't tell each other of a failure: somebody has to, at the first.
-        done, late = await asyncio.wait(calls, timeout=deadline + _GRACE, return_when=asyncio.FIRST_EXCEPTION)
-        errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
-        first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
-        if late and first is not None:
-            rank, error = first
-            if isinstance(error, UnreachableError):
-                await self._lose(run, rank)
-            else:
-                await self._stop(run, Cause.FAILED, f"rank {rank} failed first: {error}")
-            late = (await asyncio.wait(calls, timeout=_GRACE))[1]
-        return late
-
-    async def _recover(self, run: RunEntry, deadline: float) -> None:
-        """Have the ranks forget an earlier run that failed."""
-        graph = run.graph
-        if graph.failed:
-            try:
-                await forming.recover(graph.record, self._ask, deadline)
-            except TimeoutError:
-                raise DeadlineExceededError(
-                    f"run {run.run_id}: not all ranks got over a run that failed before, after {deadline:g} s"
-                ) from None
-            graph.failed = False
-
-    async def _stop(self, run: RunEntry, cause: Cause, message: str) -> None:
-        if run.started is None:
-            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: {message}"))
-            return
-        graph = run.graph
-        await self._everyone(
-            graph,
-            "dbfs_abort",
-            graph_id=graph.record.graph_id,
-            number=run.number,
-            cause=int(cause),
-            message=message,
-        )
-
-    async def _lose(self, run: RunEntry, rank: int) -> None:
-        if run.started is None:
-            run.refuse(
-                WorkerLostError(f"run {run.run_id}, waiting for its turn: lost rank {rank}; load the graph again")
-            )
-            return
-        message = {"graph_id": run.graph.record.graph_id, "number": run.number, "rank": rank}
-        await self._everyone(run.graph, "dbfs_peer_lost", **message)
-
     async def _dissolve(self, graph: GraphEntry) -> None:
         for run in list(self.runs):
             if run.graph is graph:
-                await self._stop(run, Cause.CANCELLED, "the graph was unloaded")
+                await self._conductor.stop(run, Cause.CANCELLED, "the graph was unloaded")
         if graph.maps_gpus:
-            await self._everyone(graph, "dbfs_detach", graph_id=graph.record.graph_id)
-        await self._everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
+            await self._conductor.everyone(graph, "dbfs_detach", graph_id=graph.record.graph_id)
+        await self._conductor.everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
         self._free(graph)
 
     def _free(self, graph: GraphEntry) -> None:
         self.scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
-
-    async def _everyone(self, graph: GraphEntry, op: str, **message: Any) -> None:
-        """Tell all workers of a gang that are there; nobody waits long for one that does not answer."""
-        there = [address for address in graph.record.addresses if address in self.scheduler.workers]
-        asked = [asyncio.wait_for(self._ask(address, op, **message), _GRACE) for address in there]
-        await asyncio.gather(*asked, return_exceptions=True)
-
-    async def _ask(self, address: str, op: str, **message: Any) -> Any:
-        try:
-            answer = await getattr(self.scheduler.rpc(address), op)(**message)
-        except OSError as error:
-            raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
-        return unpack(answer)
 
 
 def _holder(graph_id: str) -> str:
