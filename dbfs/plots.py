@@ -129,9 +129,9 @@ def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
         _whole_ticks(ax)
         if counts.size and counts.max() > 100 * counts.min():
             ax.set_yscale("log")
-            ax.set_ylim(0.7, 4 * counts.max())
+            ax.set_ylim(0.7, 4.0 * int(counts.max()))
         elif counts.size:
-            ax.set_ylim(top=1.12 * counts.max())
+            ax.set_ylim(top=1.12 * int(counts.max()))
         if counts.size <= _LABELLED_BARS:
             ax.bar_label(bars, fmt="{:,.0f}", fontsize="small", padding=2)
         ax.set_axisbelow(True)

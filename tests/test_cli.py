@@ -170,7 +170,8 @@ def test_a_local_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert np.load(out).tolist() == [4, 3, 2, 1, 0, 1, 2, 3, 4]
-    assert done.stderr == ""
+    # On a busy machine Dask says that a worker took long to close.
+    assert [line for line in done.stderr.splitlines() if "distributed.nanny - WARNING" not in line] == []
 
 
 def test_importing_needs_no_numba_and_no_gpu() -> None:

@@ -2,12 +2,12 @@
 
 import contextlib
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,14 +183,19 @@ class Gang:
 
 @contextlib.contextmanager
 def started(p: int, backend: str = "cpu", *, staged: bool = False) -> Iterator[Gang]:
-    """A gang of its own for a test that breaks it; ``/dev/shm`` must be as it was."""
-    before = os.listdir("/dev/shm")  # noqa: PTH208
+    """A gang of its own for a test that breaks it; no shared memory may be left behind."""
+    before = shared_segments()
     gang = Gang(p, backend, staged=staged)
     try:
         yield gang
     finally:
         gang.stop()
-    assert set(os.listdir("/dev/shm")) <= set(before)  # noqa: PTH208
+    assert shared_segments() <= before
+
+
+def shared_segments() -> set[str]:
+    """Names of segments as Python gives them; other programs come and go in the same folder."""
+    return {path.name for path in Path("/dev/shm").glob("psm_*")}
 
 
 class Answer:
