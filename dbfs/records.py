@@ -117,8 +117,7 @@ class RunProgress:
         level: of the traversal under way the level under way; of one that is over, how many it had.
         direction: of that level, ``top-down`` or ``bottom-up``.
         frontier: vertices that it expands.
-        reached: vertices reached by the traversal so far, its sources included. While the taskgraph engine runs this
-            is a bound, as is ``frontier``: what ranks sent each other, before the owners drop what they knew.
+        reached: vertices reached by the traversal so far, its sources included.
         seconds: since the run started.
     """
 

@@ -5,8 +5,6 @@ share the first GPU, for what needs no GPU of its own: the taskgraph engine, and
 """
 
 import logging
-import os
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,14 +15,14 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError, WorkerLostError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
 from tests import oracle, test_parity
 from tests.gpus import GPUS, needs_gpu
 from tests.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
-from tests.test_service import ENDLESS, Background
+from tests.test_service import ENDLESS, Background, lose_rank_1_mid_run
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 MAPPED = {
@@ -255,14 +253,7 @@ def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchan
 
 def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
-    victim = graph.gang.addresses[1]
-    pid = client.run(os.getpid, workers=[victim])[victim]
-    run = Background(graph)
-    os.kill(pid, signal.SIGKILL)
-    error = run.join()
-    assert isinstance(error, WorkerLostError)
-    assert "level" in str(error)
-    assert "rank 1" in str(error)
+    lose_rank_1_mid_run(graph)
     client.wait_for_workers(workers, timeout=60)
     with dbfs.load("path:n=50", client=client, backend="cuda") as again:
         assert again.bfs(0, validate=True).depth == 49

@@ -229,16 +229,21 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 
-def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
-    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+def lose_rank_1_mid_run(graph: Graph) -> None:
+    """Kill its worker, and see the run end with an error that says so."""
     victim = graph.gang.addresses[1]
-    pid = mortal.run(os.getpid, workers=[victim])[victim]
+    pid = graph.gang.client.run(os.getpid, workers=[victim])[victim]
     run = Background(graph)
     os.kill(pid, signal.SIGKILL)
     error = run.join()
     assert isinstance(error, WorkerLostError)
     assert "level" in str(error)
     assert "rank 1" in str(error)
+
+
+def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    lose_rank_1_mid_run(graph)
     with pytest.raises(WorkerLostError, match="lost rank 1.*load the graph again"):
         graph.bfs(0)
     assert dbfs.graphs(client=mortal)[0].lost == (1,)
