@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbfs.bench.corpus import CorpusReport, short_name
+from dbfs.bench.memory import Compared, MemoryUse
 from dbfs.bench.scaling import ScalingPoint
 from dbfs.tables import tight_table
 
@@ -73,6 +74,34 @@ def scaling_tables(points: Sequence[ScalingPoint]) -> list[Table]:
             f"{point.efficiency:.2f}",
         )
     return list(tables.values())
+
+
+def memory_table(uses: Sequence[MemoryUse], title: str) -> Table:
+    """A row for each part of each graph's life."""
+    table = tight_table(title)
+    table.caption = "GiB of the fullest GPU; %: the estimate in percent of what was measured"
+    table.caption_justify = "left"
+    numbers = ("peak,\nestimate", "\nmeasured", "\n%", "resident,\nestimate", "\nmeasured", "\n%")
+    _columns(table, ("graph", "order", "when"), numbers)
+    before = None
+    for use in uses:
+        subject = (use.graph, use.order)
+        if before not in (None, subject):
+            table.add_section()
+        named = subject if subject != before else ("", "")
+        table.add_row(*named, use.when, *_compared(use.peak), *_compared(use.resident))
+        before = subject
+    return table
+
+
+def _compared(compared: Compared | None) -> tuple[str, str, str]:
+    if compared is None:
+        return "", "", ""
+    return (
+        f"{compared.estimate / 2**30:.3f}",
+        f"{max(compared.measured) / 2**30:.3f}",
+        f"{compared.percent:.1f}",
+    )
 
 
 def _columns(table: Table, words: Sequence[str], numbers: Sequence[str]) -> None:

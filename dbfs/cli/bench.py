@@ -19,7 +19,7 @@ from rich.console import Console
 import dbfs
 from dbfs import progress
 from dbfs.build import ORDERS
-from dbfs.cli.common import connect, json_option, print_json, print_results, scheduler_option
+from dbfs.cli.common import check_folder, connect, json_option, print_json, print_results, scheduler_option
 from dbfs.errors import InvalidOptionError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -182,6 +182,40 @@ def gpu(
     ]
     kind = "distances and predecessors" if predecessors else "distances"
     print_results(f"{gpus} GPUs, {kind}, directed GTEPS, {revision()}", columns, cells, rates, as_json=as_json)
+
+
+@bench.command()
+@click.option("--gpus", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--graph", "graphs", multiple=True, help="Only graphs that have this in their name; may be repeated.")
+@memory_option
+@click.option("--out", type=click.Path(path_type=Path), help="Write the table as JSON, with the git revision.")
+@json_option
+def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None, as_json: bool) -> None:
+    """What dbfs estimate says of GPUs' memory, next to what is measured.
+
+    Nobody else may use the GPUs meanwhile.
+
+    Example: dbfs bench memory --gpus 4 --graph "kronecker 24"
+    """
+    from dbfs.bench.gpu import revision
+    from dbfs.bench.memory import SUBJECTS, bench_memory
+    from dbfs.bench.tables import memory_table
+
+    subjects = [subject for subject in SUBJECTS if not graphs or any(part in subject.graph for part in graphs)]
+    if not subjects:
+        names = ", ".join(dict.fromkeys(subject.graph for subject in SUBJECTS))
+        raise InvalidOptionError(f"--graph {', '.join(graphs)}: no graph has this in its name; there are {names}")
+    if out is not None:
+        check_folder("--out", out)
+    with _connect(None, gpus, "cuda", memory_limit) as client:
+        uses = list(bench_memory(client, gpus, subjects))
+    found = [asdict(use) for use in uses]
+    if out is not None:
+        out.write_text(json.dumps({"revision": revision(), "gpus": gpus, "uses": found}, indent=2), encoding="utf-8")
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(memory_table(uses, f"{gpus} GPU{'s' * (gpus > 1)}, {revision()}"))
 
 
 @bench.command()
