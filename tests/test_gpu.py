@@ -128,6 +128,30 @@ def test_levels_of_every_kind_follow_each_other(gpus: distributed.Client, mean_d
                     np.testing.assert_array_equal(found.distances(), expected)
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distributed.Client, ranks: int) -> None:
+    # A level k has 2^k vertices: led ones, light ones of all ranks, then others.
+    n = 2**20 - 1
+    depths = np.log2(np.arange(n) + 1).astype(np.int32)
+    with dbfs.load(f"tree:n={n},arity=2", client=gpus, ranks=ranks) as graph:
+        for max_depth in (None, 1, 14, 15, 16):
+            expected = depths if max_depth is None else np.where(depths <= max_depth, depths, -1)
+            for direction in ("auto", "top-down"):
+                for predecessors in (False, True):
+                    found = graph.bfs(0, max_depth=max_depth, direction=direction, predecessors=predecessors)
+                    np.testing.assert_array_equal(found.distances(), expected)
+                    assert found.levels["discovered"].tolist() == np.bincount(expected[expected > 0])[1:].tolist() + [
+                        0
+                    ] * (max_depth is None)
+                    if predecessors:
+                        parents = np.where(expected >= 0, np.maximum(np.arange(n) - 1, 0) // 2, -1)
+                        np.testing.assert_array_equal(found.predecessors(), parents)
+        # More sources than a frontier that is led.
+        sources = list(range(2**15 - 1, 2**16 - 1))
+        assert graph.bfs(sources, validate=True).depth == 16
+        assert graph.bfs(sources, predecessors=True, validate=True).depth == 16
+
+
 def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:
     path = np.arange(70)
     with loaded(client, GRAPHS["path"](), way, directed=False, ranks=ranks) as graph:
@@ -161,7 +185,7 @@ def test_depths_targets_and_many_through_the_host(sharing: distributed.Client, w
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("predecessors", [False, True])
 def test_level_counts(gpus: distributed.Client, predecessors: bool, ranks: int) -> None:
-    for spec in ("kronecker:scale=13", "uniform:n=200000,m=2000000", "grid2d:side=60"):
+    for spec in ("kronecker:scale=13", "uniform:n=200000,m=2000000", "uniform:n=200000,m=600000", "grid2d:side=60"):
         with dbfs.load(spec, client=gpus, ranks=ranks) as graph:
             truth = graph.bfs(5, engine="taskgraph").levels
             for direction in ("auto", "top-down"):

@@ -25,18 +25,27 @@ from dbfs_workers.traversal import RunSpec
 from tests import oracle
 
 SECONDS = 300.0
-# Light levels; sparse, dense and bottom-up ones; large degrees.
+# Levels that are light, and led with several ranks; light ones with more sources than are led, and led ones that are
+# handed over; sparse, dense and bottom-up ones; large degrees.
 GRAPHS = {
     "grid2d": lambda: dbfs.generate.grid2d(24),
+    "path": lambda: dbfs.generate.path(51_000),
+    "tree": lambda: dbfs.generate.tree(2**16, 2),
     "kronecker": lambda: dbfs.generate.kronecker(13),
     "uniform": lambda: dbfs.generate.uniform(20000, 150000, directed=False),
 }
-RUNS = [
-    RunSpec("run", (1,), predecessors=False, backend="cpu"),
-    RunSpec("run", (1, 7), predecessors=True, backend="cpu"),
-    RunSpec("run", (1,), predecessors=True, backend="cpu", direction="top-down"),
-    RunSpec("run", (1,), predecessors=False, backend="cpu", direction="bottom-up", max_depth=4),
-]
+MANY = tuple(range(0, 51_000, 3))
+
+
+def runs(name: str) -> list[RunSpec]:
+    """What is run on a graph."""
+    few, more = ((1,), (1, 7)) if name != "path" else (MANY, MANY)
+    return [
+        RunSpec("run", few, predecessors=False, backend="cpu"),
+        RunSpec("run", more, predecessors=True, backend="cpu"),
+        RunSpec("run", few, predecessors=True, backend="cpu", direction="top-down"),
+        RunSpec("run", few, predecessors=False, backend="cpu", direction="bottom-up", max_depth=4),
+    ]
 
 
 def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
@@ -54,12 +63,13 @@ def serve(rank: int, pipe: Connection) -> None:
     from dbfs_workers.cuda.member import CudaMember
 
     cupy.cuda.Device(rank).use()
-    while (partition := pipe.recv()) is not None:
+    while (wanted := pipe.recv()) is not None:
+        name, partition = wanted
         member = CudaMember(rank, "partition")
         pipe.send(member.make(partition))
         member.connect(pipe.recv())
         pipe.send("connected")
-        for number, spec in enumerate(RUNS, 1):
+        for number, spec in enumerate(runs(name), 1):
             pipe.recv()
             try:
                 done = member.run(partition, number, [spec], time.monotonic() + SECONDS)
@@ -93,9 +103,9 @@ def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
     stripe = slices[0].stripe
     src, dst = graph.cut(graph.m or 1)[0].read()
     matrix = oracle.adjacency(stripe.n, src, dst, directed=False)
-    infos = together(pipes, list(slices))
+    infos = together(pipes, [(name, part) for part in slices])
     together(pipes, [infos] * ranks)
-    for spec in RUNS:
+    for spec in runs(name):
         labels = together(pipes, [spec.run_id] * ranks)
         for answer in labels:
             if isinstance(answer, Exception):

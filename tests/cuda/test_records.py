@@ -134,6 +134,39 @@ def column(found: NDArray[np.int64], name: str) -> list[int]:
     return numbers
 
 
+def test_levels_that_another_rank_led_are_blank() -> None:
+    kernel = Kernel(4)
+    records = Records(kernel.header, kernel.ring, alone=False)
+    led = 3 * CAPACITY + 5
+    kernel.start()
+    kernel.header["led"] = led
+    assert records.pending == 0
+    records.drain()
+    assert records.position(0) == (0, led, False, 0, 0)
+    kernel.level = led
+    for _ in range(7):
+        kernel.report()
+    kernel.arrive(1000)
+    records.drain()
+    found = records.records()
+    assert found.size == led + 7
+    assert set(found["mode"][:led].tolist()) == {Mode.LED}
+    assert not any(found[name][:led].any() for name in FIELDS if name != "mode")
+    assert found["frontier"][led:].tolist() == [value(level, 0) for level in range(led, led + 7)]
+    # What they discovered is this rank's all the same; it sent nothing.
+    few = outcome({"mode": Mode.LED}, {"mode": Mode.LED}, {"mode": Mode.LIGHT, "frontier": 2, "edges": 3, "found": 1})
+    table = counts(few, np.array([0, 2, 1]), ranks=2, slice_bytes=8, predecessors=False, direction=Direction.AUTO)
+    assert column(table, "sent") == column(table, "bytes_sent") == [0, 0, 0]
+    assert column(table, "culled") == [0, -2, 0]
+
+
+def test_counts_of_the_rank_that_leads() -> None:
+    led = outcome({"mode": Mode.LED, "frontier": 4, "edges": 12, "found": 7})
+    table = counts(led, np.array([3]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO)
+    assert [column(table, name) for name in ("own", "sent", "culled", "filtered")] == [[3], [4], [4], [5]]
+    assert column(table, "bytes_sent") == [32]
+
+
 RUN = outcome(
     {"mode": Mode.SPARSE, "frontier": 1, "edges": 9, "sent": 4, "found": 7, "cycles": 10},
     {"mode": Mode.DENSE, "frontier": 6, "edges": 50, "sent": 5, "found": 99},

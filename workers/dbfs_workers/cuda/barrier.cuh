@@ -6,6 +6,8 @@
 // needed. A flag word is payload:48 | epoch:16; a word with this barrier's epoch is complete by itself. Flags rotate
 // over four slots.
 //
+// A led level ends with the leader's own barrier: its peers wait at their next one across GPUs.
+//
 // While the first warp of a block is at the barrier, the others report the last level and fetch ahead. Then one thread
 // decides what comes next (`conclude`), so that no other warp spends instructions or registers on it.
 #pragma once
@@ -44,7 +46,7 @@ __device__ __forceinline__ bool arrive_last(Control* control) {
   u32 old;
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                : "=r"(old)
-               : "l"(&control->barriers[0].value), "r"(arrival())
+               : "l"(&control->gang_barrier.value), "r"(arrival())
                : "memory");
   return (old ^ (old + arrival())) & kTurned;
 }
@@ -68,17 +70,24 @@ __device__ __forceinline__ u32 line_of(const Params& a, u32 rank, u32 word) {
 }
 
 // A vertex sent counts among the vertices until its owner has contracted it: then the counters were read before.
-__device__ __forceinline__ u64 tell(const Params& a, const Slot* slot, u32 rank, u32 word, bool with_sent) {
+__device__ __forceinline__ u64 tell(const Params& a, const Block& b, const Slot* slot, u32 rank, u32 word) {
+  if (b.run.step == kHandOverStep) {
+    if (a.rank != kLeader) return 0;
+    if (word == kWordLed) return load_relaxed(&slot->lines[kSmall].value);
+    return word == kWordLedLevel ? b.run.level : word == kWordLedBefore ? b.run.expanded : 0;
+  }
+  if (b.run.step == kScanStep && word == kWordEdges) return load_relaxed(&slot->lines[kTotals + kInspected].value);
+  const bool with_sent = step_sends(b.run.step);
   u64 value = load_relaxed(&slot->lines[line_of(a, rank, word)].value);
-  if (word == kWordSent && rank != a.rank && !with_sent) value = 0;
-  if (word == kWordVertices && with_sent) {
+  if (kGang && word == kWordSent && rank != a.rank && !with_sent) value = 0;
+  if (kGang && word == kWordVertices && with_sent) {
 #pragma unroll
     for (u32 to = 0; to < kMaxRanks; ++to) value += load_relaxed(&slot->lines[kSent + to].value);
   }
   return value;
 }
 
-__device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot, bool with_sent) {
+__device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot) {
   const u32 lane = lane_id(), rank = lane / kFlagWords, word = lane % kFlagWords;
   if (looks(b) && !__all_sync(kAll, lane != 0 || keep_waiting(a, b, 0))) return false;
   // A block's stores to its peers are released by its arrival here, and by the last block's fence to all ranks: fences
@@ -89,7 +98,7 @@ __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot,
   const u64 tag = epoch & 0xffff;
   const u32 at = (epoch % kFlagSlots) * kMaxRanks * kFlagWords;
   if (__any_sync(kAll, last) && rank < a.ranks) {
-    const u64 told = tell(a, slot, rank, word, with_sent);
+    const u64 told = tell(a, b, slot, rank, word);
     fence_sys();
     store_relaxed_sys(&a.peers[rank].flags[at + a.rank * kFlagWords + word], told << 16 | tag);
   }
@@ -110,35 +119,40 @@ __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot,
   return true;
 }
 
+template <bool kAlone>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b);  // expand_light.cuh
+
+// The first warp waits for this GPU's blocks only, and learns what they count.
+__device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot* slot) {
+  const u32 lane = lane_id();
+  u64 sums = 0;
+  bool alive = true;
+  if (lane == 0) alive = pass_grid(a, b, sums);
+  alive = __shfl_sync(kAll, alive, 0);
+  if (is_light(b.run.step)) {
+    if (lane == 0) {
+      b.values[kWordSent] = sums >> 32;
+      b.values[kWordVertices] = (sums >> 32) + (sums >> 16 & 0xffff);
+      b.values[kWordEdges] = b.values[kWordTargets] = 0;
+    }
+  } else if (lane < kFlagWords) {
+    b.values[lane] = tell(a, b, slot, 0, lane);
+  }
+  __syncwarp();
+  return alive;
+}
 
 // End the step b.run is at, and begin the next. False: leave the kernel.
 __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
   if (threadIdx.x == 0) b.noted = b.ended;
+  // Looked at before one thread moves the run on.
+  const bool alone = !kGang || b.run.step == kExpandLedStep;
   __syncthreads();
   if (threadIdx.x < kLanes) {
-    const u32 lane = lane_id();
     Slot* slot = step_slot(a, b.run);
     flush_totals(b, slot);
-    bool alive = true;
-    if (kGang) {
-      alive = pass_gang(a, b, slot, step_sends(b.run.step));
-    } else {
-      u64 sums = 0;
-      if (lane == 0) alive = pass_grid(a, b, sums);
-      alive = __shfl_sync(kAll, alive, 0);
-      if (b.run.step == kExpandLightStep) {
-        if (lane == 0) {
-          b.values[kWordSent] = sums >> 32;
-          b.values[kWordVertices] = (sums >> 32) + (sums >> 16 & 0xffff);
-          b.values[kWordEdges] = b.values[kWordTargets] = 0;
-        }
-      } else if (lane < kFlagWords) {
-        b.values[lane] = load_relaxed(&slot->lines[line_of(a, 0, lane)].value);
-      }
-      __syncwarp();
-    }
-    if (lane == 0) {
+    const bool alive = alone ? pass_alone(a, b, slot) : pass_gang(a, b, slot);
+    if (lane_id() == 0) {
       b.alive = alive;
       if (alive) {
         b.run.chunks = a.max_degree > kLargeDegree ? (u32)load_relaxed(&slot->lines[kChunks].value) : 0;
@@ -147,7 +161,11 @@ __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
     }
   } else {
     report_level(a, b);
-    fetch_kept(a, b);
+    if (alone) {
+      fetch_kept<true>(a, b);
+    } else {
+      fetch_kept<false>(a, b);
+    }
   }
   __syncthreads();
   return b.alive;

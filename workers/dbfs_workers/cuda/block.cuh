@@ -35,7 +35,10 @@ struct Run {
   u32 turn;           // the bitmap that holds it
   u32 small, chunks;  // lengths of this rank's queues
   Frontier frontier;
+  bool queues;        // the merge of a dense level fills the next queue, too
   u64 unexplored, targets;
+  u64 expanded;   // vertices of the frontier before
+  u64 looked_at;  // edges that the last bottom-up level looked at, on all ranks
 };
 
 struct Block {
@@ -47,7 +50,7 @@ struct Block {
   // Light levels: vertices that this block discovered and will expand itself, and a neighbour of theirs for each thread
   // but the first warp's, fetched while the block waits.
   u32 kept;
-  u32 keep_rows[kKeep];
+  u32 keep_ids[kKeep];
   u32 keep_parents[kPredecessors ? kKeep : 1];
   u32 keep_edges[kThreads];
   u32 queued;  // vertices put into the queue since the last barrier, one GPU

@@ -49,11 +49,6 @@ __device__ __forceinline__ u32 search_together(const Csr& in, const u32* frontie
   return kNoVertex;
 }
 
-__device__ __forceinline__ void settle(const Params& a, u32 row, u32 distance, u32 parent) {
-  a.distances[row] = (i32)distance;
-  if (kPredecessors) a.peers[a.rank].parents[a.rank * a.n_local + row] = parent;
-}
-
 __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
   const u32 level = b.run.level, turn = b.run.turn;
   const u32 lane = lane_id(), warp = warp_in_block();
@@ -83,7 +78,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         for (u32 j = 0; j < 4; ++j) hits[j] = ids[j] != kNoVertex && in_frontier(frontier, ids[j]);
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
-          if (hits[j]) settle(a, (first + half + j) * kLanes + lane, level + 1, ids[j]);
+          if (hits[j]) label(a, (first + half + j) * kLanes + lane, level + 1, ids[j]);
           const u32 hit_ballot = __ballot_sync(kAll, hits[j]);
           if (lane == half + j) found = hit_ballot;
           const bool left = ids[j] != kNoVertex && !hits[j];
@@ -115,7 +110,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
           }
         }
         if (parent != kNoVertex) {
-          settle(a, row, level + 1, parent);
+          label(a, row, level + 1, parent);
           atomicOr(&late[offset >> 5], 1u << (offset & 31));
         }
       }

@@ -46,7 +46,7 @@ __device__ __forceinline__ void contract(const Params& a, Block& b, const Output
     bool won[kSparseUnroll] = {};
     u32 ids[kSparseUnroll] = {}, parents[kSparseUnroll] = {};
     if (threadIdx.x < b.kept) {
-      const u32 row = b.keep_rows[threadIdx.x];
+      const u32 row = b.keep_ids[threadIdx.x];
       ids[0] = a.rank * a.n_local + row;
       if (kPredecessors) parents[0] = b.keep_parents[threadIdx.x];
       won[0] = claim(a.known, row);

@@ -7,11 +7,25 @@ keep.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
+
+
+@dataclass(frozen=True)
+class Part:
+    """An array in some allocation, for other processes to map.
+
+    Attributes:
+        handle: CUDA IPC handle of the allocation; empty where the array is.
+        offset: where the array starts in it, in bytes.
+    """
+
+    handle: bytes
+    offset: int
 
 
 def room() -> int:
@@ -66,6 +80,26 @@ def export(array: Any) -> bytes:
 
     try:
         return bytes(cupy.cuda.runtime.ipcGetMemHandle(array.data.ptr))
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise ExchangeUnavailableError(f"GPU memory can't be exported: {error}") from error
+
+
+def part(array: Any) -> Part:
+    """Export an array wherever it lies, also in the pool's memory.
+
+    Raises:
+        ExchangeUnavailableError: the system does not allow it.
+    """
+    import cupy
+    from cuda.bindings import driver
+
+    if not array.size:
+        return Part(b"", 0)
+    failed, base, _ = driver.cuMemGetAddressRange(array.data.ptr)
+    if failed:
+        raise ExchangeUnavailableError(f"GPU memory can't be exported: {failed.name}")
+    try:
+        return Part(bytes(cupy.cuda.runtime.ipcGetMemHandle(int(base))), array.data.ptr - int(base))
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise ExchangeUnavailableError(f"GPU memory can't be exported: {error}") from error
 

@@ -8,28 +8,73 @@
 // (distance d + 1) could claim a vertex that still lies in the inbox with distance d. A block stages its discoveries by
 // owner and reserves room once for each. In one beat a thread inspects one edge. Reads 4 bytes and 16 of offsets a
 // vertex, 4 bytes and a bit an edge.
+//
+// kAlone: this rank discovers all vertices, because it is the only one or leads (lead.cuh). Then `visited` tells all, and
+// ids are internal ids; else what is queued, here or in an inbox, are rows.
 #pragma once
-#include "barrier.cuh"
+#include "lead.cuh"
 
 namespace dbfs {
 
 // Room in the stage for each owner.
-__device__ __forceinline__ u32 stage_region(const Params& a) { return kGang ? kStage / a.ranks : kStage; }
+template <bool kAlone>
+__device__ __forceinline__ u32 stage_region(const Params& a) {
+  return kAlone ? kStage : kStage / a.ranks;
+}
+
+struct Queue {
+  u32* ids;
+  u32* parents;
+};
+
+template <bool kAlone>
+__device__ __forceinline__ Queue light_queue(const Params& a, u32 queue) {
+  if (!kGang || !kAlone) return {a.queues[queue], a.queue_parents[queue]};
+  return {a.peers[kLeader].led + led_queue(a, queue), a.peers[kLeader].led_parents + led_queue(a, queue)};
+}
+
+// Where a vertex has its list.
+struct Place {
+  const Csr& csr;
+  u32 owner, row;
+};
+
+template <bool kAlone>
+__device__ __forceinline__ Place place_of(const Params& a, u32 id) {
+  if (!kGang || !kAlone) return {a.out, a.rank, id};
+  const u32 owner = id / a.n_local;
+  return {a.peers[owner].out, owner, id - owner * a.n_local};
+}
+
+template <bool kAlone>
+__device__ __forceinline__ void label_light(const Params& a, u32 id, u32 distance, u32 parent) {
+  if (!kGang || !kAlone) {
+    label(a, id, distance, parent);
+    return;
+  }
+  const Place place = place_of<kAlone>(a, id);
+  a.peers[place.owner].distances[place.row] = (i32)distance;
+  if (kPredecessors) a.peers[place.owner].parents[id] = parent;
+}
 
 struct Taken {
-  u32 row;  // kNoVertex: none
+  u32 id;  // kNoVertex: none
   u32 parent;
   bool received;
 };
 
 // The vertex of queue position i, for all lanes of a group.
+template <bool kAlone>
 __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
   const Run& run = b.run;
   Taken taken = {kNoVertex, kNoVertex, false};
   if (i < run.small) {
-    taken.row = a.queues[run.queue][i];
-    if (kPredecessors && run.frontier.pending && leads) taken.parent = a.queue_parents[run.queue][i];
-  } else if (kGang && i < items) {
+    const Queue queue = light_queue<kAlone>(a, run.queue);
+    // The leader's first frontier, which has its labels.
+    const bool given = kGang && kAlone && !run.frontier.pending;
+    taken.id = given ? a.sources[i] : queue.ids[i];
+    if (kPredecessors && run.frontier.pending && leads) taken.parent = queue.parents[i];
+  } else if (!kAlone && i < items) {
     i -= run.small;
     u32 rank = 0;
     for (; rank < a.ranks; ++rank) {
@@ -38,48 +83,56 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
       i -= count;
     }
     const u64 at = inbox_offset(a, run.level & 1, rank) + i;
-    taken.row = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
+    taken.id = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
     if (kPredecessors && leads) taken.parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
     taken.received = true;
   }
   return taken;
 }
 
-// Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
-__device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
-  if (!b.run.frontier.pending) return true;
-  const u32 bit = 1u << (taken.row & 31);
-  if (kGang) {
-    if (!claim(a.known, taken.row)) return false;
-    if (taken.received) set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (taken.row >> 5)], bit);
-  } else {
-    set_bits(&a.known[taken.row >> 5], bit);
-  }
-  label(a, taken.row, b.run.level, taken.parent);
+// A pending vertex gets its label: false where it has one, another way to it having been shorter. Alone, there is none.
+template <bool kAlone>
+__device__ __forceinline__ bool first_way(const Params& a, u32 id) {
+  if (!kAlone) return claim(a.known, id);
+  if (!kGang) set_bits(&a.known[id >> 5], 1u << (id & 31));
   return true;
 }
 
+// Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
+template <bool kAlone>
+__device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
+  if (!b.run.frontier.pending) return true;
+  if (!first_way<kAlone>(a, taken.id)) return false;
+  if (taken.received) {
+    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (taken.id >> 5)], 1u << (taken.id & 31));
+  }
+  label_light<kAlone>(a, taken.id, b.run.level, taken.parent);
+  return true;
+}
+
+template <bool kAlone>
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
-  const u32 owner = kGang && won ? id / a.n_local : 0;
+  const u32 owner = !kAlone && won ? id / a.n_local : 0;
   const u32 winners = __ballot_sync(kAll, won);
   if (!won) return;
-  const u32 same = kGang ? __match_any_sync(winners, owner) : winners;
+  const u32 same = kAlone ? winners : __match_any_sync(winners, owner);
   const u32 first = __ffs(same) - 1;
   u32 at = 0;
   if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
-  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region(a);
-  b.stage.ids[at] = kGang ? id - owner * a.n_local : id;
+  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kAlone>(a);
+  b.stage.ids[at] = kAlone ? id : id - owner * a.n_local;
   if (kPredecessors) b.stage.parents[at] = parent;
 }
 
 // All threads call it. `last` of the level: the block may keep some. The caller's next block barrier comes before
 // anything is staged again.
+template <bool kAlone>
 __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, const Output& to, bool last) {
-  const u32 ranks = kGang ? a.ranks : 1;
+  const u32 ranks = kAlone ? 1 : a.ranks;
   __syncthreads();
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
-    const bool mine = !kGang || owner == a.rank;
+    const bool mine = kAlone || owner == a.rank;
     const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many gives half away, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
@@ -89,103 +142,106 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
     b.staged_for[owner] = 0;
     if (mine) {
       if (last) b.kept = kept;
-      if (kGang) {
-        b.totals[kDiscovered] += count;
-      } else {
+      if (kAlone) {
         b.queued += leave;
+      } else {
+        b.totals[kDiscovered] += count;
       }
     }
   }
   __syncthreads();
-  const u32 owner = kGang ? warp_in_block() % ranks : 0;
-  const u32 share = kGang ? (kWarps - owner + ranks - 1) / ranks : kWarps;  // warps that serve this owner
-  const bool mine = !kGang || owner == a.rank;
-  const u32 count = b.staged_counts[owner], region = owner * stage_region(a), kept = mine && last ? b.kept : 0;
+  const u32 owner = kAlone ? 0 : warp_in_block() % ranks;
+  const u32 share = kAlone ? kWarps : (kWarps - owner + ranks - 1) / ranks;  // warps that serve this owner
+  const bool mine = kAlone || owner == a.rank;
+  const u32 count = b.staged_counts[owner], region = owner * stage_region<kAlone>(a), kept = mine && last ? b.kept : 0;
   const u64 base = b.base[owner] + (mine ? 0 : inbox_offset(a, to.parity, a.rank));
-  u32* rows = mine ? a.queues[to.queue] : a.peers[owner].inbox;
-  u32* parents = mine ? a.queue_parents[to.queue] : a.peers[owner].inbox_parents;
-  for (u32 i = (kGang ? warp_in_block() / ranks : warp_in_block()) * kLanes + lane_id(); i < count;
+  const Queue queue = mine ? light_queue<kAlone>(a, to.queue) : Queue{a.peers[owner].inbox, a.peers[owner].inbox_parents};
+  for (u32 i = (kAlone ? warp_in_block() : warp_in_block() / ranks) * kLanes + lane_id(); i < count;
        i += share * kLanes) {
-    const u32 row = b.stage.ids[region + i];
+    const u32 id = b.stage.ids[region + i];
     if (i < kept) {
-      b.keep_rows[i] = row;
+      b.keep_ids[i] = id;
       if (kPredecessors) b.keep_parents[i] = b.stage.parents[region + i];
       continue;
     }
-    if (mine) prefetch(&a.out.offsets[row]);
-    rows[base + i - kept] = row;
-    if (kPredecessors) parents[base + i - kept] = b.stage.parents[region + i];
+    if (mine && !(kGang && kAlone)) prefetch(&a.out.offsets[id]);
+    queue.ids[base + i - kept] = id;
+    if (kPredecessors) queue.parents[base + i - kept] = b.stage.parents[region + i];
   }
 }
 
 // While the block waits (its first warp at the barrier): fetch the neighbours of the vertices it keeps.
+template <bool kAlone>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   if (!b.kept) return;
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
   u32 id = kNoVertex;
   if (i < b.kept) {
-    const Degree degree = degree_of(a.out, b.keep_rows[i]);
-    if (j < degree.count) id = __ldg(&a.out.columns[degree.begin + j]);
+    const Place place = place_of<kAlone>(a, b.keep_ids[i]);
+    const Degree degree = degree_of(place.csr, place.row);
+    if (j < degree.count) id = __ldg(&place.csr.columns[degree.begin + j]);
   }
   b.keep_edges[threadIdx.x] = id;
 }
 
 // Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
 // reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
+template <bool kAlone>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded, u32& inspected) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
-  const u32 row = i < kept ? b.keep_rows[i] : 0;
+  const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
   if (!kGang && won) prefetch(&a.out.offsets[id]);
   if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
   if (i < kept && j == 0) {
-    bool first = true;
-    if (kGang) {
-      first = claim(a.known, row);
-    } else {
-      set_bits(&a.known[row >> 5], 1u << (row & 31));
-    }
-    if (first) label(a, row, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
+    const bool first = first_way<kAlone>(a, from);
+    if (first) label_light<kAlone>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
   inspected += id != kNoVertex;
-  stage_by_owner(a, b, won, id, (kGang ? a.rank * a.n_local : 0) + row);
+  stage_by_owner<kAlone>(a, b, won, id, (kAlone ? 0 : a.rank * a.n_local) + from);
 }
 
+template <bool kAlone>
 __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
-  const u32 lane = lane_id(), first_id = kGang ? a.rank * a.n_local : 0;
+  const u32 lane = lane_id(), first_id = kAlone ? 0 : a.rank * a.n_local;
   const u32 group_log = a.light - 1, group = 1u << group_log, per_warp = kLanes >> group_log;
   const u32 j = lane & (group - 1);
   u32* visited = a.peers[kGang ? a.rank : 0].visited;
   u32 items = b.run.small;
-  if (kGang && b.run.frontier.pending) {
+  if (!kAlone && b.run.frontier.pending) {
     for (u32 rank = 0; rank < a.ranks; ++rank) {
       items += rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
     }
   }
-  const u32 most_beats = stage_region(a) / kThreads, kept = b.kept;
+  const u32 most_beats = stage_region<kAlone>(a) / kThreads, kept = b.kept;
   u32 inspected = 0, expanded = 0, beats = 0;
   if (kept) {
-    expand_kept(a, b, kept, expanded, inspected);
+    expand_kept<kAlone>(a, b, kept, expanded, inspected);
     beats = 1;
   }
   for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
     const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
     // A warp without vertices leaves the multiprocessor to the others.
     const bool works = warp_first < items;
-    u32 row = kNoVertex, ahead = kNoVertex;
+    u32 from = kNoVertex, ahead = kNoVertex;
+    const u32* columns = nullptr;
     Degree degree = {0, 0};
     if (works) {
-      const Taken taken = take(a, b, warp_first + (lane >> group_log), items, j == 0);
-      row = taken.row;
-      if (row != kNoVertex) degree = degree_of(a.out, row);
+      const Taken taken = take<kAlone>(a, b, warp_first + (lane >> group_log), items, j == 0);
+      from = taken.id;
+      if (from != kNoVertex) {
+        const Place place = place_of<kAlone>(a, from);
+        degree = degree_of(place.csr, place.row);
+        columns = place.csr.columns + degree.begin + j;
+      }
       // Fetched before it is known whether the vertex counts: that answer takes as long to come.
-      if (j < degree.count) ahead = __ldg(&a.out.columns[degree.begin + j]);
-      bool mine = row != kNoVertex;
-      if (mine && j == 0) mine = settle(a, b, taken);
-      if (kGang) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+      if (j < degree.count) ahead = __ldg(columns);
+      bool mine = from != kNoVertex;
+      if (mine && j == 0) mine = settle<kAlone>(a, b, taken);
+      if (!kAlone) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
       if (!mine) degree.count = 0;
       if (j == 0) {
         expanded += mine;
@@ -194,19 +250,19 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     }
     for (u32 at = 0; at < a.max_degree; at += group) {
       if (beats == most_beats) {
-        publish_by_owner(a, b, to, false);
+        publish_by_owner<kAlone>(a, b, to, false);
         __syncthreads();
         beats = 0;
       }
       if (works) {
         bool won = at + j < degree.count;
         const u32 id = ahead;
-        if (at + group + j < degree.count) ahead = __ldg(&a.out.columns[degree.begin + at + group + j]);
+        if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
         if (won) {
           if (!kGang) prefetch(&a.out.offsets[id]);
           won = claim(visited, id);
         }
-        stage_by_owner(a, b, won, id, first_id + row);
+        stage_by_owner<kAlone>(a, b, won, id, first_id + from);
       }
       ++beats;
     }
@@ -215,7 +271,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     add_small_total(b, kExpanded, expanded);
     add_small_total(b, kInspected, inspected);
   }
-  if (beats) publish_by_owner(a, b, to, true);  // else there was nothing kept, and is nothing to keep
+  if (beats) publish_by_owner<kAlone>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
 }
 
 }  // namespace dbfs

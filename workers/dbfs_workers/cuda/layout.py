@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+LEADER: Final = 0
 MAX_RANKS: Final = 8
 FLAG_WORDS: Final = 4
 FLAG_SLOTS: Final = 4
@@ -16,13 +17,15 @@ TOTALS: Final = 5
 LARGE_DEGREE: Final = 256
 CHUNK_EDGES: Final = 512
 
-PEER: Final = np.dtype(
-    [(name, np.uint64) for name in ("inbox", "inbox_parents", "flags", "visited", "frontier", "parents")]
-)
 CSR: Final = np.dtype([("offsets", np.uint64), ("columns", np.uint64)])
+WINDOW_FIELDS: Final = (
+    *("inbox", "inbox_parents", "flags", "visited", "frontier", "parents"),
+    *("distances", "led", "led_parents"),
+)
+PEER: Final = np.dtype([*((name, np.uint64) for name in WINDOW_FIELDS), ("out", CSR)])
 RECORD_FIELDS: Final = ("frontier", "edges", "discovered", "cycles", "mode", "sent", "found")
 _HOST_FIELDS: Final = (
-    *("abort", "drained", "status", "level", "levels"),
+    *("abort", "drained", "status", "level", "levels", "led"),
     *("begin_ns", "reset_ns", "gate_ns", "end_ns", "gate_cycles", "end_cycles"),
 )
 
@@ -76,15 +79,17 @@ PARAMS: Final = np.dtype(
         ("direction", np.uint32),
         ("stats_capacity", np.uint32),
         ("light", np.uint32),
+        ("led_vertices", np.uint32),
+        ("led_capacity", np.uint32),
         ("alpha", np.float32),
         ("beta", np.float32),
         ("reset_rows", np.uint32),
     ],
     align=True,
 )
-# Two barriers, stop and epoch, a cache line each; then the slots of counters and totals.
+# Three barriers, stop and epoch, a cache line each; then the slots of counters and totals.
 SLOTS: Final = 7
-CONTROL_BYTES: Final = LINE_BYTES * (4 + SLOTS * (COUNTERS + TOTALS))
+CONTROL_BYTES: Final = LINE_BYTES * (5 + SLOTS * (COUNTERS + TOTALS))
 
 SIZES: Final = {
     "DBFS_SIZEOF_PARAMS": PARAMS.itemsize,

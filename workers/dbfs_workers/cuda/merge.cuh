@@ -3,7 +3,7 @@
 // A warp takes 32 words at a time, a lane each: OR of the ranks' words, less the rows known. The set bits of a
 // word are then labelled by the 32 lanes together. New words become the frontier bitmap, here and (where the next level
 // may be bottom-up) on every peer, so that the switch costs nothing more. With predecessors the parent is read from the
-// rank that set the bit. Reads n_local / 8 bytes from each peer over NVLink, writes as much to each, 4 bytes a new
+// rank that set the bit. Where the next level will be top-down, they are queued as well. Reads n_local / 8 bytes from each peer over NVLink, writes as much to each, 4 bytes a new
 // vertex.
 #pragma once
 #include "barrier.cuh"
@@ -53,7 +53,6 @@ __device__ __forceinline__ void write_frontier(const Params& a, u32 turn, u32 wo
 __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
   const u32 slice = a.rank * a.words_local;
   const u32 level = b.run.level, turn = b.run.turn, queue = b.run.queue ^ 1;
-  const bool enqueue = a.direction == kTopDown;
   const u32 words = used_words(a);
   u64 discovered = 0, targets = 0;
   u32 fetched = 0;
@@ -89,7 +88,7 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
       if (a.target_bits) targets += __popc(fresh & __ldg(&a.target_bits[word]));
     }
     discovered += __popc(fresh);
-    if (enqueue) enqueue_words(a, b, slot, queue, word, fresh);
+    if (b.run.queues) enqueue_words(a, b, slot, queue, word, fresh);
   }
   add_total(b, kDiscovered, discovered);
   if (kGang && kPredecessors) {

@@ -86,6 +86,13 @@ class Records:
 
     def drain(self) -> None:
         """Take the records that are complete, and let the kernel have their room."""
+        led = int(self._header["led"][0])
+        if self._count < led:
+            # Another rank's kernel has them, from the first level on.
+            blank = np.zeros(led, layout.RECORD)
+            blank["mode"] = Mode.LED
+            self._take(blank.view(np.uint64).reshape(-1, _WORDS))
+            self._header["drained"] = led
         while (wanted := self.pending) > 0:
             at = self._count % len(self._ring)
             found = self._ring[at : at + wanted]
@@ -127,7 +134,8 @@ def counts(
 
     A rank's edges lead to vertices that their owners discover, and the owners drop what they knew: a rank by itself
     can't tell its ``filtered`` from another's ``culled``. Dense levels exchange bitmaps, as bottom-up ones do: what
-    they discover counts as ``own``, and nothing as sent or culled.
+    they discover counts as ``own``, and nothing as sent or culled. In led levels the leader sends the labels of
+    others' vertices; the lists that it reads from them count as nothing sent.
 
     Args:
         outcome: the run's.
@@ -143,6 +151,8 @@ def counts(
     bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
     several = ranks > 1
     binned = ~(bottom_up | dense) & several
+    # The leader's record of a led level is of all ranks.
+    in_bins = np.where(mode == Mode.LED, np.maximum(found - discovered, 0), in_bins)
     sent = np.where(binned, in_bins, 0)
     own = np.where(binned, found - in_bins, discovered)
     kept = own + sent

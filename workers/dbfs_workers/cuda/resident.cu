@@ -2,6 +2,7 @@
 //
 // A level is one of four:
 //   light      expand (queue to queue), gang barrier; the next level labels what it takes
+//   led        the same by one rank for all, which wait at their next barrier until it hands over
 //   sparse     expand (queue to queue), gang barrier, contract what peers sent, gang barrier
 //   dense      expand (queue to bitmap), gang barrier, merge the ranks' bitmaps, gang barrier
 //   bottom-up  search the frontier bitmap, gang barrier
@@ -24,6 +25,8 @@ __device__ __forceinline__ void start_block(const Params& a, Block& b) {
     b.run.step = kResetStep;
     b.run.unexplored = a.edges_total;
     b.staged = b.kept = b.queued = b.ended = b.noted = b.reported = 0;
+    // Read by records of levels that have none: a record has 48 bits for it.
+    b.level_found[0] = b.level_found[1] = 0;
     b.alive = 1;
     b.epoch = (u32)a.control->epoch.value;
     // Faster blocks may have arrived at the first barrier: their arrivals are masked, and they add nothing else there.
@@ -62,8 +65,17 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
     case kShareBitsStep:
       convert(a, b);
       break;
+    case kHandOverStep:
+      if (kGang) hand_over(a, b, slot);
+      break;
+    case kTakeOverStep:
+      if (kGang) take_over(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level});
+      break;
     case kExpandLightStep:
-      expand_light(a, b, next);
+      expand_light<!kGang>(a, b, next);
+      break;
+    case kExpandLedStep:
+      if (kGang) expand_light<true>(a, b, next);
       break;
     case kExpandSparseStep:
       expand_sparse(a, b, next);

@@ -22,6 +22,7 @@ import numpy as np
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
+from dbfs_workers.cuda.device_memory import part
 from dbfs_workers.cuda.module import Variant, load
 from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import (
@@ -47,6 +48,8 @@ SPARSE_SHARE: Final = 64
 # Largest degree of a graph whose levels may be light.
 LIGHT_DEGREE: Final = 32
 SPARSE_EDGES_LEAST: Final = 1 << 16
+# Most vertices of a frontier that one rank expands for all.
+LED_VERTICES: Final = 1 << 14
 # What a kernel may take to leave after it was told to.
 LEAVE_SECONDS: Final = 5.0
 # How often the records are taken while a kernel runs, for those who ask where it is; or when so many wait.
@@ -65,6 +68,11 @@ def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
     A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
     """
     return max(1, min(stripe.n_local, sparse_edges))
+
+
+def led_capacity(stripe: Stripe) -> int:
+    """Ids that a led level's queue has room for: what the longest frontier can discover."""
+    return min(stripe.n, LED_VERTICES * LIGHT_DEGREE)
 
 
 class ResidentEngine:
@@ -105,10 +113,11 @@ class ResidentEngine:
         used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
         self._blocks = self._device.attributes["MultiProcessorCount"] * blocks_per_sm
-        self._window = Window(window_layout(stripe, self._bin_capacity, predecessors))
+        self._window = Window(window_layout(stripe, self._bin_capacity, led_capacity(stripe), predecessors))
         self._peers: PeerWindows | None = None
         words = stripe.words_local
-        self.distances = cupy.full(stripe.n_local, -1, np.int32)
+        self.distances = self._window.array("distances", stripe.n_local, np.int32)
+        self.distances.fill(-1)
         self.predecessors: Any | None = None
         if predecessors:
             parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
@@ -132,6 +141,7 @@ class ResidentEngine:
     def info(self) -> PeerInfo:
         """What the other ranks need to know."""
         graph = self.graph
+        led = graph.stripe.p > 1 and graph.max_degree <= LIGHT_DEGREE
         return PeerInfo(
             rank=graph.rank,
             handle=self._window.export() if graph.stripe.p > 1 else b"",
@@ -139,6 +149,7 @@ class ResidentEngine:
             connected=graph.connected,
             max_degree=graph.max_degree,
             bottom_up=graph.in_columns is not None,
+            csr=(part(graph.row_offsets), part(graph.columns)) if led else None,
         )
 
     def connect(self, infos: Iterable[PeerInfo]) -> None:
@@ -147,10 +158,13 @@ class ResidentEngine:
         by_rank = {info.rank: info for info in infos}
         if sorted(by_rank) != list(range(stripe.p)):
             raise InvalidOptionError(f"rank {graph.rank} was given the ranks {sorted(by_rank)} of {stripe.p}")
-        self._peers = PeerWindows(graph.rank, self._window, {rank: info.handle for rank, info in by_rank.items()})
         params = self._params[0]
+        params["max_degree"] = max(info.max_degree for info in by_rank.values())
+        params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
+        leads = graph.rank == layout.LEADER and bool(params["light"])
+        self._peers = PeerWindows(graph.rank, self._window, by_rank, leads=leads)
         params["peers"] = self._peers.params()
-        params["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
+        params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
         self._bottom_up = all(info.bottom_up for info in by_rank.values())
         if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
             params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
@@ -165,12 +179,11 @@ class ResidentEngine:
         params["host"] = self._host.address
         params["edges_total"] = sum(info.m_local for info in by_rank.values())
         params["vertices_total"] = max(1, sum(info.connected for info in by_rank.values()))
-        params["max_degree"] = max(info.max_degree for info in by_rank.values())
-        params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
         params["rank"], params["ranks"] = graph.rank, stripe.p
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
         params["stats_capacity"] = CAPACITY
+        params["led_capacity"] = led_capacity(stripe)
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
@@ -211,6 +224,7 @@ class ResidentEngine:
         if limit is None:
             limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
         params["sparse_edges"] = min(limit, self._most_edges)
+        params["led_vertices"] = LED_VERTICES if options.led_vertices is None else options.led_vertices
         params["timeout_ns"] = int(options.timeout * 1e9)
         self._timeout = options.timeout
         cupy.cuda.get_current_stream().synchronize()

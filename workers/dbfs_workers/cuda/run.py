@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from dbfs_workers.cuda.device_memory import Part
 from dbfs_workers.errors import DbfsError
 
 # Measured: NOTES.md.
@@ -37,6 +38,7 @@ class Mode(enum.IntEnum):
     DENSE = 1
     BOTTOM_UP = 2
     LIGHT = 3
+    LED = 4
 
 
 class Step(enum.IntEnum):
@@ -49,13 +51,16 @@ class Step(enum.IntEnum):
     CLEAR_BITS = 5
     SET_BITS = 6
     SHARE_BITS = 7
-    EXPAND_LIGHT = 8
-    EXPAND_SPARSE = 9
-    CONTRACT = 10
-    EXPAND_DENSE = 11
-    MERGE = 12
-    SCAN = 13
-    STOP = 14
+    HAND_OVER = 8
+    TAKE_OVER = 9
+    EXPAND_LIGHT = 10
+    EXPAND_LED = 11
+    EXPAND_SPARSE = 12
+    CONTRACT = 13
+    EXPAND_DENSE = 14
+    MERGE = 15
+    SCAN = 16
+    STOP = 17
 
 
 class Reason(enum.IntEnum):
@@ -77,6 +82,7 @@ class PeerInfo:
         connected: rows with an edge.
         max_degree: largest degree.
         bottom_up: whether bottom-up levels are possible there.
+        csr: its row offsets and its columns, for the rank that leads; None where nobody will.
     """
 
     rank: int
@@ -85,6 +91,7 @@ class PeerInfo:
     connected: int
     max_degree: int
     bottom_up: bool
+    csr: tuple[Part, Part] | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ class RunOptions:
         alpha: bottom-up when frontier edges * alpha > unexplored edges.
         beta: top-down again when frontier vertices * beta < connected vertices.
         sparse_edges: most frontier edges of a sparse level, up to the capacity; None for the measured default.
+        led_vertices: most frontier vertices of a led level; 0: none is; None for the measured default.
         timeout: seconds after which every wait in the kernel ends.
     """
 
@@ -109,6 +117,7 @@ class RunOptions:
     alpha: float = ALPHA
     beta: float = BETA
     sparse_edges: int | None = None
+    led_vertices: int | None = None
     timeout: float = 60.0
 
 

@@ -14,6 +14,7 @@ constexpr u32 kLanes = 32;
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
 constexpr u32 kWarps = kThreads / kLanes;
+constexpr u32 kLeader = 0;    // the rank that runs led levels
 constexpr u32 kMaxRanks = 8;  // a warp carries the flags of all ranks: 8 ranks of 4 words
 constexpr u32 kFlagWords = 4;
 constexpr u32 kFlagSlots = 4;  // a rank is at most one barrier ahead of another; two slots would do
@@ -36,7 +37,7 @@ constexpr u32 kKeep = 120;      // vertices a block keeps for itself from one li
 constexpr u32 kKeepDegree = 8;  // where no vertex has more neighbours
 
 enum Direction : u32 { kAuto = 0, kTopDown = 1, kBottomUp = 2 };
-enum Mode : u32 { kSparseLevel = 0, kDenseLevel = 1, kBottomUpLevel = 2, kLightLevel = 3 };
+enum Mode : u32 { kSparseLevel = 0, kDenseLevel = 1, kBottomUpLevel = 2, kLightLevel = 3, kLedLevel = 4 };
 // What a rank does between two barriers. resident.py names them to users.
 enum Step : u32 {
   kResetStep = 1,
@@ -46,7 +47,10 @@ enum Step : u32 {
   kClearBitsStep,
   kSetBitsStep,
   kShareBitsStep,
+  kHandOverStep,
+  kTakeOverStep,
   kExpandLightStep,
+  kExpandLedStep,
   kExpandSparseStep,
   kContractStep,
   kExpandDenseStep,
@@ -69,6 +73,11 @@ struct Slot {
   Line lines[kTotals + kTotalCount];
 };
 
+struct Csr {
+  const i64* offsets;
+  const u32* columns;
+};
+
 // What one rank exports to its peers, as mapped into this rank's address space.
 struct Peer {
   u32* inbox;          // [2][ranks][bin_capacity] rows on that rank, by level parity and sender
@@ -77,11 +86,10 @@ struct Peer {
   u32* visited;        // [words] every internal id that rank knows to be visited
   u32* frontier;       // [2][words] frontier bitmap, by turn
   u32* parents;        // [ranks * n_local] parents it chose; its own slice is its predecessor array
-};
-
-struct Csr {
-  const i64* offsets;
-  const u32* columns;
+  i32* distances;      // [n_local]
+  u32* led;            // [2][led_capacity] internal ids: the queues of led levels
+  u32* led_parents;    // the same shape
+  Csr out;             // mapped where this rank may lead
 };
 
 // Each word is tag:16 | value:48, the tag that of the level (statistics.cuh): a word with it is complete by itself, and
@@ -99,6 +107,7 @@ struct HostView {
   u64 status;  // reason:8 | rank:8 | step:8 | blank:8 | level:32
   u64 level;
   u64 levels;
+  u64 led;  // levels that another rank led, before this one's first
   u64 begin_ns, reset_ns, gate_ns, end_ns;
   u64 gate_cycles, end_cycles;
   LevelRecord records[1];  // [stats_capacity], a ring; a power of two
@@ -109,6 +118,7 @@ struct Control {
   // queued:32 | kept:16 | arrivals:16, whose top bit turns when all blocks have come; the upper fields count light
   // discoveries. Two words, by turns: a fast block may arrive at the next barrier before a slow one has read this sum.
   Line barriers[2];
+  Line gang_barrier;  // arrivals:16 only, of the barriers that all ranks pass
   Line stop;   // packed status of the first block that gave up, else 0
   Line epoch;  // gang barriers passed so far, the same on all ranks
   Slot slots[kLevelSlots + kSettleSlots];
@@ -135,6 +145,8 @@ struct Params {
   u32 source_count, rank, ranks, n_local, words_local, rows_used, bin_capacity, max_depth, max_degree, direction,
       stats_capacity;
   u32 light;  // light levels: 1 + log2 of the lanes that share a vertex, or 0 where there are none
+  u32 led_vertices;  // a frontier of up to so many is led; 0: none is
+  u32 led_capacity;
   float alpha, beta;
   u32 reset_rows;
 };

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.device_memory import Part
+from dbfs_workers.cuda.run import PeerInfo
 from dbfs_workers.stripe import Stripe
 
 ALIGNMENT = 256
@@ -29,9 +31,10 @@ class WindowLayout:
     nbytes: int
 
 
-def window_layout(stripe: Stripe, bin_capacity: int, predecessors: bool) -> WindowLayout:
-    """Lay out a window. One rank has no inbox."""
+def window_layout(stripe: Stripe, bin_capacity: int, led_capacity: int, predecessors: bool) -> WindowLayout:
+    """Lay out a window. One rank has no inbox, and nobody to lead."""
     bins = 4 * 2 * stripe.p * bin_capacity if stripe.p > 1 else 0
+    led = 4 * 2 * led_capacity if stripe.p > 1 else 0
     parts = {
         "flags": 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS,
         "visited": 4 * stripe.words,
@@ -39,6 +42,9 @@ def window_layout(stripe: Stripe, bin_capacity: int, predecessors: bool) -> Wind
         "inbox": bins,
         "inbox_parents": bins if predecessors else 0,
         "parents": 4 * stripe.p * stripe.n_local if predecessors else 0,
+        "distances": 4 * stripe.n_local,
+        "led": led,
+        "led_parents": led if predecessors else 0,
     }
     offsets: dict[str, int] = {}
     at = 0
@@ -88,31 +94,44 @@ class Window:
 
 
 class PeerWindows:
-    """All ranks' windows as mapped here, this rank's own among them."""
+    """All ranks' windows as mapped here, this rank's own among them; and the peers' lists where this rank leads."""
 
-    def __init__(self, rank: int, own: Window, handles: Mapping[int, bytes]) -> None:
+    def __init__(self, rank: int, own: Window, infos: Mapping[int, PeerInfo], *, leads: bool) -> None:
         import cupy
 
         self._runtime = cupy.cuda.runtime
         self._opened: list[int] = []
-        self.addresses = {rank: own.address}
+        self._addresses = {rank: own.address}
+        self._csr: dict[int, tuple[int, int]] = {}
         try:
-            for peer, handle in handles.items():
-                if peer != rank:
-                    address = self._runtime.ipcOpenMemHandle(handle)
-                    self._opened.append(address)
-                    self.addresses[peer] = address
+            for peer, info in infos.items():
+                if peer == rank:
+                    continue
+                self._addresses[peer] = self._open(Part(info.handle, 0))
+                if leads and info.csr is not None:
+                    offsets, columns = info.csr
+                    self._csr[peer] = (self._open(offsets), self._open(columns))
         except BaseException:
             self.close()
             raise
         self._layout = own.layout
 
+    def _open(self, part: Part) -> int:
+        if not part.handle:
+            return 0
+        # CUDA counts how often an allocation was opened.
+        address = int(self._runtime.ipcOpenMemHandle(part.handle))
+        self._opened.append(address)
+        return address + part.offset
+
     def params(self) -> np.ndarray[Any, Any]:
         """The addresses of all parts, as ``layout.PEER`` records by rank."""
         peers = np.zeros(layout.MAX_RANKS, layout.PEER)
-        for rank, address in self.addresses.items():
+        for rank, address in self._addresses.items():
             for name, offset in self._layout.offsets.items():
                 peers[rank][name] = address + offset
+        for rank, csr in self._csr.items():
+            peers[rank]["out"] = csr
         return peers
 
     def close(self) -> None:
