@@ -3,13 +3,29 @@
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dbfs.catalog_entries import RunEntry
 from dbfs.errors import RunCancelledError
-from dbfs.records import FinishedRun
+from dbfs.records import FinishedRun, RunProgress
 from dbfs_workers.reports import RankReport
 
 _KEPT = 100
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """A run that ended early, and what was seen of it before.
+
+    Attributes:
+        run: as it is remembered.
+        outcome: ``cancelled`` or ``failed``.
+        looks: at the traversal it ended in, oldest first; at least one.
+    """
+
+    run: FinishedRun
+    outcome: str
+    looks: tuple[RunProgress, ...]
 
 
 class History:
@@ -19,6 +35,7 @@ class History:
         finished: the last of those that came to their end, oldest first.
         failed: the same of those that did not.
         last: by rank, the report of the last traversal of the run that came to its end last.
+        early: the run that ended early last, of those that were looked at; None where one came to its end since.
         outcomes: runs by how they ended: ``finished``, ``cancelled`` or ``failed``.
         traversals: traversals made.
         edges: directed edges traversed.
@@ -29,6 +46,7 @@ class History:
         self.finished: deque[FinishedRun] = deque(maxlen=_KEPT)
         self.failed: deque[FinishedRun] = deque(maxlen=_KEPT)
         self.last: tuple[RankReport, ...] = ()
+        self.early: EarlyEnd | None = None
         self.outcomes = Counter({"finished": 0, "cancelled": 0, "failed": 0})
         self.traversals = 0
         self.edges = 0
@@ -53,6 +71,7 @@ class History:
             )
         )
         self.last = traversals[-1]
+        self.early = None
         self.outcomes["finished"] += 1
         self.traversals += len(traversals)
         self.edges += edges
@@ -61,17 +80,20 @@ class History:
     def fail(self, run: RunEntry, error: Exception) -> None:
         """A run ended early."""
         now = time.time()
-        self.failed.append(
-            FinishedRun(
-                run_id=run.run_id,
-                graph=run.graph.record.name,
-                client=run.client,
-                traversals=run.traversals,
-                ended=now,
-                seconds=0.0 if run.started is None else now - run.started,
-                depth=0 if run.progress is None else run.progress.level,
-                reached=0 if run.progress is None else run.progress.reached,
-                error=f"{type(error).__name__}: {error}",
-            )
+        ended = FinishedRun(
+            run_id=run.run_id,
+            graph=run.graph.record.name,
+            client=run.client,
+            traversals=run.traversals,
+            ended=now,
+            seconds=0.0 if run.started is None else now - run.started,
+            depth=0 if run.progress is None else run.progress.level,
+            reached=0 if run.progress is None else run.progress.reached,
+            error=f"{type(error).__name__}: {error}",
         )
-        self.outcomes["cancelled" if isinstance(error, RunCancelledError) else "failed"] += 1
+        outcome = "cancelled" if isinstance(error, RunCancelledError) else "failed"
+        self.failed.append(ended)
+        self.outcomes[outcome] += 1
+        # Of one run only: looks are many. One that nobody saw takes no other's place.
+        if run.trail:
+            self.early = EarlyEnd(ended, outcome, tuple(run.trail))

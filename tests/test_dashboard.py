@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.errors import DeadlineExceededError
+from dbfs.dashboard.trail import Trail, trail_of
+from dbfs.errors import DeadlineExceededError, RunCancelledError
 from tests.test_service import ENDLESS, Background
 
 
@@ -99,10 +101,9 @@ def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
 
 def trail(dask_scheduler: distributed.Scheduler) -> tuple[str, list[int], list[int], list[int], list[bool]]:
     """On the scheduler: what the page would plot."""
-    from dbfs.dashboard.trail import trail_of
-
     catalog = dask_scheduler.plugins["dbfs"]
     found = trail_of(catalog)
+    assert found is not None
     assert trail_of(catalog, found) is found
     return (found.title, *(part.tolist() for part in (found.level, found.frontier, found.reached, found.bottom_up)))
 
@@ -112,12 +113,70 @@ def test_plots_of_runs_of_any_depth(client: distributed.Client, n: int) -> None:
     with dbfs.load(f"path:n={n}", client=client, ranks=2, name="plotted") as graph:
         graph.bfs_many([n // 2, 0])
         title, level, frontier, reached, bottom_up = client.run_on_scheduler(trail)
-    assert re.fullmatch(r"plotted, run \w{8}, over", title)
+    assert re.fullmatch(r"plotted, over, run \w{8}", title)
     assert len(level) <= 2000
     assert level == list(range(0, n, -(-n // 2000)))
     assert frontier == [1] * len(level)
     assert reached == [at + 1 for at in level]
     assert not any(bottom_up)
+
+
+def drawn_next(drawn: Trail | None, dask_scheduler: distributed.Scheduler) -> Trail | None:
+    """On the scheduler: what a page that is open draws after what it has drawn."""
+    return trail_of(dask_scheduler.plugins["dbfs"], drawn)
+
+
+def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
+    drawn: Trail | None = None
+
+    def title() -> str:
+        nonlocal drawn
+        drawn = client.run_on_scheduler(drawn_next, drawn)
+        return "" if drawn is None else drawn.title
+
+    def cancelled(make: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=pytest.raises, args=(RunCancelledError, make), daemon=True)
+        thread.start()
+        return thread
+
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="street") as graph:
+        run = Background(graph)
+        until(title, lambda words: words == "street, under way")
+        waiting = cancelled(lambda: graph.bfs(0))
+        first, second = until(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
+        second.cancel()
+        waiting.join(20)
+        assert not waiting.is_alive()
+        # One that never had its turn has no plot.
+        assert title() == "street, under way"
+        first.cancel()
+        assert isinstance(run.join(), RunCancelledError)
+        assert title() == f"street, cancelled, run {first.status.run_id[:8]}"
+        assert drawn is not None
+        assert drawn.level.size
+        # A page that is opened only now shows it, too.
+        again = client.run_on_scheduler(drawn_next, None)
+        assert (again.title, again.level.tolist()) == (drawn.title, drawn.level.tolist())
+
+        run = Background(graph, deadline=3)
+        until(title, lambda words: words == "street, under way")
+        assert isinstance(run.join(), DeadlineExceededError)
+        assert re.fullmatch(r"street, failed, run \w{8}", title())
+
+        many = cancelled(lambda: graph.bfs_many([0, 1]))
+        until(title, lambda words: words == "street, under way, traversal 1 of 2")
+        dbfs.runs(client=client)[0].cancel()
+        many.join(20)
+        assert re.fullmatch(r"street, cancelled in traversal 1 of 2, run \w{8}", title())
+
+        for options in ({"targets": [9]}, {"targets": [0]}, {"max_depth": 9}, {"max_depth": 0}):
+            graph.bfs(0, **options)
+            assert re.fullmatch(r"street, stopped as asked, run \w{8}", title()), options
+    with dbfs.load("path:n=9", client=client, name="long, 12345678901234567890:n=9") as graph:
+        graph.bfs(0, targets=[8], max_depth=20)
+        assert re.fullmatch(r"…2345678901234567890:n=9, stopped as asked, run \w{8}", title())
+        graph.bfs(0, max_depth=20)
+        assert re.fullmatch(r"…2345678901234567890:n=9, over, run \w{8}", title())
 
 
 @pytest.fixture
@@ -148,7 +207,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
             until(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
 
         # A name is shown as it is, and not taken for HTML.
-        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, run", ", over")
+        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, over, run")
         screenshot(browser, "finished")
         run = Background(street)
         sees("runs under way 1 ", "street running 1 of 1", "street, under way")
@@ -161,7 +220,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
             listed.cancel()
         run.join()
         waiting.join()
-        sees("runs under way 0 ", "street RunCancelledError: rank", "by request")
+        sees("runs under way 0 ", "street RunCancelledError: rank", "by request", "street, cancelled, run")
         with pytest.raises(DeadlineExceededError):
             street.bfs(0, deadline=0.6)
         # The same rows with other values, too.

@@ -1,7 +1,11 @@
-"""The frontier of one run by level, for a plot: of a run under way where it was looked at, else of the last one."""
+"""The frontier of one run by level, for a plot: of a run under way where it was looked at, else of the last one.
+
+Of one that ended early there is what the looks at it found; of one that came to its end, every level.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +17,11 @@ from dbfs_workers.spmd import COUNT_FIELDS
 if TYPE_CHECKING:
     from dbfs.catalog import CatalogPlugin
     from dbfs.catalog_entries import RunEntry
-    from dbfs.history import History
+    from dbfs.history import EarlyEnd, History
+    from dbfs.records import FinishedRun, RunProgress
 
-# Points of a plot.
-_MOST = 2000
+# Points of a plot, and letters of a graph's name in its title.
+_MOST, _NAME = 2000, 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +30,7 @@ class Trail:
 
     Attributes:
         key: tells it from another state of it, or another.
-        title: the graph, and which run.
+        title: the graph, which run, and whether it is under way or how it ended.
         level: int64[points].
         frontier: int64[points], vertices that the level expands.
         reached: int64[points], vertices reached before it.
@@ -51,18 +56,45 @@ def trail_of(catalog: CatalogPlugin, drawn: Trail | None = None) -> Trail | None
         if any(seen.frontier for seen in run.trail):
             key = (run.run_id, len(run.trail))
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
-    if not catalog.history.finished:
+    history, early = catalog.history, catalog.history.early
+    if early is None and not history.finished:
         return drawn
-    key = (catalog.history.finished[-1].run_id, -1)
-    return drawn if drawn is not None and drawn.key == key else _finished(catalog.history, key)
+    key = ((history.finished[-1] if early is None else early.run).run_id, -1)
+    if drawn is not None and drawn.key == key:
+        return drawn
+    return _finished(history, key) if early is None else _ended_early(early, key)
 
 
 def _under_way(run: RunEntry, key: tuple[str, int]) -> Trail:
-    looks = list(run.trail)[-_MOST:]
-    number = f", traversal {looks[-1].finished + 1} of {run.traversals}" if run.traversals > 1 else ""
+    looks = list(run.trail)
+    return _seen(looks, key, f"{_short(run.graph.record.name)}, under way{_traversal(looks, ', ')}")
+
+
+def _ended_early(early: EarlyEnd, key: tuple[str, int]) -> Trail:
+    return _seen(early.looks, key, _title(early.run, f"{early.outcome}{_traversal(early.looks, ' in ')}"))
+
+
+def _title(run: FinishedRun, how: str) -> str:
+    # What is too long for the plot is cut off: how it ended shall not be. Its error has a table of its own.
+    return f"{_short(run.graph)}, {how}, run {run.run_id[:8]}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+
+
+def _traversal(looks: Sequence[RunProgress], before: str) -> str:
+    """Which one it is, where there are several."""
+    last = looks[-1]
+    number = min(last.finished + 1, last.traversals)
+    return f"{before}traversal {number} of {last.traversals}" if last.traversals > 1 else ""
+
+
+def _seen(looks: Sequence[RunProgress], key: tuple[str, int], title: str) -> Trail:
+    looks = looks[-_MOST:]
     return Trail(
         key=key,
-        title=f"{run.graph.record.name}, under way{number}",
+        title=title,
         level=np.array([look.level for look in looks]),
         frontier=np.array([look.frontier for look in looks]),
         reached=np.array([look.reached for look in looks]),
@@ -76,10 +108,13 @@ def _finished(history: History, key: tuple[str, int]) -> Trail:
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
     # The sources are in no level's discoveries.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())
+    # By targets or max_depth: where nothing is left, the last level discovers nothing.
+    stopped = not len(counts) or fields["discovered"][-1] > 0
+    how = "stopped as asked" if stopped else "over"
     every = slice(None, None, -(-max(1, len(counts)) // _MOST))
     return Trail(
         key=key,
-        title=f"{run.graph}, run {run.run_id[:8]}, over",
+        title=_title(run, how),
         level=np.arange(len(counts))[every],
         frontier=fields["frontier"][every],
         reached=before[every],
