@@ -57,17 +57,19 @@ class RunEntry:
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
         self.progress: RunProgress | None = None
-        # Of the traversal under way, where the looks found it.
+        # Of the traversal under way, where the looks found it; those with a frontier.
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
 
     def note(self, progress: RunProgress) -> None:
         """Take what a look at the ranks showed, or what an earlier look showed more of."""
         before = self.progress
         if before is None or (before.finished, before.level) <= (progress.finished, progress.level):
-            if before is not None and before.finished != progress.finished:
-                self.trail.clear()
             self.progress = progress
-            self.trail.append(progress)
+            # Between two levels a look may find no frontier; of such looks alone there would be nothing to see.
+            if progress.frontier:
+                if self.trail and self.trail[-1].finished != progress.finished:
+                    self.trail.clear()
+                self.trail.append(progress)
 
     def refuse(self, error: Exception) -> None:
         """End it before its turn."""

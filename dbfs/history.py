@@ -20,7 +20,7 @@ class EarlyEnd:
     Attributes:
         run: as it is remembered.
         outcome: ``cancelled`` or ``failed``.
-        looks: at the traversal it ended in, oldest first; at least one.
+        looks: at the traversal it ended in, oldest first, those that found a frontier; at least one.
     """
 
     run: FinishedRun
@@ -35,7 +35,7 @@ class History:
         finished: the last of those that came to their end, oldest first.
         failed: the same of those that did not.
         last: by rank, the report of the last traversal of the run that came to its end last.
-        early: the run that ended early last, of those that were looked at; None where one came to its end since.
+        early: the run that ended early last, of those that were seen; None where one came to its end since.
         outcomes: runs by how they ended: ``finished``, ``cancelled`` or ``failed``.
         traversals: traversals made.
         edges: directed edges traversed.

@@ -4,6 +4,7 @@ The browser is Chromium, driven by Playwright; where there is none its test skip
 for what it saw.
 """
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,14 +15,18 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
 import pytest
 
 import dbfs
+from dbfs.catalog_entries import GraphEntry, RunEntry
 from dbfs.dashboard.trail import Trail, trail_of
 from dbfs.errors import DeadlineExceededError, RunCancelledError
+from dbfs.history import History
+from dbfs.records import RunProgress
 from tests.test_service import ENDLESS, Background
 
 
@@ -177,6 +182,38 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
         assert re.fullmatch(r"…2345678901234567890:n=9, stopped as asked, run \w{8}", title())
         graph.bfs(0, max_depth=20)
         assert re.fullmatch(r"…2345678901234567890:n=9, over, run \w{8}", title())
+
+
+def test_a_plot_goes_on_where_looks_are_as_many() -> None:
+    async def queued() -> RunEntry:
+        record: Any = SimpleNamespace(name="street", addresses=())
+        return RunEntry(GraphEntry(record), "client", "0123456789", 3)
+
+    run = asyncio.run(queued())
+    catalog: Any = SimpleNamespace(runs=[run], history=History())
+
+    def seen(finished: int, level: int, frontier: int = 1) -> Trail | None:
+        run.note(RunProgress(3, finished, level, "top-down", frontier, level + 1, 0.1 * level))
+        return trail_of(catalog, drawn)
+
+    drawn: Trail | None = None
+    for traversal in range(3):
+        # Where it has not begun there is nothing newer.
+        assert seen(traversal, 0, frontier=0) is drawn
+        drawn = seen(traversal, 40)
+        assert drawn is not None
+        assert (drawn.title, len(drawn.level)) == (f"street, under way, traversal {traversal + 1} of 3", 1)
+    for level in range(50, 2100):
+        drawn = seen(2, level)
+        assert drawn is not None
+        assert drawn.level[-1] == level
+    assert drawn is not None
+    assert len(drawn.level) == 2000
+    catalog.runs.clear()
+    catalog.history.fail(run, RunCancelledError("by request"))
+    drawn = trail_of(catalog, drawn)
+    assert drawn is not None
+    assert (drawn.title, len(drawn.level)) == ("street, cancelled in traversal 3 of 3, run 01234567", 2000)
 
 
 @pytest.fixture
