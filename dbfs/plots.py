@@ -112,9 +112,7 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
     count = f"{len(reports):,} level{'s' * (len(reports) != 1)}"
     _headline(ax, result.graph.name, f"{count} in {whole:.3g} {unit} ({result.engine}){busy}", pad=18)
     if reports:
-        # Beside the time's label, below the numbers, in units of the letters' size.
-        below: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1, 0), "borderaxespad": 1.6}
-        ax.legend(frameon=False, fontsize="small", ncols=4, columnspacing=1.2, handlelength=1.4, **below)
+        _legend_beside_label(ax)
     return ax
 
 
@@ -173,6 +171,30 @@ def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
     ax.annotate(
         below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
     )
+
+
+def _legend_beside_label(ax: Axes) -> None:
+    """A legend to the right of the label of x, which stands on the left; in as many columns as there is room for.
+
+    From the axes' corner to the label's all is letters and their distances: as the legend begins there, the two don't
+    meet in axes of any size. It takes no height but for further rows, which low axes would not have.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    # The label takes its place only now.
+    ax.xaxis.get_tightbbox()
+    label, dpi = ax.xaxis.label.get_window_extent(), ax.figure.dpi
+    right, down = (label.x1 - ax.bbox.x0) / dpi + 0.15, (label.y1 - ax.bbox.y0) / dpi
+    corner = ax.transAxes + ScaledTranslation(right, down, ax.figure.dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": corner}
+    cell = ax.get_subplotspec()
+    # What is right of the last column is free, and layouts make it the axes'.
+    end = ax.figure.bbox.x1 if cell is not None and cell.is_last_col() else ax.bbox.x1
+    look: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.0, "handlelength": 1.0}
+    for columns in range(max(1, len(ax.get_legend_handles_labels()[1])), 0, -1):
+        legend = ax.legend(ncols=columns, borderpad=0.1, borderaxespad=0, **look, **place)
+        if legend.get_window_extent().x1 <= end:
+            break
 
 
 def _short(text: str, most: int) -> str:

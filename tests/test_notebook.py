@@ -10,7 +10,10 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 import dbfs
 from dbfs import plots
@@ -187,6 +190,78 @@ def test_the_levels_plot_marks_bottom_up_levels(graph: Graph) -> None:
     ]
     assert strips
     np.testing.assert_allclose(strips, expected)
+
+
+@pytest.fixture(scope="module", params=["resident", "taskgraph"])
+def result(graph: Graph, request: pytest.FixtureRequest) -> dbfs.BFSResult:
+    return graph.bfs(graph.sample_sources(1)[0], engine=request.param)
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize(
+    ("rows", "columns", "size", "letters"),
+    [
+        (1, 1, (8, 2.84), 10),
+        (1, 1, (6.4, 2), 10),
+        (1, 1, (6.4, 2), 16),
+        (1, 1, (3, 2), 6),
+        (1, 1, (2.5, 6), 10),
+        (4, 1, (6.4, 7), 10),
+        (4, 1, (6.4, 4.8), 10),
+        (2, 2, (9, 4), 10),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")
+def test_the_legend_of_the_levels_plot_is_on_no_words_and_no_bars(
+    result: dbfs.BFSResult, rows: int, columns: int, size: tuple[float, float], letters: int, layout: str | None
+) -> None:
+    with mpl.rc_context({"font.size": letters}):
+        figure, axes = plt.subplots(rows, columns, figsize=size, layout=layout, squeeze=False)
+        for ax in axes.flat:
+            result.plot_levels(ax)
+    # As it is drawn first, then in windows of other sizes, on finer and coarser screens.
+    for scale, dpi in ((1, 100), (1.5, 120), (0.8, 72)):
+        figure.set_dpi(dpi)
+        figure.set_size_inches(scale * size[0], scale * size[1])
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        # Ticks out of sight are not drawn, and know only how large they were.
+        renderer = canvas.get_renderer()
+        for ax in axes.flat:
+            legend = ax.get_legend()
+            assert len(legend.get_texts()) >= 3
+            box = legend.get_window_extent()
+            assert not overlap(box, ax.bbox)
+            words = [ax.xaxis.label, ax.yaxis.label, *(text for text in ax.get_children() if isinstance(text, Text))]
+            for each in (ax, *ax.child_axes):
+                words += [*each.get_xticklabels(), *each.get_yticklabels()]
+            assert {"rank", "level", ax.get_xlabel(), ax.get_title("left")} <= {text.get_text() for text in words}
+            for text in words:
+                assert not overlap(box, text.get_window_extent(renderer)), (text, scale, dpi)
+
+
+def test_the_legend_of_the_levels_plot_has_its_place_in_the_figure(result: dbfs.BFSResult) -> None:
+    low = plt.figure(figsize=(6.4, 2), layout="constrained").subplots()
+    several = plt.figure(figsize=(6.4, 7), layout="constrained").subplots(4, 1)
+    for axes in ([result.plot_levels()], [result.plot_levels(low)], [result.plot_levels(ax) for ax in several]):
+        figure = axes[0].figure
+        figure.canvas.draw()
+        for ax in axes:
+            legend = ax.get_legend()
+            assert legend is not None
+            box = legend.get_window_extent()
+            assert figure.bbox.containsx(box.x1)
+            assert figure.bbox.containsy(box.y0)
+            # In one row, which is as high as its letters.
+            assert box.height < 2 * legend.get_texts()[0].get_window_extent().height
+            for other in axes:
+                around = other.get_tightbbox()
+                assert around is not None
+                assert other is ax or not overlap(box, around)
+
+
+def overlap(one: Bbox, other: Bbox) -> bool:
+    return bool(one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1)
 
 
 def test_long_runs_are_drawn_in_stretches(client: distributed.Client) -> None:
