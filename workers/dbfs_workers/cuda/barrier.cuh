@@ -93,8 +93,7 @@ __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot)
   // A block's stores to its peers are released by its arrival here, and by the last block's fence to all ranks: fences
   // add up (PTX, causality order), so that only one block a rank pays for one across GPUs.
   const bool last = lane == 0 && arrive_last(a.control);
-  // One lane reads and writes what the warp shares: the others' reads would race with its writing.
-  const u32 epoch = __shfl_sync(kAll, lane == 0 ? b.epoch + 1 : 0, 0);
+  const u32 epoch = b.epoch + 1;
   const u64 tag = epoch & 0xffff;
   const u32 at = (epoch % kFlagSlots) * kMaxRanks * kFlagWords;
   if (__any_sync(kAll, last) && rank < a.ranks) {
@@ -114,6 +113,7 @@ __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot)
     if ((++spins & 63) == 0 && !__all_sync(kAll, lane != 0 || keep_waiting(a, b, spins))) return false;
   }
   b.values[lane] = value >> 16;
+  __syncwarp();  // all lanes have read the epoch
   if (lane == 0) b.epoch = epoch;
   __syncwarp();
   return true;

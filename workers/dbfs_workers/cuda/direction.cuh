@@ -162,7 +162,7 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
   const Step done = run.step;
-  if (kGang && (step_sends(done) || done == kExpandLedStep)) {
+  if (step_sends(done) || done == kExpandLedStep) {
     b.level_found[run.level & 1] = b.values[(done == kExpandLedStep ? 0 : a.rank) * kFlagWords + kWordVertices];
   }
   if (is_light(done)) {

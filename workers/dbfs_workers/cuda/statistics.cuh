@@ -58,6 +58,8 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
     if (lane == 0 && mode == kBottomUpLevel) line = &spent->lines[kTotals + kDiscovered];
     value = load_relaxed(&line->value);
   }
+  // A light level of one rank has told them with its arrivals only.
+  if (lane == 2 && mode == (kGang ? kLedLevel : kLightLevel)) value = b.level_found[level & 1];
   if (lane == 3) value = b.level_cycles[level & 1];
   if (lane == 4) value = mode;
   if (kGang) {
