@@ -10,21 +10,29 @@ from hypothesis.extra import numpy as arrays
 
 from dbfs_workers.reports import RankReport
 from dbfs_workers.scratch import Labels
-from dbfs_workers.spmd import RankRun
+from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
 
 LABELS = Labels(np.zeros(0, np.int32), None)
-SHAPES = st.tuples(st.integers(0, 200), st.integers(1, 4))
+LEVELS = st.integers(0, 200)
 
 
 def sent(counts: np.ndarray, seconds: np.ndarray) -> bytes:
     return pickle.dumps(RankReport.of(RankRun(LABELS, counts, seconds, 1, 2, 3, 0.5, 0.25)))
 
 
-@given(
-    counts=arrays.arrays(np.int64, SHAPES, elements=st.integers(-(2**63), 2**63 - 1), fill=st.integers(-300, 300)),
-    seconds=arrays.arrays(np.float64, SHAPES, elements=st.floats(0, 1e6, width=32), fill=st.just(0.0)),
-)
-def test_tables(counts: np.ndarray, seconds: np.ndarray) -> None:
+def no_seconds(counts: np.ndarray) -> np.ndarray:
+    return np.zeros((len(counts), len(TIME_FIELDS)))
+
+
+@given(levels=LEVELS, data=st.data())
+def test_tables(levels: int, data: st.DataObject) -> None:
+    numbers = st.integers(-(2**63), 2**63 - 1)
+    counts = data.draw(
+        arrays.arrays(np.int64, (levels, len(COUNT_FIELDS)), elements=numbers, fill=st.integers(-300, 300))
+    )
+    seconds = data.draw(
+        arrays.arrays(np.float64, (levels, len(TIME_FIELDS)), elements=st.floats(0, 1e6, width=32), fill=st.just(0.0))
+    )
     found: RankReport = pickle.loads(sent(counts, seconds))
     np.testing.assert_array_equal(found.counts, counts)
     np.testing.assert_array_equal(found.seconds, seconds)
@@ -32,16 +40,46 @@ def test_tables(counts: np.ndarray, seconds: np.ndarray) -> None:
     assert (found.reached, found.edges, found.depth, found.elapsed, found.setup) == (1, 2, 3, 0.5, 0.25)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("low", "high"), [(-1, 127), (-1, 128), (-129, 0), (0, 2**63 - 1), (-(2**63), 2**63 - 1)])
-def test_the_ends_of_a_type(low: int, high: int) -> None:
-    counts = np.array([[low], [high]] * 50)
-    found: RankReport = pickle.loads(sent(counts, np.zeros((100, 3))))
+def test_the_ends_of_a_type(low: int, high: int, order: str) -> None:
+    column = np.array([[low], [high]] * 50)
+    counts = np.asarray(np.repeat(column, len(COUNT_FIELDS), axis=1), order=order)
+    found: RankReport = pickle.loads(sent(counts, no_seconds(counts)))
     np.testing.assert_array_equal(found.counts, counts)
 
 
+def frontier_of_a_grid(levels: int) -> np.ndarray:
+    """One rank's counts where a frontier grows and shrinks by a few vertices a level, as GPUs report them."""
+    rng = np.random.default_rng(1)
+    frontier = np.minimum(np.arange(levels), np.arange(levels)[::-1]) // 2 + rng.integers(1, 20, levels)
+    discovered = np.append(frontier[1:], 0)
+    edges = 4 * frontier - rng.integers(0, 4, levels)
+    sent, culled = frontier // 2 + rng.integers(0, 20, levels), rng.integers(0, 20, levels)
+    own = discovered + culled - sent
+    columns = {
+        "bottom_up": np.zeros(levels, np.int64),
+        "frontier": frontier,
+        "edges": edges,
+        "filtered": edges - own - sent,
+        "own": own,
+        "sent": sent,
+        "culled": culled,
+        "discovered": discovered,
+        "bytes_sent": 4 * sent,
+    }
+    return np.stack([columns[name] for name in COUNT_FIELDS], axis=1)
+
+
 def test_a_long_run_of_small_levels_is_short() -> None:
-    counts = np.zeros((8000, 9), np.int64)
-    counts[:, 1] = np.arange(8000) % 250
-    seconds = np.zeros((8000, 3))
+    counts = frontier_of_a_grid(8000)
+    seconds = no_seconds(counts)
     seconds[:, 0] = 1e-6 + np.arange(8000) * 1e-9
-    assert len(sent(counts, seconds)) < 8000 * 5 + 3000
+    # A byte for each of frontier, edges, sent and culled, and four for the time.
+    assert len(sent(counts, seconds)) < 8000 * 8 + 3000
+
+
+def test_a_long_run_of_equal_levels_is_nothing() -> None:
+    counts = np.zeros((8000, len(COUNT_FIELDS)), np.int64)
+    assert len(sent(counts, no_seconds(counts))) < 3000
+    assert len(pickle.loads(sent(counts, no_seconds(counts))).counts) == 8000

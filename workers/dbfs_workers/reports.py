@@ -1,23 +1,32 @@
 """What a rank reports of its part in a run, and how that travels.
 
-A road network has thousands of levels with a dozen numbers each, most of them small: as they are computed they would
-take longer to move than the run took.
+A road network has thousands of levels with a dozen numbers each: as they are computed they would take longer to move
+than the run took. Most follow from others, or hardly differ from one level to the next.
 """
 
 import functools
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    # Importing it loads the kernels.
-    from dbfs_workers.spmd import RankRun
+from dbfs_workers.spmd import COUNT_FIELDS, RankRun
 
 # Shorter tables are sent as they are.
-_LEAST_LEVELS = 64
+_LEAST_LEVELS: Final = 64
+
+# The frontier of the next level.
+_NEXT: Final = "next"
+# What a column of counts should be: a sum of others, times factors, that are not listed here or stand above it. How far
+# it is off is what travels, so that this may be wrong: a bottom-up level sends slices, a CPU culls what it received.
+_EXPECTED: Final = {
+    "discovered": {_NEXT: 1},
+    "own": {"discovered": 1, "culled": 1, "sent": -1},
+    "filtered": {"edges": 1, "own": -1, "sent": -1},
+    "bytes_sent": {"sent": 4},
+}
 
 
 @dataclass(frozen=True)
@@ -34,15 +43,17 @@ class RankReport:
     packed: bytes
 
     @classmethod
-    def of(cls, run: "RankRun") -> "RankReport":
+    def of(cls, run: RankRun) -> "RankReport":
         """The report of a traversal."""
-        packed = pickle.dumps((_narrow(run.counts), _narrow(run.seconds)))
+        short = len(run.counts) < _LEAST_LEVELS
+        # Protocol 5 copies no array before it is written.
+        packed = pickle.dumps((run.counts, run.seconds) if short else _Packed.of(run), protocol=5)
         return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed)
 
     @functools.cached_property
     def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        counts, seconds = pickle.loads(self.packed)
-        return _widen(counts, np.int64), _widen(seconds, np.float64)
+        sent = pickle.loads(self.packed)
+        return (sent.counts(), sent.seconds()) if isinstance(sent, _Packed) else sent
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -56,18 +67,55 @@ class RankReport:
 
 
 @dataclass(frozen=True)
-class _Narrow:
-    """A table by columns: each of its smallest type, and one number where all are equal."""
+class _Packed:
+    """A long run's tables by columns.
 
-    shape: tuple[int, int]
-    columns: list[NDArray[Any]]
+    Attributes:
+        levels: how many there are.
+        steps: by column of counts, how much farther each level is off than the level before.
+        times: columns of seconds.
+    """
+
+    levels: int
+    steps: dict[str, NDArray[Any]]
+    times: list[NDArray[Any]]
+
+    @classmethod
+    def of(cls, run: RankRun) -> "_Packed":
+        levels = len(run.counts)
+        counts = dict(zip(COUNT_FIELDS, run.counts.T, strict=True))
+        counts[_NEXT] = _next(counts["frontier"])
+        # In place where it can be: Dask has workers give freed memory back at once, to get it again page by page.
+        off, step = np.empty((2, levels), np.int64)
+        steps = {}
+        for name in COUNT_FIELDS:
+            off[:] = counts[name]
+            for other, factor in _EXPECTED.get(name, {}).items():
+                off -= counts[other] if factor == 1 else np.multiply(counts[other], factor, out=step)
+            step[0] = off[0]
+            np.subtract(off[1:], off[:-1], out=step[1:])
+            steps[name] = _narrow(step)
+        return cls(levels, steps, [_narrow(column) for column in run.seconds.T])
+
+    def counts(self) -> NDArray[np.int64]:
+        steps = {name: np.broadcast_to(step, self.levels) for name, step in self.steps.items()}
+        counts = {name: np.cumsum(step, dtype=np.int64) for name, step in steps.items()}
+        counts[_NEXT] = _next(counts["frontier"])
+        for name, others in _EXPECTED.items():
+            for other, factor in others.items():
+                counts[name] += factor * counts[other]
+        return np.stack([counts[name] for name in COUNT_FIELDS], axis=1)
+
+    def seconds(self) -> NDArray[np.float64]:
+        return np.stack([np.broadcast_to(times, self.levels).astype(np.float64) for times in self.times], axis=1)
 
 
-def _narrow(table: NDArray[Any]) -> Any:
-    return table if len(table) < _LEAST_LEVELS else _Narrow(table.shape, [_narrow_column(column) for column in table.T])
+def _next(frontier: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.append(frontier[1:], 0)
 
 
-def _narrow_column(column: NDArray[Any]) -> NDArray[Any]:
+def _narrow(column: NDArray[Any]) -> NDArray[Any]:
+    """The column in its smallest type, and one number where all are equal."""
     low, high = column.min(), column.max()
     if low == high:
         return column[:1].copy()
@@ -75,12 +123,3 @@ def _narrow_column(column: NDArray[Any]) -> NDArray[Any]:
         return column.astype(np.float32)
     # Beside a negative number a type must have room for the sign: that of -high - 1 has, and for high.
     return column.astype(np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1)))
-
-
-def _widen(sent: Any, dtype: type[np.generic]) -> Any:
-    if not isinstance(sent, _Narrow):
-        return sent
-    table = np.empty(sent.shape, dtype)
-    for at, column in enumerate(sent.columns):
-        table[:, at] = column
-    return table
