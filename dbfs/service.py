@@ -14,7 +14,7 @@ from dbfs.errors import ClientError, VersionMismatchError, WorkerLostError
 from dbfs.records import GraphStatus, RunProgress, RunStatus
 
 _FLUSH_AFTER = 0.2
-"""Seconds that dropped labels wait for a message to go along with."""
+"""Seconds that dropped labels wait for a message to go along with, at most."""
 
 _LOOK_EVERY = 0.25
 """Seconds between two looks at a run's progress; one that is over sooner is told of once, when it is over."""
@@ -43,6 +43,9 @@ class Service:
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
         self._dropped: dict[str, list[tuple[str, int]]] = {}
+        # Whether a flush is due: it takes what is dropped until then, so that a loop over sources rarely wakes Dask's
+        # thread, which the next call would wait for.
+        self._flushing = False
         self._lock = threading.Lock()
 
     @classmethod
@@ -117,7 +120,7 @@ class Service:
         if client is None or client.status != "running":
             return
         with self._lock:
-            first = not self._dropped
+            first, self._flushing = not self._flushing, True
             self._dropped.setdefault(graph_id, []).append((run_id, index))
         if first:
             client.loop.add_callback(client.loop.call_later, _FLUSH_AFTER, self._flush)
@@ -133,6 +136,7 @@ class Service:
     def _flush(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, {}
+            self._flushing = False
         for graph_id, traversals in dropped.items():
             self.tell("drop", graph_id=graph_id, dropped=traversals)
 

@@ -269,11 +269,24 @@ def test_labels_dropped_with_a_run_that_fails_are_forgotten(client: distributed.
         graph.bfs(0, max_depth=3).release()
         with pytest.raises(DeadlineExceededError):
             graph.bfs(0, deadline=0.2)
-        for _ in range(50):
-            if not any(client.run(labels_kept, workers=list(graph.gang.addresses)).values()):
-                return
-            time.sleep(0.1)
-        pytest.fail("labels are kept that nobody can ask for")
+        wait_until_none_are_kept(graph)
+
+
+def test_dropped_labels_are_forgotten_without_another_run(client: distributed.Client) -> None:
+    with dbfs.load("path:n=50", client=client, ranks=2) as graph:
+        # Those of the second turn are dropped when the first flush is over.
+        for _ in range(2):
+            for source in range(3):
+                graph.bfs(source).release()
+            wait_until_none_are_kept(graph)
+
+
+def wait_until_none_are_kept(graph: Graph) -> None:
+    for _ in range(50):
+        if not any(graph.gang.client.run(labels_kept, workers=list(graph.gang.addresses)).values()):
+            return
+        time.sleep(0.1)
+    pytest.fail("labels are kept that nobody can ask for")
 
 
 def labels_kept(dask_worker: distributed.Worker) -> int:
