@@ -152,6 +152,11 @@ def test_the_estimate_of_a_gpu() -> None:
     assert ordered.peak_bytes >= given.peak_bytes
     kept = dbfs.estimate(edges, 4, BuildOptions(keep_edges=True), backend="cuda")
     assert kept.peak_bytes == given.peak_bytes + 8 * edges.m // 4
+    # In-edges are binned, and sent, as edges are; one rank sends nothing.
+    directed = dbfs.uniform(2_000_000, 128_000_000, directed=True)
+    for p, sides in ((1, 3), (4, 4)):
+        both = dbfs.estimate(directed, p, BuildOptions(in_edges=True), backend="cuda")
+        assert both.peak_bytes == sides * 8 * 128_000_000 // p
     # Of a path there is more to a run than to its build.
     path = dbfs.estimate(dbfs.path(10**8), 1, backend="cuda")
     assert path.peak_bytes == path.partition_bytes + sum(path.run.values())

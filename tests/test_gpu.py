@@ -146,6 +146,11 @@ def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distribut
                     if predecessors:
                         parents = np.where(expected >= 0, np.maximum(np.arange(n) - 1, 0) // 2, -1)
                         np.testing.assert_array_equal(found.predecessors(), parents)
+        # From vertices of other ranks than the one that leads, after runs that left their last frontiers elsewhere.
+        matrix = oracle.adjacency(n, np.arange(1, n), np.arange(n - 1) // 2, directed=False)
+        for source in (n - 1, 1, 3 * n // 4, 2, 3, 5):
+            found = graph.bfs(source, direction="top-down")
+            np.testing.assert_array_equal(found.distances(), oracle.distances(matrix, [source]))
         # More sources than a frontier that is led.
         sources = list(range(2**15 - 1, 2**16 - 1))
         assert graph.bfs(sources, validate=True).depth == 16

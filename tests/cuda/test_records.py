@@ -90,6 +90,26 @@ def test_a_full_ring_is_not_written_before_it_is_taken() -> None:
     assert not kernel.ring.any()
 
 
+def test_a_kernel_as_fast_as_its_host_does_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(5)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    take = records._take
+
+    def take_while_more_come(words: NDArray[np.uint64]) -> None:
+        take(words)
+        assert kernel.level < 2 * CAPACITY, "the host takes records for ever"
+        kernel.report()
+        kernel.arrive(1000)
+
+    monkeypatch.setattr(records, "_take", take_while_more_come)
+    for _ in range(3):
+        kernel.report()
+    kernel.arrive(1000)
+    records.drain()
+    assert records.position(0).level == 3
+    assert records.pending == 1
+
+
 def test_a_failed_run_leaves_nothing_to_the_next() -> None:
     kernel = Kernel(2)
     records = Records(kernel.header, kernel.ring, alone=kernel.alone)

@@ -34,6 +34,8 @@ __device__ __forceinline__ void take_over(const Params& a, Block& b, const Outpu
       b.level_began = clock64();
     }
     if (warp_in_block() == kWarps - 1 && lane_id() == 0) b.reported = b.run.level;
+    // The sources were counted here, and the report of their level, which clears its counters, is the leader's.
+    if (blockIdx.x == 0 && threadIdx.x < kTotals + kTotalCount) level_slot(a, 0)->lines[threadIdx.x].value = 0;
   }
   const u32 thread = blockIdx.x * kThreads + threadIdx.x, threads = gridDim.x * kThreads;
   for (u32 word = thread; word < a.ranks * a.words_local; word += threads) {

@@ -85,7 +85,10 @@ class Records:
         return int(self._header["level"][0]) - self._count
 
     def drain(self) -> None:
-        """Take the records that are complete, and let the kernel have their room."""
+        """Take the records that are complete, and let the kernel have their room.
+
+        Those that come meanwhile are for the next call: a kernel may make them as fast as they are taken.
+        """
         led = int(self._header["led"][0])
         if self._count < led:
             # Another rank's kernel has them, from the first level on.
@@ -93,7 +96,8 @@ class Records:
             blank["mode"] = Mode.LED
             self._take(blank.view(np.uint64).reshape(-1, _WORDS))
             self._header["drained"] = led
-        while (wanted := self.pending) > 0:
+        wanted = self.pending
+        while wanted > 0:
             at = self._count % len(self._ring)
             found = self._ring[at : at + wanted]
             levels = np.arange(self._count, self._count + len(found), dtype=np.uint64)
@@ -107,6 +111,7 @@ class Records:
             # Before the kernel knows that they are taken: the tag of a level comes again in the next run.
             found[:complete] = 0
             self._header["drained"] = self._count
+            wanted -= complete
 
     def position(self, traversal: int) -> Position:
         """Where the run was at the last drain; ``traversal`` is its index. From any thread."""

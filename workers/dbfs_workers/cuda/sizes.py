@@ -57,8 +57,9 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
         3 * 8 * stripe.n if ordered else 0,
         # Ids as they are read, and as int64.
         earlier + keys + 2 * 16 * min(piece_edges, m_local) + numbering,
-        # Pieces' bins and what they are merged to, beside the numbering and the degrees that peers may still read.
-        earlier + 2 * keys + 2 * numbering,
+        # One side's pieces and what they are merged to, and the other's; several ranks hold all that they send beside
+        # all that they receive. Beside the numbering and the degrees that peers may still read.
+        earlier + keys + (keys if stripe.p > 1 else side) + 2 * numbering,
         # The sort of one side beside the keys of the other, or what they became. Bins sent beside keys received take no
         # more than what was merged.
         earlier + keys + side,
