@@ -52,6 +52,8 @@ SPARSE_EDGES_LEAST: Final = 1 << 16
 LED_VERTICES: Final = 1 << 14
 # What a kernel may take to leave after it was told to.
 LEAVE_SECONDS: Final = 5.0
+# Runs of few levels are over so soon that a sleep, 70 us at least, would be felt; until then only the GIL is given up.
+EAGER_SECONDS: Final = 1e-3
 # How often the records are taken while a kernel runs, for those who ask where it is; or when so many wait.
 LOOK_SECONDS: Final = 0.05
 MANY_RECORDS: Final = CAPACITY // 16
@@ -259,7 +261,7 @@ class ResidentEngine:
             KernelHungError: the kernel neither finished nor left.
         """
         now = time.monotonic()
-        give_up, look = now + self._timeout, now + LOOK_SECONDS
+        give_up, look, patient = now + self._timeout, now + LOOK_SECONDS, now + EAGER_SECONDS
         while not self._done.done:
             now = time.monotonic()
             if now > look or self._records.pending > MANY_RECORDS:
@@ -271,7 +273,7 @@ class ResidentEngine:
                 )
             if now > give_up:
                 self.abort()
-            time.sleep(20e-6)
+            time.sleep(20e-6 if now > patient else 0)
         self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
         status = self._host["status"]
         reason, step, level = Reason(status & 0xFF), status >> 16 & 0xFF, status >> 32
