@@ -157,6 +157,21 @@ def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distribut
         assert graph.bfs(sources, predecessors=True, validate=True).depth == 15
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) -> None:
+    # Up to 30,000 vertices a level: led ones, then light ones of all ranks that leave some in their queues.
+    side = 200
+    ids = np.arange(side**3)
+    axes = (ids % side, ids // side % side, ids // side**2)
+    with dbfs.load(f"grid3d:side={side}", client=gpus, ranks=ranks) as graph:
+        for source in graph.sample_sources(5):
+            expected = sum(abs(axis - axis[source]) for axis in axes)
+            for predecessors in (False, True):
+                found = graph.bfs(source, predecessors=predecessors)
+                np.testing.assert_array_equal(found.distances(), expected)
+                found.release()
+
+
 def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:
     path = np.arange(70)
     with loaded(client, GRAPHS["path"](), way, directed=False, ranks=ranks) as graph:
