@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types pytest corpus sanitize clean
+.PHONY: demo test lint types pytest corpus sanitize gpu clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -24,8 +24,17 @@ pytest: .venv/installed-dev
 corpus: .venv/installed-dev
 	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/generate/test_generate_corpus.py -k test_full_size
 
-# On a machine with CUDA's tools and RANKS GPUs, with the extra cu12 or cu13 in .venv.
+# These on a machine with RANKS GPUs, with the extra cu12 or cu13 in .venv. The tests that need GPUs, and the tables of rates
+# and of memory.
 RANKS ?= 1
+gpu: .venv/installed-dev
+	$(BIN)/dbfs doctor
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/dbfs bench gpu --gpus $(RANKS)
+	$(BIN)/dbfs bench gpu --gpus $(RANKS) --predecessors
+	$(BIN)/dbfs bench memory --gpus $(RANKS)
+
+# With CUDA's tools.
 sanitize: .venv/installed-dev
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
