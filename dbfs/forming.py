@@ -106,6 +106,9 @@ async def _join_gpus(record: GraphRecord, sharing: str, ask: Ask) -> None:
         infos = await _all(made)
         await _all([ask(address, "dbfs_connect", graph_id=graph_id, infos=infos) for address in addresses])
     except BaseException:
+        # Some may have mapped what others are about to free.
+        detaching = (ask(address, "dbfs_detach", graph_id=graph_id) for address in addresses)
+        await asyncio.gather(*detaching, return_exceptions=True)
         await _leave(record, ask)
         raise
 

@@ -259,6 +259,13 @@ def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
     assert gang.asked.count("dbfs_leave") == 2
 
 
+def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
+    gang = Gang("dbfs_connect", GraphTooLargeError("rank 1: no room to map"))
+    with pytest.raises(GraphTooLargeError, match="no room to map"):
+        asyncio.run(forming.form(record("cuda"), gang.ask))
+    assert gang.asked[-4:] == ["dbfs_detach"] * 2 + ["dbfs_leave"] * 2
+
+
 def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     gang = Gang("", RuntimeError())
     assert asyncio.run(forming.form(record("cuda"), gang.ask)).exchange == "cuda_ipc"

@@ -158,6 +158,22 @@ def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distribut
 
 
 @pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("leaves", [299, 100_000])
+def test_vertices_that_have_in_edges_only(gpus: distributed.Client, leaves: int, order: str, ranks: int) -> None:
+    # Few are queued, many marked in a bitmap. The second run must find nothing of the first.
+    star = dbfs.from_arrays(np.zeros(leaves, np.int64), np.arange(1, leaves + 1), n=leaves + 1, directed=True)
+    with dbfs.load(star, client=gpus, ranks=ranks, order=order) as graph:
+        for predecessors in (False, True):
+            found = graph.bfs(0, predecessors=predecessors)
+            assert (found.reached, found.depth) == (leaves + 1, 1)
+            np.testing.assert_array_equal(found.distances(), [0] + [1] * leaves)
+            found = graph.bfs(leaves, predecessors=predecessors)
+            assert (found.reached, found.depth) == (1, 0)
+            np.testing.assert_array_equal(found.distances(), [-1] * leaves + [0])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
 def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) -> None:
     # Up to 30,000 vertices a level: led ones, then light ones of all ranks that leave some in their queues.
     side = 200

@@ -25,8 +25,8 @@ class DeviceGraph:
         first_in: uint32[n_local], the first in-neighbour of each row (the one with the largest degree in a hub-first
             partition), ``NO_VERTEX`` for none.
         closed: uint32[n_local / 32], padded to 16 bytes: a bit for each row without in-edges; None without in-edges.
-        rows_used: rows up to the last one with an edge, in whole bitmap words.
-        connected: rows of this rank that have an edge.
+        rows_used: rows up to the last one that has an edge or may be reached by one, in whole bitmap words.
+        connected: rows of this rank that have an edge; an out-edge, where in-edges are not kept.
         max_degree: largest number of neighbours of a row.
         chunks: pieces that the lists of all large vertices are cut into.
     """
@@ -86,6 +86,8 @@ def device_graph(
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
     kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
     last, connected, max_degree, chunks = cupy.asnumpy(sums).tolist()
+    # Without in-edges nobody here knows which rows are reached.
+    used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
     return DeviceGraph(
         stripe=stripe,
         rank=rank,
@@ -95,7 +97,7 @@ def device_graph(
         in_columns=in_columns,
         first_in=first_in,
         closed=closed,
-        rows_used=-(-last // WORD_BITS) * WORD_BITS,
+        rows_used=used,
         connected=connected,
         max_degree=max_degree,
         chunks=chunks,

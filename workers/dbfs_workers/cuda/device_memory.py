@@ -77,7 +77,7 @@ def export(array: Any) -> bytes:
     Raises:
         ExchangeUnavailableError: the system does not allow it.
     """
-    return _handle(int(array.data.ptr))
+    return handle(int(array.data.ptr))
 
 
 def part(array: Any) -> Part:
@@ -90,10 +90,15 @@ def part(array: Any) -> Part:
         return Part(b"", 0)
     address = int(array.data.ptr)
     base = _allocation(address)
-    return Part(_handle(base), address - base)
+    return Part(handle(base), address - base)
 
 
-def _handle(address: int) -> bytes:
+def handle(address: int) -> bytes:
+    """The IPC handle of the allocation that starts at an address.
+
+    Raises:
+        ExchangeUnavailableError: the system does not allow it.
+    """
     import cupy
 
     try:

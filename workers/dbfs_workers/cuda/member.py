@@ -75,7 +75,9 @@ class CudaMember(Member):
             device_memory.require(sum(needed.values()) + uploaded, where)
             device_memory.give_back()
             self._graph = on_device(partition.on(cupy))
-            self._engines = [ResidentEngine(self._graph, predecessors=wanted) for wanted in (False, True)]
+            # One by one: where there is no room for the second, the first is closed with this rank.
+            for wanted in (False, True):
+                self._engines.append(ResidentEngine(self._graph, predecessors=wanted))
         return (self._engines[0].info(), self._engines[1].info())
 
     def connect(self, infos: Sequence[Infos]) -> None:
@@ -206,11 +208,14 @@ class CudaMember(Member):
     def _free(self) -> None:
         import cupy
 
+        # Where the worker closes in the middle of a run, the leader may be reading this rank's lists.
+        shared = any(engine.shared for engine in self._engines)
         for engine in self._engines:
             engine.close()
         self._engines = []
         self._graph = None
-        cupy.get_default_memory_pool().free_all_blocks()
+        if not shared:
+            cupy.get_default_memory_pool().free_all_blocks()
 
 
 def on_device(partition: Partition) -> DeviceGraph:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.device_memory import part
+from dbfs_workers.cuda.device_memory import Part, part
 from dbfs_workers.cuda.module import Variant, load
 from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import (
@@ -37,7 +37,7 @@ from dbfs_workers.cuda.run import (
     Step,
 )
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
-from dbfs_workers.errors import DeadlineExceededError, InvalidOptionError
+from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
 from dbfs_workers.traversal import Position
 
@@ -75,6 +75,16 @@ def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
 def led_capacity(stripe: Stripe) -> int:
     """Ids that a led level's queue has room for: what the longest frontier can discover."""
     return min(stripe.n, LED_VERTICES * LIGHT_DEGREE)
+
+
+def lists_to_lead(graph: DeviceGraph) -> tuple[Part, Part] | None:
+    """Row offsets and columns for the rank that leads; None where nobody will, or CuPy's memory can't be exported."""
+    if graph.stripe.p == 1 or graph.max_degree > LIGHT_DEGREE:
+        return None
+    try:
+        return part(graph.row_offsets), part(graph.columns)
+    except ExchangeUnavailableError:
+        return None
 
 
 class ResidentEngine:
@@ -115,9 +125,14 @@ class ResidentEngine:
         used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
         self._blocks = self._device.attributes["MultiProcessorCount"] * blocks_per_sm
+        self._known = cupy.zeros(stripe.words_local + 4, np.uint32)
+        self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
+        self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
+        self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
+        self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
+        # After what may find no room, and frees itself.
         self._window = Window(window_layout(stripe, self._bin_capacity, led_capacity(stripe), predecessors))
         self._peers: PeerWindows | None = None
-        words = stripe.words_local
         self.distances = self._window.array("distances", stripe.n_local, np.int32)
         self.distances.fill(-1)
         self.predecessors: Any | None = None
@@ -125,11 +140,6 @@ class ResidentEngine:
             parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
             self.predecessors = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
             self.predecessors.fill(NO_VERTEX)
-        self._known = cupy.zeros(words + 4, np.uint32)
-        self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
-        self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
-        self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
-        self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
         self._host = Mapped()
         self._records = Records(self._host.header, self._host.ring, alone=stripe.p == 1)
         self._target_bits: Any | None = None
@@ -143,7 +153,6 @@ class ResidentEngine:
     def info(self) -> PeerInfo:
         """What the other ranks need to know."""
         graph = self.graph
-        led = graph.stripe.p > 1 and graph.max_degree <= LIGHT_DEGREE
         return PeerInfo(
             rank=graph.rank,
             handle=self._window.export() if graph.stripe.p > 1 else b"",
@@ -151,7 +160,7 @@ class ResidentEngine:
             connected=graph.connected,
             max_degree=graph.max_degree,
             bottom_up=graph.in_columns is not None,
-            csr=(part(graph.row_offsets), part(graph.columns)) if led else None,
+            csr=lists_to_lead(graph),
         )
 
     def connect(self, infos: Iterable[PeerInfo]) -> None:
@@ -163,7 +172,8 @@ class ResidentEngine:
         params = self._params[0]
         params["max_degree"] = max(info.max_degree for info in by_rank.values())
         params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
-        leads = graph.rank == layout.LEADER and bool(params["light"])
+        can_be_led = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
+        leads = graph.rank == layout.LEADER and can_be_led
         self._peers = PeerWindows(graph.rank, self._window, by_rank, leads=leads)
         params["peers"] = self._peers.params()
         params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
@@ -185,7 +195,7 @@ class ResidentEngine:
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
         params["stats_capacity"] = CAPACITY
-        params["led_capacity"] = led_capacity(stripe)
+        params["led_vertices"], params["led_capacity"] = LED_VERTICES if can_be_led else 0, led_capacity(stripe)
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
@@ -226,7 +236,6 @@ class ResidentEngine:
         if limit is None:
             limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
         params["sparse_edges"] = min(limit, self._most_edges)
-        params["led_vertices"] = LED_VERTICES if options.led_vertices is None else options.led_vertices
         params["timeout_ns"] = int(options.timeout * 1e9)
         self._timeout = options.timeout
         cupy.cuda.get_current_stream().synchronize()
@@ -314,8 +323,15 @@ class ResidentEngine:
             self._peers.close()
             self._peers = None
 
+    @property
+    def shared(self) -> bool:
+        """Whether peers may have this rank's memory mapped: ``disconnect`` was not called since ``connect``."""
+        return self._peers is not None and self.graph.stripe.p > 1
+
     def close(self) -> None:
-        """Free the buffers."""
+        """Free the buffers. What is ``shared`` stays until the process ends: a peer's kernel may be at it."""
+        shared = self.shared
         self.disconnect()
-        self._window.free()
+        if not shared:
+            self._window.free()
         self._host.free()

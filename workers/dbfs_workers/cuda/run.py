@@ -82,7 +82,7 @@ class PeerInfo:
         connected: rows with an edge.
         max_degree: largest degree.
         bottom_up: whether bottom-up levels are possible there.
-        csr: its row offsets and its columns, for the rank that leads; None where nobody will.
+        csr: its row offsets and its columns, for the rank that leads; None where nobody can.
     """
 
     rank: int
@@ -106,7 +106,6 @@ class RunOptions:
         alpha: bottom-up when frontier edges * alpha > unexplored edges.
         beta: top-down again when frontier vertices * beta < connected vertices.
         sparse_edges: most frontier edges of a sparse level, up to the capacity; None for the measured default.
-        led_vertices: most frontier vertices of a led level; 0: none is; None for the measured default.
         timeout: seconds after which every wait in the kernel ends.
     """
 
@@ -117,7 +116,6 @@ class RunOptions:
     alpha: float = ALPHA
     beta: float = BETA
     sparse_edges: int | None = None
-    led_vertices: int | None = None
     timeout: float = 60.0
 
 

@@ -145,7 +145,7 @@ struct Params {
   u32 source_count, rank, ranks, n_local, words_local, rows_used, bin_capacity, max_depth, max_degree, direction,
       stats_capacity;
   u32 light;  // light levels: 1 + log2 of the lanes that share a vertex, or 0 where there are none
-  u32 led_vertices;  // a frontier of up to so many is led; 0: none is
+  u32 led_vertices;  // a frontier of up to so many is led; 0: the ranks' lists can't be mapped
   u32 led_capacity;
   float alpha, beta;
   u32 reset_rows;

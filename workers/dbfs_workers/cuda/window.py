@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dbfs_workers.cuda import layout
+from dbfs_workers.cuda import device_memory, layout
 from dbfs_workers.cuda.device_memory import Part
 from dbfs_workers.cuda.run import PeerInfo
 from dbfs_workers.stripe import Stripe
@@ -70,7 +70,7 @@ class Window:
 
     def export(self) -> bytes:
         """The IPC handle, for peers in other processes."""
-        return bytes(self._runtime.ipcGetMemHandle(self.address))
+        return device_memory.handle(self.address)
 
     def array(self, name: str, count: int, dtype: Any) -> Any:
         """A part as a CuPy array; valid until ``free``."""

@@ -1,0 +1,168 @@
+"""The host's side of a rank's kernel, without a GPU: what is known of its rows, and what its peers may map and when."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers.cuda import device_graph, device_memory, member, resident, window
+from dbfs_workers.cuda.device_memory import Part
+from dbfs_workers.cuda.member import CudaMember
+from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
+from dbfs_workers.stripe import Stripe
+from tests.cuda.standin import Cupy
+
+STRIPE = Stripe(200, 2)
+ROWS = STRIPE.n_local
+
+
+@pytest.fixture(autouse=True)
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
+    cupy = Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy
+
+
+def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """``facts.cu``, but for first in-neighbours and closed rows."""
+    offsets, in_offsets, *_, sums = arguments
+    degrees = np.diff(offsets)
+    used = degrees > 0
+    if isinstance(in_offsets, np.ndarray):
+        used = used | (np.diff(in_offsets) > 0)
+    rows = np.flatnonzero(used)
+    sums[:] = (rows.max(initial=-1) + 1, rows.size, degrees.max(), 0)
+
+
+def graph_of(monkeypatch: pytest.MonkeyPatch, *, symmetric: bool) -> device_graph.DeviceGraph:
+    """A rank whose rows 3 and 40 have two edges each."""
+    monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=lambda name: facts))
+    degrees = np.zeros(ROWS, np.int64)
+    degrees[[3, 40]] = 2
+    offsets = np.append(0, np.cumsum(degrees))
+    columns = np.zeros(4, np.uint32)
+    return device_graph.device_graph(STRIPE, 0, offsets, columns, symmetric=symmetric)
+
+
+def test_rows_without_edges_behind_the_last_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_of(monkeypatch, symmetric=True).rows_used == 64
+
+
+def test_rows_that_only_others_edges_reach_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_of(monkeypatch, symmetric=False).rows_used == ROWS
+
+
+def test_lists_are_offered_to_the_rank_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(monkeypatch, symmetric=True)
+    monkeypatch.setattr(resident, "part", lambda array: Part(b"handle", array.nbytes))
+    assert resident.lists_to_lead(graph) == (Part(b"handle", 8 * (ROWS + 1)), Part(b"handle", 16))
+
+    def refuse(array: Any) -> Part:
+        raise ExchangeUnavailableError("GPU memory can't be exported")
+
+    monkeypatch.setattr(resident, "part", refuse)
+    assert resident.lists_to_lead(graph) is None
+
+
+def test_an_allocation_is_exported_with_the_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_memory, "_allocation", lambda address: address - 48)
+    monkeypatch.setattr(device_memory, "handle", lambda address: address.to_bytes(8, "little"))
+    array: Any = SimpleNamespace(size=3, data=SimpleNamespace(ptr=1048))
+    assert device_memory.part(array) == Part((1000).to_bytes(8, "little"), 48)
+    assert device_memory.part(SimpleNamespace(size=0, data=SimpleNamespace(ptr=0))) == Part(b"", 0)
+
+
+class Runtime:
+    """Maps every handle at its number, and counts."""
+
+    def __init__(self, refused: bytes = b"") -> None:
+        self.open: list[int] = []
+        self.refused = refused
+
+    def ipcOpenMemHandle(self, handle: bytes) -> int:  # noqa: N802
+        if handle == self.refused:
+            raise RuntimeError("no peer access")
+        self.open.append(int.from_bytes(handle, "little"))
+        return self.open[-1]
+
+    def ipcCloseMemHandle(self, address: int) -> None:  # noqa: N802
+        self.open.remove(address)
+
+
+def peers_of(cupy: Cupy, runtime: Runtime, *, leads: bool) -> window.PeerWindows:
+    """Rank 0's of two ranks; the other's window, offsets and columns are at 100, 200 + 8 and 300."""
+    cupy.cuda.runtime = runtime
+    own: Any = SimpleNamespace(address=7, layout=window.window_layout(STRIPE, 4, 4, predecessors=False))
+    handles = [number.to_bytes(8, "little") for number in (100, 200, 300)]
+    info: Any = SimpleNamespace(handle=handles[0], csr=(Part(handles[1], 8), Part(handles[2], 0)))
+    return window.PeerWindows(0, own, {0: info, 1: info}, leads=leads)
+
+
+def test_only_the_rank_that_leads_maps_lists(cupy: Cupy) -> None:
+    runtime = Runtime()
+    peers = peers_of(cupy, runtime, leads=True)
+    assert runtime.open == [100, 200, 300]
+    params = peers.params()
+    assert params[1]["out"].tolist() == (208, 300)
+    assert params[0]["distances"] - params[0]["flags"] == params[1]["distances"] - params[1]["flags"]
+    assert (params[0]["flags"], params[1]["flags"]) == (7, 100)
+    peers.close()
+    assert runtime.open == []
+    assert peers_of(cupy, runtime, leads=False).params()[1]["out"].tolist() == (0, 0)
+    assert runtime.open == [100]
+
+
+def test_what_was_mapped_is_given_back_where_the_rest_is_refused(cupy: Cupy) -> None:
+    runtime = Runtime(refused=(300).to_bytes(8, "little"))
+    with pytest.raises(RuntimeError, match="no peer access"):
+        peers_of(cupy, runtime, leads=True)
+    assert runtime.open == []
+
+
+class Engine:
+    """Counts what is closed, and has no room for its second."""
+
+    closed = 0
+    made = 0
+
+    def __init__(self, graph: Any, *, predecessors: bool) -> None:
+        if predecessors and Engine.made == 1:
+            raise GraphTooLargeError("no room")
+        Engine.made += 1
+        self.shared = False
+
+    def close(self) -> None:
+        Engine.closed += 1
+
+
+def test_engines_made_before_there_was_no_room_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "ResidentEngine", Engine)
+    monkeypatch.setattr(member, "on_device", lambda partition: None)
+    partition: Any = SimpleNamespace(
+        stripe=STRIPE, m_local=4, parents=None, columns=None, nbytes=0, on=lambda cupy: None
+    )
+    made = CudaMember(0, "partition")
+    with pytest.raises(GraphTooLargeError, match="no room"):
+        made.make(partition)
+    made.close()
+    made._executor.shutdown(wait=True)
+    assert (Engine.made, Engine.closed) == (1, 1)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
+    freed: list[str] = []
+
+    def part(name: str) -> Any:
+        return SimpleNamespace(free=lambda: freed.append(name), close=lambda: freed.append(name))
+
+    engine = object.__new__(resident.ResidentEngine)
+    engine.graph = SimpleNamespace(stripe=STRIPE)  # type: ignore[assignment]
+    engine._window, engine._host, engine._peers = part("window"), part("host"), part("peers")
+    if told:
+        engine.disconnect()
+    assert engine.shared is not told
+    engine.close()
+    assert freed == (["peers", "window", "host"] if told else ["peers", "host"])
