@@ -8,6 +8,7 @@ turns. Where there are fewer than four GPUs, ranks share one.
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,27 @@ def test_bad_edges_leave_nothing(
     with pytest.raises(error, match=words):
         build(edges(), Gang(four, roster(four, 3)), options, "cuda")
     check_same(four, dbfs.path(50), 3, options)
+
+
+def binned(p: int) -> list[list[int]]:
+    """The keys of each owner's bin, sorted: of a path, and its reverses."""
+    import cupy
+
+    from dbfs_workers.cuda.building import bin_edges
+
+    stripe, src = Stripe(5000, p), cupy.arange(4999)
+    rows = (0, stripe.n_local)
+    made = bin_edges(src, src + 1, stripe, symmetrise=True, name="path", where="", rows=rows)
+    return [np.sort(made.keys[start:end].get()).tolist() for start, end in pairwise(made.starts.tolist())]
+
+
+@pytest.mark.parametrize("p", [7, 8, 9, 16, 31, 33, 255, 256])
+def test_bins_of_many_ranks(four: distributed.Client, p: int) -> None:
+    stripe, src = Stripe(5000, p), np.arange(4999)
+    sources, targets = np.append(src, src + 1), np.append(src + 1, src)
+    keys = stripe.row(sources) << 32 | stripe.internal(targets)
+    (found,) = four.run(binned, p, workers=[roster(four, 1)[0]]).values()
+    assert found == [np.sort(keys[stripe.owner(sources) == owner]).tolist() for owner in range(p)]
 
 
 def limit_pool(nbytes: int) -> None:

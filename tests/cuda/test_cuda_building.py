@@ -23,6 +23,7 @@ from dbfs.edges import EdgeList, GeneratedPiece
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
 from dbfs.gang import TaskGraph
 from dbfs_workers.cuda import building
+from dbfs_workers.cuda.module import HERE
 from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.partition import Partition, describe
 from dbfs_workers.stripe import Stripe
@@ -147,6 +148,17 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
     ):
         with pytest.raises(InvalidVertexError, match=words):
             make()
+
+
+def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin.install(monkeypatch, mapped=True)
+    assert f"constexpr u32 kMaxRanks = {building.MOST_RANKS};" in (HERE / "binning.cu").read_text()
+    assert building.MOST_RANKS <= building.THREADS
+    source = np.arange(9), np.arange(9)
+    for p in (9, building.MOST_RANKS):
+        assert tasks.bin_edges([source], Stripe(9, p), 0, True, False, "mine", None, None, 0, 1, []).read == 9
+    with pytest.raises(GraphTooLargeError, match="rank 0, binning mine: GPUs bin for up to 256 ranks, not 257"):
+        tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, None, 0, 1, [])
 
 
 def test_what_is_on_a_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@
 namespace dbfs {
 
 constexpr u32 kThreads = 256;
-constexpr u32 kMaxRanks = 8;
+constexpr u32 kMaxRanks = 256;  // building.py refuses more; a thread of a block clears each rank's counter
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNone = 0xffffffffu;  // never a vertex
 constexpr u32 kEdgesAThread = 8;

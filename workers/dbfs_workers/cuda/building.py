@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda.module import load
-from dbfs_workers.errors import outside
+from dbfs_workers.errors import GraphTooLargeError, outside
 from dbfs_workers.stripe import Stripe
 
 THREADS: Final = 256
 # Enough to fill any GPU; threads then stride.
 MOST_BLOCKS: Final = 132 * 16
+# The kernels' kMaxRanks.
+MOST_RANKS: Final = 256
 _NONE: Final = 2**64 - 1
 KEY_BYTES: Final = 8
 
@@ -80,10 +82,12 @@ def bin_edges(
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
-        GraphTooLargeError: the keys don't fit.
+        GraphTooLargeError: the keys don't fit, or there are more ranks than the kernels bin for.
     """
     import cupy
 
+    if stripe.p > MOST_RANKS:
+        raise GraphTooLargeError(f"{where}: GPUs bin for up to {MOST_RANKS} ranks, not {stripe.p}")
     positions = np.uint64(0) if position is None else position
     p = stripe.p
     found = np.zeros(p + 1, np.uint64)
