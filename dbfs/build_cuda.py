@@ -87,7 +87,12 @@ class CudaBuilder(Builder):
             counted = self._count_degrees(graph, source, mine)
             orders = [*self._order(graph, stripe, counted)]
         made: list[list[Ref]] = [[] for _ in ranks]
-        binned, copied = [], []
+        binned: list[Ref] = []
+        copied = [
+            graph.add(rank, self._key("counted", rank), tasks.counted, made_of)
+            for rank, made_of in enumerate(orders)
+            if made_of is not None and stripe.p > 1
+        ]
         for turn in range(self.turns):
             bins = []
             for rank in ranks:
@@ -120,7 +125,7 @@ class CudaBuilder(Builder):
             for rank in ranks
         ]
         order = orders[0] and graph.add(0, self._key("degree-order", 0), tasks.degree_order, orders[0])
-        # After an error some ranks may still copy from others when Dask would let go of what they copy.
+        # After an error some ranks may still copy from others, bins or degrees, when Dask would let go of what they copy.
         waited, kept = [ref.key for ref in copied], [ref.key for ref in (*binned, *counted)]
         return Layout(partitions, order, waited, kept)
 

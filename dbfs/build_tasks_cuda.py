@@ -185,7 +185,7 @@ def order(own: Counts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank
     where = f"rank {rank}, ordering {name}"
     with _on_gpu(where):
         # The sum, beside it a peer's degrees or the second buffer of a sort, and the keys sorted.
-        device_memory.require(3 * 8 * stripe.n, where)
+        device_memory.require(2 * 8 * stripe.n + building.sort_bytes(8 * stripe.n), where)
         degrees = own.degrees[0].copy()
         peers = cupy.empty_like(degrees)
         for offer in offers:
@@ -193,8 +193,17 @@ def order(own: Counts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank
             degrees += peers
         del peers
         position, vertex = building.degree_order(degrees)
-        rows = building.rows_by_degree(stripe, turns, degrees[vertex]) if turns > 1 else [(0, stripe.n_local)]
+        rows = [(0, stripe.n_local)]
+        if turns > 1:
+            # By position; those by vertex make room for the running sums.
+            degrees = degrees[vertex]
+            rows = building.rows_by_degree(stripe, turns, degrees)
         return Ordered(position, vertex, rows)
+
+
+def counted(ordered: Ordered) -> int:
+    """Tells that the peers' degrees were read."""
+    return int(ordered.position.size)
 
 
 def degree_order(ordered: Ordered) -> DegreeOrder:

@@ -52,7 +52,9 @@ def built(
     keys = [ref.key for ref in layout.partitions] + ([layout.order.key] if layout.order else []) + list(layout.waited)
     scattered = {("piece", index): DataNode(("piece", index), piece) for index, piece in enumerate(cut)}
     made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses)}, keys))
-    assert made[len(keys) - len(layout.waited) :] == [edges.m] * len(layout.waited)
+    told = dict(zip(keys, made, strict=True))
+    assert all(told[key] == (edges.n if "counted" in str(key) else edges.m) for key in layout.waited)
+    assert len(layout.waited) == p * turns + (p if layout.order and p > 1 else 0)
     return made[:p], made[p] if layout.order else None
 
 
@@ -116,6 +118,26 @@ def test_turns_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: 
     built(edges, 2, order, turns=3, piece_edges=5000)
     assert len(sizes) == 6
     assert max(sizes) < 1.5 * sum(sizes) / 6
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_the_estimate_has_room_for_the_order_of_many_vertices(turns: int) -> None:
+    """The degrees, which peers may still read, their sum, the order's keys and what they are sorted in."""
+    n = 2**30
+    needed = CudaBuilder.estimate(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), turns)
+    assert needed.peak_bytes >= 4 * 8 * n
+
+
+def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
+    """An error in one rank's order ends all that comes after it at once; the others may still copy from this rank."""
+    gang: Any = SimpleNamespace(p=3, addresses=["a", "b", "c"])
+    builder = CudaBuilder(dbfs.path(50), gang, BuildOptions(order="degree"))
+    graph = TaskGraph()
+    source = Input(50, 49, list(dbfs.path(50).cut(10)), None, None)  # type: ignore[arg-type]
+    layout = builder.lay_out(graph, source, Stripe(50, 3))
+    added = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
+    for key in (key for key in added if str(key[0]).startswith("order-")):
+        assert any(added[waited].dependencies == {key} for waited in layout.waited)
 
 
 def test_gpus_that_cannot_map_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

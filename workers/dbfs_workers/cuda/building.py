@@ -141,6 +141,14 @@ def check_ids(src: Any, dst: Any, n: int, name: str) -> None:
         _check_inside(src, dst, int(cupy.argmax(bad)), n, name)
 
 
+def sort_bytes(nbytes: int) -> int:
+    """What a sort takes beside ``nbytes`` of keys: a second buffer, and counters for each of its blocks of some 4,000.
+
+    Where CuPy has no room for them, Thrust is not told, and writes to address 0: then the worker has lost its GPU.
+    """
+    return nbytes + nbytes // 32
+
+
 def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_position: bool, where: str) -> CsrSlice:
     """Sort a rank's keys, in place, into a CSR.
 
@@ -159,7 +167,7 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
 
     count = rows[1] - rows[0]
     # The sort's second buffer is given back before the CSR is taken.
-    device_memory.require(max(keys.nbytes, keys.nbytes // 2 + 8 * (count + 1)), where)
+    device_memory.require(max(sort_bytes(keys.nbytes), keys.nbytes // 2 + 8 * (count + 1)), where)
     keys.sort()
     device_memory.give_back()
     row_offsets = cupy.empty(count + 1, np.int64)

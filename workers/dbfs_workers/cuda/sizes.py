@@ -53,8 +53,8 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
     rows = sum(partition(stripe, m_local, in_edges=False).values())
     earlier = copies * rows * (turns - 1) // turns
     return max(
-        # Degrees, their sum and the sort's second buffer.
-        3 * 8 * stripe.n if ordered else 0,
+        # Degrees, that peers may still read, their sum, the keys of the order and the sort's second buffer.
+        4 * 8 * stripe.n if ordered else 0,
         # Ids as they are read, and as int64.
         earlier + keys + 2 * 16 * min(piece_edges, m_local) + numbering,
         # One side's pieces and what they are merged to, and the other's; several ranks hold all that they send beside
