@@ -69,7 +69,8 @@ class CudaBuilder(Builder):
     def require_fit(self, n: int, m: int) -> None:
         """By what is free on the GPUs; takes as few turns as will do."""
         stripe = Stripe(n, self.gang.p)
-        free = free_of_gpus(self.gang)
+        at_once = self.estimate(self.edges, stripe, m, self.options)
+        free = free_of_gpus(self.gang, at_once.peak_bytes)
         for turns in range(1, _MOST_TURNS + 1):
             needed = self.estimate(self.edges, stripe, m, self.options, turns)
             if needed.peak_bytes <= min(free):
@@ -125,7 +126,7 @@ class CudaBuilder(Builder):
             for rank in ranks
         ]
         order = orders[0] and graph.add(0, self._key("degree-order", 0), tasks.degree_order, orders[0])
-        # After an error some ranks may still copy from others, bins or degrees, when Dask would let go of what they copy.
+        # After an error some ranks may still copy bins or degrees of others when Dask would let go of what they copy.
         waited, kept = [ref.key for ref in copied], [ref.key for ref in (*binned, *counted)]
         return Layout(partitions, order, waited, kept)
 

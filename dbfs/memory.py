@@ -1,5 +1,6 @@
 """What a graph takes of each worker's memory, and the refusal of what won't fit."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,12 @@ from dbfs import config
 from dbfs.errors import GraphTooLargeError
 from dbfs.gang import Gang
 from dbfs_workers import scratch
-from dbfs_workers.cuda import device_memory, sizes
+from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.stripe import Stripe
+
+_LOOK_SECONDS = 0.1
+_MOST_LOOKS = 20
 
 
 @dataclass(frozen=True)
@@ -139,14 +143,27 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
             )
 
 
-def free_of_gpus(gang: Gang) -> list[int]:
-    """Bytes that each rank can still take of its GPU.
+def free_of_gpus(gang: Gang, wanted: int) -> list[int]:
+    """Bytes that each rank can still take of its GPU; asked again while one has less than wanted, and that changes.
 
     Raises:
         WorkerLostError: a worker of the gang is gone.
+        GraphTooLargeError, RunAbortedError: a GPU has no room to say it, or failed.
     """
+    free, before = _free_of_gpus(gang), None
+    for _ in range(_MOST_LOOKS):
+        if min(free) >= wanted or free == before:
+            break
+        # Dask lets go of what was released some 10 ms later: a graph unloaded just now, or the bins of a build that
+        # begins anew, through the host.
+        time.sleep(_LOOK_SECONDS)
+        free, before = _free_of_gpus(gang), free
+    return free
+
+
+def _free_of_gpus(gang: Gang) -> list[int]:
     try:
-        found: Mapping[str, int] = gang.client.run(device_memory.room, workers=list(gang.addresses))
+        found: Mapping[str, int] = gang.client.run(failures.room, workers=list(gang.addresses))
     except OSError as error:
         gang.check("looking for room on its GPU", error)
         raise

@@ -180,10 +180,10 @@ def test_a_build_takes_as_few_turns_as_fit(monkeypatch: pytest.MonkeyPatch, free
     gang: Any = SimpleNamespace(p=2, addresses=("a", "b"))
     builder = CudaBuilder(edges, gang, options)
     room = int(free * dbfs.estimate(edges, 2, backend="cuda").peak_bytes)
-    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang: [2 * room, room])
+    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang, wanted: [2 * room, room])
     builder.require_fit(edges.n or 0, edges.m or 0)
     assert builder.turns == turns
-    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang: [2 * room, room // 4])
+    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang, wanted: [2 * room, room // 4])
     with pytest.raises(GraphTooLargeError, match=rf"of each GPU; rank 1's has {room // 4} bytes free .* partition"):
         builder.require_fit(edges.n or 0, edges.m or 0)
 

@@ -31,6 +31,10 @@ class CudaRuntimeError(RuntimeError):
     pass
 
 
+class CudaDriverError(RuntimeError):
+    pass
+
+
 class Cupy(ModuleType):
     """CuPy on NumPy's arrays, with a bound on what may be allocated in one piece."""
 
@@ -42,6 +46,7 @@ class Cupy(ModuleType):
             get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
+            driver=SimpleNamespace(CUDADriverError=CudaDriverError),
         )
 
     def get_default_memory_pool(self) -> Any:

@@ -1,7 +1,7 @@
 """The steps of a build on GPUs, without one: the tasks as they are, CuPy and the kernels by stand-ins (``standin``).
 
-Axes: graphs, directed with in-edges or not, vertices as given and by degree, 1 to 4 ranks, 1 to 3 turns, bins mapped by
-the peers or through the host.
+Axes: graphs, undirected, directed with and without in-edges, vertices as given and by degree, 1 to 9 ranks, 1 to 3
+turns, bins mapped by the peers or through the host.
 """
 
 import pickle
@@ -22,7 +22,7 @@ from dbfs.builder import BuildOptions, Input
 from dbfs.edges import EdgeList, GeneratedPiece
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
 from dbfs.gang import TaskGraph
-from dbfs_workers.cuda import building
+from dbfs_workers.cuda import building, device_memory, failures
 from dbfs_workers.cuda.module import HERE
 from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.partition import Partition, describe
@@ -34,11 +34,17 @@ NAMES = ["one vertex", "one vertex, self-loop", "fewer vertices than ranks", "se
 
 
 def built(
-    edges: EdgeList, p: int, order: str, turns: int = 1, through_host: bool = False, piece_edges: int = 100
+    edges: EdgeList,
+    p: int,
+    order: str,
+    turns: int = 1,
+    through_host: bool = False,
+    piece_edges: int = 100,
+    in_edges: bool = True,
 ) -> tuple[list[Partition], DegreeOrder | None]:
     """What the builder's tasks make, run one after another in this process."""
     gang: Any = SimpleNamespace(p=p, addresses=[str(rank) for rank in range(p)])
-    builder = CudaBuilder(edges, gang, BuildOptions(in_edges=True, order=order), through_host=through_host)
+    builder = CudaBuilder(edges, gang, BuildOptions(in_edges=in_edges, order=order), through_host=through_host)
     builder.turns = turns
     assert edges.n is not None and edges.m is not None
     cut = list(edges.cut(piece_edges))
@@ -58,14 +64,16 @@ def built(
     return made[:p], made[p] if layout.order else None
 
 
-def expected(edges: EdgeList, p: int, order: str) -> tuple[list[Partition], DegreeOrder | None]:
+def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tuple[list[Partition], DegreeOrder | None]:
     """What the CPU makes of the same edges."""
     assert edges.n is not None
     read = edges.cut(2**40)[0].read()
     stripe, numbering = Stripe(edges.n, p), None
     if order == "degree":
         numbering = degree_order(count_degrees(*read, edges.n, symmetrise=edges.symmetrise, name=edges.name))
-    bins = build_tasks.bin_piece(read, stripe, edges.symmetrise, edges.directed, edges.name, None, numbering)
+    bins = build_tasks.bin_piece(
+        read, stripe, edges.symmetrise, in_edges and edges.directed, edges.name, None, numbering
+    )
     options = (edges.directed, numbering is not None)
     return [build_tasks.make_partition(stripe, rank, [[bins[rank]]], *options) for rank in range(p)], numbering
 
@@ -83,19 +91,19 @@ def assert_same(made: list[Partition], wanted: list[Partition]) -> None:
             np.testing.assert_array_equal(csr.columns, wanted_csr.columns)
 
 
-@pytest.mark.parametrize("p", [1, 2, 3, 4])
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 8, 9])
 @pytest.mark.parametrize("order", ["given", "degree"])
-@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("directed", "in_edges"), [(False, False), (True, False), (True, True)])
 def test_the_tasks_make_the_partitions_of_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, directed: bool, order: str, p: int
+    monkeypatch: pytest.MonkeyPatch, directed: bool, in_edges: bool, order: str, p: int
 ) -> None:
     standin.install(monkeypatch, mapped=True)
     for name in NAMES:
         n, src, dst = GRAPHS[name]()
         edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
-        wanted, numbering = expected(edges, p, order)
+        wanted, numbering = expected(edges, p, order, in_edges)
         for turns, through_host in ((1, False), (1, True), (2, False), (3, True)):
-            made, found = built(edges, p, order, turns, through_host)
+            made, found = built(edges, p, order, turns, through_host, in_edges=in_edges)
             assert_same(made, wanted)
             assert (found is None) == (numbering is None)
             if found is not None and numbering is not None:
@@ -133,11 +141,40 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
     gang: Any = SimpleNamespace(p=3, addresses=["a", "b", "c"])
     builder = CudaBuilder(dbfs.path(50), gang, BuildOptions(order="degree"))
     graph = TaskGraph()
-    source = Input(50, 49, list(dbfs.path(50).cut(10)), None, None)  # type: ignore[arg-type]
+    source = Input(50, 49, list(dbfs.path(50).cut(10)), None, None)
     layout = builder.lay_out(graph, source, Stripe(50, 3))
     added = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
     for key in (key for key in added if str(key[0]).startswith("order-")):
         assert any(added[waited].dependencies == {key} for waited in layout.waited)
+
+
+def on_gpus(free: list[int]) -> Any:
+    """A gang of one rank, whose GPU has one after another of these bytes free."""
+    client = SimpleNamespace(run=lambda function, workers: {"a": free.pop(0) if len(free) > 1 else free[0]})
+    return SimpleNamespace(p=1, addresses=["a"], client=client)
+
+
+def test_what_was_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbfs.memory._LOOK_SECONDS", 1e-3)
+    edges, options = dbfs.kronecker(20), BuildOptions()
+    assert edges.n is not None and edges.m is not None
+    peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes
+    for free, turns in (([peak], 1), ([0, peak], 1), ([0, peak - 2, peak], 1), ([peak - 1], 2), ([0, peak - 1], 2)):
+        builder = CudaBuilder(edges, on_gpus(list(free)), options)
+        builder.require_fit(edges.n, edges.m)
+        assert builder.turns == turns
+    with pytest.raises(GraphTooLargeError, match="rank 0's has 1000 bytes free"):
+        CudaBuilder(edges, on_gpus([0, 1000]), options).require_fit(edges.n, edges.m)
+
+
+def test_a_gpu_too_full_to_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise standin.CudaRuntimeError("cudaErrorMemoryAllocation: out of memory")
+
+    standin.install(monkeypatch, mapped=True)
+    monkeypatch.setattr(device_memory, "room", full)
+    with pytest.raises(GraphTooLargeError, match="looking for room on its GPU: its GPU has no memory left, unknown"):
+        failures.room()
 
 
 def test_gpus_that_cannot_map_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,5 +224,8 @@ def test_what_is_on_a_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
     bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, None, 0, 1, [])
     assert sizeof(bins) < 1000
+    kept = tasks.keep((np.arange(9999), np.arange(9999)), 9999, "mine", None)
+    assert sizeof(kept) < 1000
+    assert sizeof([kept, kept]) < 1000
     with pytest.raises(TypeError, match="Bins stays with its GPU"):
         pickle.dumps(bins)

@@ -141,7 +141,8 @@ def test_used_is_what_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[bool] = []
     pool = SimpleNamespace(free_all_blocks=lambda: freed.append(True))
     runtime = SimpleNamespace(CUDARuntimeError=CudaRuntimeError, memGetInfo=info)
-    cuda = SimpleNamespace(runtime=runtime, memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
+    driver = SimpleNamespace(CUDADriverError=CudaRuntimeError)
+    cuda = SimpleNamespace(runtime=runtime, driver=driver, memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
     cupy = SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     broken = False

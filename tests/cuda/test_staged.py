@@ -26,6 +26,10 @@ class CudaRuntimeError(RuntimeError):
     """Stands for CuPy's."""
 
 
+class CudaDriverError(RuntimeError):
+    """Stands for CuPy's."""
+
+
 class OutOfMemoryError(MemoryError):
     """Stands for CuPy's."""
 
@@ -46,6 +50,7 @@ class Gpu:
                 Device=lambda: SimpleNamespace(mem_info=(self.free, 2**37)),
                 memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
                 runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
+                driver=SimpleNamespace(CUDADriverError=CudaDriverError),
             ),
             get_default_memory_pool=lambda: pool,
         )
@@ -96,6 +101,8 @@ def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Part
     [
         (OutOfMemoryError("8 bytes wanted"), GraphTooLargeError, f"rank 0: 8 bytes wanted; {2**30} bytes are free"),
         (CudaRuntimeError("cudaErrorIllegalAddress"), RunAbortedError, "rank 0: its GPU failed: cudaErrorIllegal"),
+        (CudaDriverError("CUDA_ERROR_LAUNCH_FAILED"), RunAbortedError, "rank 0: its GPU failed: CUDA_ERROR_LAUNCH"),
+        (CudaDriverError("CUDA_ERROR_OUT_OF_MEMORY"), GraphTooLargeError, f"no memory left, {2**30} bytes are free"),
     ],
 )
 def test_failures_of_the_gpu_are_typed(

@@ -21,9 +21,30 @@ def typed_errors(who: str) -> Iterator[None]:
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        raise GraphTooLargeError(f"{who}: {error}; {device_memory.room()} bytes are free on its GPU") from None
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        if "MemoryAllocation" in str(error):
-            free = device_memory.room()
-            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {free} bytes are free") from None
+        raise GraphTooLargeError(f"{who}: {error}; {_free()} bytes are free on its GPU") from None
+    # The driver's: kernels are loaded and launched by it.
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        if "MemoryAllocation" in str(error) or "OUT_OF_MEMORY" in str(error):
+            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {_free()} bytes are free") from None
         raise RunAbortedError(f"{who}: its GPU failed: {error}") from None
+
+
+def room() -> int:
+    """What ``device_memory.room`` says, to be asked from afar.
+
+    Raises:
+        GraphTooLargeError: there is not even room for CUDA's context.
+        RunAbortedError: CUDA does not say.
+    """
+    with typed_errors("looking for room on its GPU"):
+        return device_memory.room()
+
+
+def _free() -> int | str:
+    import cupy
+
+    try:
+        return device_memory.room()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        # Without a context it does not say.
+        return "unknown"
