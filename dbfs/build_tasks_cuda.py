@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from dbfs.build_tasks import UnitedIds, count, read, summarise_ids
@@ -38,6 +39,14 @@ class _Resident:
 
     def __sizeof__(self) -> int:
         return 256
+
+
+class Kept(tuple[Any, Any]):
+    """``InputEdges`` on the GPU."""
+
+
+# Dask weighs a tuple, whatever it says of itself, by its arrays, a GPU's among them.
+sizeof.register(Kept, lambda _: 256)
 
 
 @dataclass
@@ -149,7 +158,7 @@ def keep(source: Source, n: int, name: str, united: UnitedIds | None) -> InputEd
     with _on_gpu(f"keeping edges of {name}"):
         src, dst = _vertices(source, united)
         check_ids(src, dst, n, name)
-        return src.astype(np.uint32), dst.astype(np.uint32)
+        return Kept((src.astype(np.uint32), dst.astype(np.uint32)))
 
 
 def count_degrees(

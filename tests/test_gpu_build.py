@@ -115,7 +115,7 @@ def check_built(gang: Gang, gpu: Built, cpu: Built) -> None:
     ]
     for key in kept:
         made = (gpu, cpu)[key[2]]
-        mine = [Ref(future.key) for future in made.input_edges[key[1]]] if made.input_edges else []
+        mine = Ref(made.input_edges[key[1]].key) if made.input_edges else []
         tasks.add(key[1], key, count_kept, mine)
     futures = gang.submit(tasks, [*keys, *kept])
     found = gang.gather([futures[key] for key in (*keys, *kept)], Deadline(60), "comparing")
@@ -156,6 +156,13 @@ def test_arrays(four: distributed.Client, directed: bool, options: BuildOptions,
     ):
         n, src, dst = GRAPHS[name]()
         check_same(four, dbfs.from_arrays(src, dst, n=n, directed=directed, name=name), ranks, options)
+
+
+@RANKS
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_directed_without_in_edges(four: distributed.Client, order: str, ranks: int) -> None:
+    for edges in (dbfs.uniform(n=999, m=3000, directed=True), dbfs.uniform(n=99, m=0, directed=True)):
+        check_same(four, edges, ranks, BuildOptions(order=order, keep_edges=order == "given"))
 
 
 @RANKS
