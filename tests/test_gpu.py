@@ -126,6 +126,9 @@ def test_levels_of_every_kind_follow_each_other(gpus: distributed.Client, mean_d
                 for predecessors in (False, True):
                     found = graph.bfs(sources, max_depth=max_depth, predecessors=predecessors, validate=True)
                     np.testing.assert_array_equal(found.distances(), expected)
+                    # Every level expands what the one before discovered, whatever kinds they are of.
+                    levels = found.levels
+                    assert levels["frontier"].tolist()[1:] == levels["discovered"].tolist()[:-1]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -186,6 +189,19 @@ def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) ->
                 found = graph.bfs(source, predecessors=predecessors)
                 np.testing.assert_array_equal(found.distances(), expected)
                 found.release()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("seed", range(12))
+def test_options_in_any_combination(gpus: distributed.Client, seed: int, ranks: int) -> None:
+    test_parity.assert_options_agree(gpus, MAPPED["cuda_ipc"], ranks, 10 * seed + ranks)
+
+
+@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("seed", range(4))
+def test_options_in_any_combination_through_the_host(sharing: distributed.Client, seed: int, ranks: int) -> None:
+    test_parity.assert_options_agree(sharing, THROUGH_HOST["shared memory"], ranks, 10 * seed + ranks)
+    test_parity.assert_options_agree(sharing, THROUGH_HOST["comm"], ranks, 10 * seed + 5)
 
 
 def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:

@@ -37,6 +37,7 @@ struct Run {
   Frontier frontier;
   bool queues;        // the merge of a dense level fills the next queue, too
   u64 unexplored, targets;
+  u64 own;        // vertices of the frontier on this rank; not kept up in light levels
   u64 expanded;   // vertices of the frontier before
   u64 looked_at;  // edges that the last bottom-up level looked at, on all ranks
 };
@@ -66,7 +67,8 @@ struct Block {
   u64 level_began;      // in cycles
   u64 level_cycles[2];  // block 0, by level parity, with the mode: levels noted but not reported
   u32 level_modes[2];
-  u64 level_found[2];  // the same: vertices found for this rank or another, before their owners looked
+  u64 level_found[2];  // the same: vertices found for this rank or another, before their owners looked; or, of a
+                       // bottom-up level, its frontier on this rank
   u32 ended;  // levels that conclude has ended; `noted` follows when no warp reads it
   u32 noted, reported;
   u32 epoch;

@@ -164,6 +164,8 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   const Step done = run.step;
   if (step_sends(done) || done == kExpandLedStep) {
     b.level_found[run.level & 1] = b.values[(done == kExpandLedStep ? 0 : a.rank) * kFlagWords + kWordVertices];
+  } else if (done == kScanStep) {
+    b.level_found[run.level & 1] = run.own;
   }
   if (is_light(done)) {
     conclude_light(a, b);
@@ -213,6 +215,7 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   if (done == kScanStep) run.looked_at = edges;
   // Only now: a queue that was settled is not counted where the steps from queue to bitmap count.
   run.small = (u32)b.values[kGang ? a.rank * kFlagWords : 0];
+  run.own = b.values[(kGang ? a.rank * kFlagWords : 0) + kWordVertices];
   if (done == kCompactStep) {
     f.edges = edges;
     f.queued = true;

@@ -55,9 +55,10 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
   u64 value = 0, sent = 0;
   if (lane < 3) {
     Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
-    if (lane == 0 && mode == kBottomUpLevel) line = &spent->lines[kTotals + kDiscovered];
     value = load_relaxed(&line->value);
   }
+  // Nothing is taken out of a queue there, and what a light level left was counted apart when it was settled.
+  if (lane == 0 && mode == kBottomUpLevel) value = b.level_found[level & 1];
   // A light level of one rank has told them with its arrivals only.
   if (lane == 2 && mode == (kGang ? kLedLevel : kLightLevel)) value = b.level_found[level & 1];
   if (lane == 3) value = b.level_cycles[level & 1];
