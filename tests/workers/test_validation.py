@@ -367,3 +367,22 @@ def test_a_partition_is_written_out_in_blocks(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(validation, "BLOCK_EDGES", block)
         parts = [np.concatenate(side) for side in zip(*validation.partition_edges(setting.partition(1)), strict=True)]
         assert [part.tolist() for part in parts] == [part.tolist() for part in whole]
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_a_block_of_one_row_has_something_to_count(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    """As CuPy's ``bincount`` wants it: of nothing, older ones make no zeros, but an error."""
+    count = np.bincount
+
+    def refuse_nothing(values: NDArray[np.int64], minlength: int) -> NDArray[np.int64]:
+        assert values.size, "zero-size array to reduction operation"
+        return count(values, minlength=minlength)
+
+    monkeypatch.setattr(np, "bincount", refuse_nothing)
+    monkeypatch.setattr(validation, "BLOCK_EDGES", -(-40 // blocks))
+    hub = Setting(41, np.zeros(40, np.int64), np.arange(1, 41), 2, directed=True, edges="partition")
+    partition = hub.partition(0)
+    assert partition.m_local == 40
+    sources, targets = (np.concatenate(ends) for ends in zip(*validation.partition_edges(partition), strict=True))
+    assert not sources.any()
+    assert sorted(targets.tolist()) == list(range(1, 41))

@@ -202,9 +202,10 @@ def partition_edges(partition: Partition) -> Iterator[InputEdges]:
         stop = min(start + block, partition.m_local)
         ends = xp.asarray([start, stop - 1])
         first, last = (xp.searchsorted(offsets, ends, side="right") - 1).tolist()
-        # A row begins at each offset: how many have begun by an edge tells its row.
-        begun = xp.bincount(offsets[first + 1 : last + 1] - start, minlength=stop - start)
-        rows = first + xp.cumsum(begun)
+        # A row begins at each offset: how many have begun by an edge tells its row. The first is one of them, so that
+        # there is something to count: until 2026 CuPy's bincount refused nothing (cupy/cupy#8116).
+        begun = xp.bincount(xp.maximum(offsets[first : last + 1] - start, 0), minlength=stop - start)
+        rows = first - 1 + xp.cumsum(begun)
         columns = partition.columns[start:stop]
         owners = columns // np.uint32(stripe.n_local)
         targets = (columns - owners * np.uint32(stripe.n_local)) * np.uint32(stripe.p) + owners
