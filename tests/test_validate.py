@@ -3,20 +3,35 @@
 What the rules catch is tested in ``tests/workers/test_validation.py``; here a few of the mutations go the whole way.
 """
 
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import distributed
 import numpy as np
 import pytest
 
 import dbfs
-from dbfs.errors import InvalidOptionError, InvalidVertexError, ResultReleasedError, ValidationError
+from dbfs.errors import (
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidVertexError,
+    ResultReleasedError,
+    ValidationError,
+)
 from dbfs.graph import Graph
+from dbfs_workers import validation
 from dbfs_workers.partition import Partition
+from dbfs_workers.stripe import Stripe
+from tests.cuda import standin
 from tests.graphs import GRAPHS
 from tests.workers.test_validation import MUTATIONS
+
+# The module: dbfs has a function of its name.
+validate = importlib.import_module("dbfs.validate")
 
 
 def two_paths(client: distributed.Client, ranks: int, **options: object) -> Graph:
@@ -175,3 +190,25 @@ def test_what_can_not_be_validated(client: distributed.Client) -> None:
             dbfs.validate(graph, result)
     with pytest.raises(ResultReleasedError, match="unloaded"):
         dbfs.validate(graph, dbfs.Labels([0], distances))
+
+
+@pytest.mark.parametrize("of_input", [False, True])
+def test_a_gpu_that_is_full_is_told_of_in_words_that_every_client_reads(
+    monkeypatch: pytest.MonkeyPatch, of_input: bool
+) -> None:
+    cupy = standin.Cupy()
+    cupy.free = 5
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+
+    def full(*arguments: object, **options: object) -> None:
+        raise standin.OutOfMemoryError("9 bytes wanted")
+
+    monkeypatch.setattr(validation, "check_edges", full)
+    # Of no type of NumPy's: of CuPy's, then.
+    edges, stripe = SimpleNamespace(), Stripe(5, 2)
+    with pytest.raises(GraphTooLargeError, match="rank 1, checking its edges: 9 bytes wanted; 5 bytes are free"):
+        if of_input:
+            validate._check_input(stripe, 1, [(edges, edges)], [], None, False, False, None)  # type: ignore[list-item]
+        else:
+            partition = SimpleNamespace(stripe=stripe, rank=1, columns=edges)
+            validate._check_partition(partition, [], False, False, None)  # type: ignore[arg-type]

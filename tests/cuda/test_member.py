@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.member import CudaMember
 from dbfs_workers.errors import (
     DeadlineExceededError,
+    GraphTooLargeError,
     InvalidOptionError,
     RunAbortedError,
     RunCancelledError,
@@ -26,6 +28,10 @@ SYMMETRIC = SimpleNamespace(parents=object())
 
 
 class CudaRuntimeError(RuntimeError):
+    """Stands for CuPy's."""
+
+
+class OutOfMemoryError(MemoryError):
     """Stands for CuPy's."""
 
 
@@ -55,8 +61,13 @@ class Engine:
 
 @pytest.fixture
 def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
-    runtime = SimpleNamespace(CUDARuntimeError=CudaRuntimeError)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    cuda = SimpleNamespace(
+        runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
+        driver=SimpleNamespace(CUDADriverError=CudaRuntimeError),
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(device_memory, "room", lambda: 3)
     member = CudaMember(2, "partition")
     member.number = 1
     return member
@@ -117,6 +128,9 @@ def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
     def breaks(engine: Engine) -> None:
         raise CudaRuntimeError("cudaErrorIllegalAddress")
 
+    def fills(engine: Engine) -> None:
+        raise OutOfMemoryError("9 bytes wanted")
+
     def hangs(engine: Engine) -> None:
         raise cuda_run.KernelHungError("rank 2: the kernel did not leave, at level 9")
 
@@ -124,6 +138,8 @@ def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
         run(member, breaks)
     with pytest.raises(RunAbortedError, match="at level 9; its worker has to be restarted"):
         run(member, hangs, number=2)
+    with pytest.raises(GraphTooLargeError, match="rank 2: 9 bytes wanted; 3 bytes are free on its GPU"):
+        run(member, fills, number=3)
 
 
 def test_options_of_a_run(member: CudaMember) -> None:

@@ -97,8 +97,6 @@ class CudaMember(Member):
 
     def run(self, partition: Partition, number: int, specs: list[RunSpec], deadline: float) -> list[RankRun]:
         """See ``Member``."""
-        import cupy
-
         if number <= self._ended:
             raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
         try:
@@ -106,9 +104,9 @@ class CudaMember(Member):
                 raise InvalidOptionError(
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
                 )
-            return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise RunAbortedError(f"rank {self.rank}: its GPU failed: {error}") from error
+            # Results that nobody has let go of lie on the GPU, too: it may be full.
+            with failures.typed_errors(f"rank {self.rank}"):
+                return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
         finally:
             with self._lock:
                 self._ended = number
