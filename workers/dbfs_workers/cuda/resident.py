@@ -170,7 +170,8 @@ class ResidentEngine:
         if sorted(by_rank) != list(range(stripe.p)):
             raise InvalidOptionError(f"rank {graph.rank} was given the ranks {sorted(by_rank)} of {stripe.p}")
         params = self._params[0]
-        params["max_degree"] = max(info.max_degree for info in by_rank.values())
+        # A kernel compares it with small numbers only, and counts edges in 64 bits.
+        params["max_degree"] = min(2**32 - 1, max(info.max_degree for info in by_rank.values()))
         params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
         can_be_led = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
         leads = graph.rank == layout.LEADER and can_be_led
