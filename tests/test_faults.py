@@ -103,10 +103,12 @@ def test_a_worker_killed_mid_build(mortal: distributed.Client) -> None:
         dbfs.load(SlowEdges("slow edges", 5, 3, directed=False, mirrored=False), client=mortal)
 
 
-def test_deadlines(client: distributed.Client, leaves_nothing: None) -> None:
-    with dbfs.load(dbfs.path(100_000), client=client) as graph:
+@pytest.mark.parametrize("interval", ["20 ms", "1 minute"])
+def test_deadlines(client: distributed.Client, leaves_nothing: None, interval: str) -> None:
+    """Also of levels that are each done before a wait would look at the clock."""
+    with dbfs.load(dbfs.path(3000), client=client) as graph:
         with (
-            dask.config.set({"dbfs.liveness-interval": "20 ms"}),
+            dask.config.set({"dbfs.liveness-interval": interval}),
             pytest.raises(DeadlineExceededError, match=r"run \w+, level \d+: not done after 0.3 s") as kept,
         ):
             graph.bfs(0, deadline=0.3, engine="taskgraph")

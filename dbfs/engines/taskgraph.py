@@ -248,6 +248,8 @@ class _Run:
         )
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> None:
+        # A wait looks at the clock now and then; levels that are done sooner would never let it.
+        self.deadline.enforce(self._doing)
         # The graph before may be let go only now that the new one refers to its results. The states stay.
         submitted = self.gang.submit(graph, keys)
         states = {state.key for state in self.state}
