@@ -99,6 +99,7 @@ def test_many_traversals_targets_and_bounds(client: distributed.Client) -> None:
         for result in graph.bfs_many([0, 69, 30], predecessors=True):
             assert dbfs.validate(graph, result).component_edges == 69
         assert dbfs.validate(graph, graph.bfs(0, targets=[7])).component_edges == 7
+        assert dbfs.validate(graph, graph.bfs(0, max_depth=2**70)).component_edges == 69
         bounded = graph.bfs(0, max_depth=5, validate=True)
         with pytest.raises(ValidationError, match="from a reached vertex to an unreached one: vertices 5, 6"):
             dbfs.validate(graph, dbfs.Labels([0], bounded.distances(), max_depth=6))

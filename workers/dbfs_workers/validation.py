@@ -253,7 +253,8 @@ def check_edges(
     table = _table(xp, stripe, packed, order)
     # Levels in words begin with 1, that of the sources.
     unsupported = _bits(table >= np.uint64(2) << _LEVEL_SHIFT)
-    bound = stripe.n + 1 if farthest is None else farthest + 1
+    # No distance is n or more, and a kernel's number has 64 bits.
+    bound = stripe.n + 1 if farthest is None else min(farthest, stripe.n) + 1
     found = xp.zeros(kernels.FOUND, np.int64)
     count = 0
     for src, dst in edges:
