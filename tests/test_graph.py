@@ -133,6 +133,14 @@ def test_released_results_and_unloaded_graphs(client: distributed.Client, leaves
     assert result.levels["discovered"].tolist() == [1] * 9 + [0]
 
 
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_a_level_with_nothing_to_expand_is_not_reported(client: distributed.Client, engine: str) -> None:
+    """Two ranks send the hub to its owner again, which has it: only then nothing is left."""
+    with dbfs.load("star:n=33", client=client, ranks=3) as graph:
+        result = graph.bfs(32, direction="top-down", engine=engine)
+        assert [(report.frontier, report.discovered) for report in result.reports] == [(1, 1), (1, 31), (31, 0)]
+
+
 def test_the_same_sources_for_any_rank_count(client: distributed.Client) -> None:
     spec, chosen = "kronecker:scale=8", []
     for ranks in (1, 4):

@@ -23,6 +23,7 @@ from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.traversal import RunSpec, direction_name
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
+_FRONTIER = COUNT_FIELDS.index("frontier")
 # The counts of a ``LevelReport``.
 _SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
 
@@ -142,6 +143,9 @@ def _finished(reports: Sequence[Sequence[RankReport]], outcomes: Sequence[Outcom
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     # By whole columns: a road network has thousands of levels, and a notebook shows them with every result.
     totals = np.sum([rank.counts for rank in ranks], axis=0)
+    # A level whose bins held only what others had found first is followed by one with nothing to expand, which is left
+    # out of the totals, and so of the reports.
+    totals = totals[: np.count_nonzero(totals[:, _FRONTIER])]
     summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]
     directions = [direction_name(bool(bottom_up)) for bottom_up in ranks[0].counts[:, BOTTOM_UP]]
     wall = ranks[0].seconds.sum(axis=1).tolist()
@@ -155,6 +159,6 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
             phase_seconds=phases,
         )
         for level, (direction, counts, seconds, phases) in enumerate(
-            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=True)
+            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=False)
         )
     )
