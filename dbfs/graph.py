@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs import config, engines
 from dbfs.errors import (
+    GraphNotFoundError,
     InvalidOptionError,
     InvalidVertexError,
     ResultReleasedError,
@@ -289,8 +290,9 @@ class Graph(GraphCounts):
         if not self._unloaded:
             # The ranks leave the gang, and take what they keep with them.
             for result in list(self._results):
-                # What a lost worker took can't be kept, and must not keep the rest from being freed.
-                with contextlib.suppress(WorkerLostError):
+                # What a lost worker took can't be kept, nor what went when somebody else unloaded the graph. Neither
+                # must keep the rest from being freed.
+                with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
                     result.keep()
             self._unloaded = True
             Service.of(self._gang.client).call("unload", graph_id=self.record.graph_id)

@@ -84,10 +84,14 @@ def test_a_named_graph_is_everybodys(client: distributed.Client, leaves_nothing:
         assert listed.bytes_per_rank == graph.nbytes
         assert listed.exchange == "shared_memory"
         assert abs(listed.created - time.time()) < 60
-    assert graph.bfs(19).reached == 20
+    unseen = graph.bfs(19)
+    assert unseen.reached == 20
     dbfs.open("street", client=client).unload()
     with pytest.raises(GraphNotFoundError, match="unloaded"):
         graph.bfs(0)
+    with pytest.raises(GraphNotFoundError, match="took the labels"):
+        unseen.distances()
+    graph.unload()
     assert "street" not in [status.name for status in dbfs.graphs(client=client)]
 
 
