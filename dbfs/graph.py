@@ -335,7 +335,7 @@ class Graph(GraphCounts):
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None:
             whole_count(max_depth, "max_depth")
-        wanted = tuple(self.check_vertex(target, "target") for target in targets or ())
+        wanted = () if targets is None else tuple(self.check_vertex(target, "target") for target in targets)
         limit = Deadline(config.seconds("deadline", deadline))
         run_id = uuid.uuid4().hex
         specs = [

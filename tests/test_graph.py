@@ -61,6 +61,18 @@ def test_whole_numbers_are_sources(graph: Graph, source: object) -> None:
     assert graph.bfs(source).reached == 32  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("targets", [[5], (5,), range(6), np.array([5]), np.array([2, 5])])
+def test_targets_come_in_any_sequence(graph: Graph, targets: object) -> None:
+    assert graph.bfs(0, targets=targets).depth == 5  # type: ignore[arg-type]
+    # An array of nothing but a 0 is as false as none.
+    assert graph.bfs(5, targets=np.array([0])).depth == 5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("targets", [None, [], np.array([], np.int64)])
+def test_no_targets_end_no_run(graph: Graph, targets: object) -> None:
+    assert graph.bfs(0, targets=targets).depth == 31  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
