@@ -122,7 +122,7 @@ class BFSResult:
         return by_position if order is None else order.predecessors_by_vertex(by_position)
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
-        """The labels as they lie on the workers: one chunk a rank, nothing moved.
+        """The labels as they lie on the workers: one chunk a rank that has vertices, nothing moved.
 
         Still striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
         ``v // p`` of chunk ``v % p``. In a graph loaded with ``order="degree"`` the stripe holds positions instead
