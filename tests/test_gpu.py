@@ -246,6 +246,7 @@ def test_level_counts(gpus: distributed.Client, predecessors: bool, ranks: int) 
                 assert (levels["edges"] == levels["filtered"] + levels["own"] + levels["sent"]).all()
                 assert (levels["discovered"] == levels["own"] + levels["sent"] - levels["culled"]).all()
                 assert (levels.select_dtypes("number") >= 0).all(axis=None)
+                assert levels["edges"].max() <= graph.m
                 assert (levels["bytes_sent"].sum() > 0) == (ranks > 1)
                 assert levels["sent"].sum() >= (0 if ranks == 1 else 1)
 

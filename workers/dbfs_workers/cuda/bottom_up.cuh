@@ -13,7 +13,7 @@ namespace dbfs {
 
 __device__ __forceinline__ bool in_frontier(const u32* frontier, u32 id) { return frontier[id >> 5] >> (id & 31) & 1; }
 
-// Tries columns[begin, end) four at a time. Returns the parent or kNoVertex.
+// Tries columns[begin, end) four at a time. Returns the parent or kNoVertex; `begin` is behind the last one tried then.
 __device__ __forceinline__ u32 search_alone(const Csr& in, const u32* frontier, i64& begin, i64 end) {
   constexpr u32 kInFlight = 4;
   while (begin < end) {
@@ -23,6 +23,7 @@ __device__ __forceinline__ u32 search_alone(const Csr& in, const u32* frontier, 
 #pragma unroll
     for (u32 j = 0; j < kInFlight; ++j) hits |= (ids[j] != kNoVertex && in_frontier(frontier, ids[j])) << j;
     if (hits) {
+      begin += __ffs(hits);
       u32 parent = ids[0];
 #pragma unroll
       for (u32 j = kInFlight; j-- > 0;) {
@@ -30,15 +31,16 @@ __device__ __forceinline__ u32 search_alone(const Csr& in, const u32* frontier, 
       }
       return parent;
     }
-    begin += kInFlight;
+    begin = begin + kInFlight < end ? begin + kInFlight : end;
   }
   return kNoVertex;
 }
 
-// The warp tries one row's columns[begin, end), 64 at a time.
-__device__ __forceinline__ u32 search_together(const Csr& in, const u32* frontier, i64 begin, i64 end) {
-  for (; begin < end; begin += 2 * kLanes) {
+// The warp tries one row's columns[begin, end), 64 at a time; the same otherwise.
+__device__ __forceinline__ u32 search_together(const Csr& in, const u32* frontier, i64& begin, i64 end) {
+  while (begin < end) {
     const i64 one = begin + lane_id(), two = one + kLanes;
+    begin = begin + 2 * kLanes < end ? begin + 2 * kLanes : end;
     const u32 id = one < end ? __ldg(&in.columns[one]) : kNoVertex;
     const u32 other = two < end ? __ldg(&in.columns[two]) : kNoVertex;
     const bool hit = id != kNoVertex && in_frontier(frontier, id);
@@ -94,7 +96,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         const u32 row = first * kLanes + offset;
         i64 begin = 0, end = 0;
         if (k + lane < open) {
-          begin = __ldg(&a.in.offsets[row]);
+          begin = __ldg(&a.in.offsets[row]) + 1;  // the first was tried
           end = __ldg(&a.in.offsets[row + 1]);
         }
         const i64 start = begin;
@@ -102,11 +104,12 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         inspected += begin - start;
         for (u32 rest = __ballot_sync(kAll, parent == kNoVertex && begin < end); rest; rest &= rest - 1) {
           const u32 from = __ffs(rest) - 1;
-          const i64 rest_begin = __shfl_sync(kAll, begin, from), rest_end = __shfl_sync(kAll, end, from);
+          const i64 rest_end = __shfl_sync(kAll, end, from);
+          i64 rest_begin = __shfl_sync(kAll, begin, from);
           const u32 answer = search_together(a.in, frontier, rest_begin, rest_end);
           if (lane == from) {
             parent = answer;
-            inspected += rest_end - rest_begin;
+            inspected += rest_begin - begin;
           }
         }
         if (parent != kNoVertex) {
