@@ -1,6 +1,6 @@
 // The resident engine: one persistent cooperative kernel per rank that runs every level of one traversal.
 //
-// A level is one of four:
+// A level is one of five:
 //   light      expand (queue to queue), gang barrier; the next level labels what it takes
 //   led        the same by one rank for all, which wait at their next barrier until it hands over
 //   sparse     expand (queue to queue), gang barrier, contract what peers sent, gang barrier
