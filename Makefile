@@ -33,6 +33,7 @@ gpu: .venv/installed-dev
 	$(BIN)/dbfs bench gpu --gpus $(RANKS)
 	$(BIN)/dbfs bench gpu --gpus $(RANKS) --predecessors
 	$(BIN)/dbfs bench memory --gpus $(RANKS)
+	$(BIN)/dbfs graph500 --scale 24 --ranks $(RANKS)
 
 # With CUDA's tools.
 sanitize: .venv/installed-dev
