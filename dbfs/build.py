@@ -12,6 +12,7 @@ from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionE
 from dbfs.gang import Gang, release
 from dbfs.memory import Estimate
 from dbfs.records import BuildProgress
+from dbfs.vertices import whole_count
 from dbfs_workers.stripe import Stripe
 
 __all__ = ["ORDERS", "BuildOptions", "Built", "build", "estimate"]
@@ -34,13 +35,14 @@ def estimate(edges: EdgeList, ranks: int, options: BuildOptions = _AS_GIVEN, *, 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: no such backend.
+        InvalidOptionError: no such backend, or ``ranks`` is below 1.
+        InvalidVertexTypeError: ``ranks`` is no integer.
     """
     if edges.n is None or edges.m is None:
         raise EdgeInputError(f"{edges.name}: how many vertices and edges it has is known only after reading it")
     if backend not in _BUILDERS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(_BUILDERS)}")
-    return _BUILDERS[backend].estimate(edges, Stripe(edges.n, ranks), edges.m, options)
+    return _BUILDERS[backend].estimate(edges, Stripe(edges.n, whole_count(ranks, "ranks", 1)), edges.m, options)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:

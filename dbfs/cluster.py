@@ -18,6 +18,7 @@ from dbfs.errors import (
     NoWorkersError,
 )
 from dbfs.records import BACKENDS
+from dbfs.vertices import whole_count
 from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
@@ -191,10 +192,9 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     Raises:
         NoWorkersError: fewer than ``ranks`` workers (or none) came within the timeout.
         InvalidOptionError: ``ranks`` is below 1.
+        InvalidVertexTypeError: it is no integer.
     """
-    if ranks is not None and ranks < 1:
-        raise InvalidOptionError(f"ranks must be at least 1, not {ranks}")
-    wanted = ranks or 1
+    wanted = 1 if ranks is None else whole_count(ranks, "ranks", 1)
     seconds = config.seconds("workers-timeout", timeout)
     workers = _addresses(client)
     if len(workers) < wanted:

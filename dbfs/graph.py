@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ class Graph(GraphCounts):
         *,
         predecessors: bool = False,
         max_depth: int | None = None,
-        targets: Sequence[int] | None = None,
+        targets: int | Sequence[int] | None = None,
         direction: str = "auto",
         engine: str = "auto",
         validate: bool = False,
@@ -153,7 +153,7 @@ class Graph(GraphCounts):
             source: vertex id, or several.
             predecessors: record a parent of each vertex beside its distance.
             max_depth: leave vertices farther than this unreached.
-            targets: stop after the level that reaches the last of these vertices; farther ones are left unreached.
+            targets: a vertex, or several: stop after the level that reaches the last; farther ones are left unreached.
             direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
                 graph need its in-edges (``load(..., in_edges=True)``); ``auto`` does without them.
             engine: one of ``dbfs.engines.ENGINES``.
@@ -169,8 +169,11 @@ class Graph(GraphCounts):
             ValidationError: ``validate`` found the result wrong.
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
+        sources = self._several(source, "source")
+        if not sources:
+            raise InvalidVertexError("bfs needs at least one source")
         results = self._run(
-            [self._sources(source)],
+            [sources],
             targets=targets,
             predecessors=predecessors,
             max_depth=max_depth,
@@ -185,7 +188,7 @@ class Graph(GraphCounts):
 
     def bfs_many(
         self,
-        sources: Sequence[int],
+        sources: int | Sequence[int],
         *,
         predecessors: bool = False,
         max_depth: int | None = None,
@@ -198,10 +201,11 @@ class Graph(GraphCounts):
 
         Arguments and errors as for ``bfs``; the deadline is for all of them together.
         """
-        if len(sources) == 0:
+        each = self._several(sources, "source")
+        if not each:
             return []
         return self._run(
-            [(self.check_vertex(source, "source"),) for source in sources],
+            [(source,) for source in each],
             targets=None,
             predecessors=predecessors,
             max_depth=max_depth,
@@ -215,7 +219,8 @@ class Graph(GraphCounts):
         """Distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
 
         Raises:
-            InvalidOptionError: there are fewer than ``count``.
+            InvalidOptionError: there are fewer than ``count``, or it is below 0.
+            InvalidVertexTypeError: ``count`` is no integer.
         """
         return sample_sources(self, count, seed)
 
@@ -321,7 +326,7 @@ class Graph(GraphCounts):
         self,
         source_sets: Sequence[tuple[int, ...]],
         *,
-        targets: Sequence[int] | None,
+        targets: int | Sequence[int] | None,
         predecessors: bool,
         max_depth: int | None,
         direction: str,
@@ -335,7 +340,7 @@ class Graph(GraphCounts):
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None:
             whole_count(max_depth, "max_depth")
-        wanted = () if targets is None else tuple(self.check_vertex(target, "target") for target in targets)
+        wanted = () if targets is None else self._several(targets, "target")
         limit = Deadline(config.seconds("deadline", deadline))
         run_id = uuid.uuid4().hex
         specs = [
@@ -377,12 +382,13 @@ class Graph(GraphCounts):
         if self._unloaded:
             raise ResultReleasedError(f"{self.name} was unloaded; load it again")
 
-    def _sources(self, source: int | Sequence[int]) -> tuple[int, ...]:
-        if isinstance(source, list | tuple | range | np.ndarray) and np.ndim(source) == 1:
-            if len(source) == 0:
-                raise InvalidVertexError("bfs needs at least one source")
-            return tuple(self.check_vertex(one, "source") for one in source)
-        return (self.check_vertex(source, "source"),)
+    def _several(self, given: int | Sequence[int], what: str) -> tuple[int, ...]:
+        if hasattr(given, "__array__"):  # NumPy's, a pandas series
+            array = np.asarray(given)
+            return tuple(self.check_vertex(one, what) for one in (array if array.ndim else [given]))
+        if isinstance(given, Sequence | Set) and not isinstance(given, str):
+            return tuple(self.check_vertex(one, what) for one in given)
+        return (self.check_vertex(given, what),)
 
 
 def _let_go(service: Service, graph_id: str) -> None:

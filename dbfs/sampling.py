@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dbfs import config
 from dbfs.errors import InvalidOptionError
 from dbfs.gang import Deadline, Ref
+from dbfs.vertices import whole_count
 from dbfs_workers.partition import Partition
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
     """Distinct vertices of degree at least 1, self-loops not counted, chosen at random; the same for any rank count.
 
     Raises:
-        InvalidOptionError: there are fewer than ``count``.
+        InvalidOptionError: there are fewer than ``count``, or it is below 0.
+        InvalidVertexTypeError: ``count`` is no integer.
     """
+    count = whole_count(count, "count")
     generator = np.random.default_rng(seed)
     order = generator.permutation(graph.n)
     deadline = Deadline(config.seconds("deadline"))

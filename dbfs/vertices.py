@@ -30,16 +30,16 @@ def whole_number(value: Any, what: str) -> int:
     raise InvalidVertexTypeError(f"{what} must be an integer, not {value!r} ({type(value).__name__})")
 
 
-def whole_count(value: Any, what: str) -> int:
-    """The value as an int of at least 0.
+def whole_count(value: Any, what: str, least: int = 0) -> int:
+    """The value as an int of at least ``least``.
 
     Raises:
         InvalidVertexTypeError: not an integer.
-        InvalidOptionError: below 0.
+        InvalidOptionError: below.
     """
     count = whole_number(value, what)
-    if count < 0:
-        raise InvalidOptionError(f"{what} must be at least 0, not {count}")
+    if count < least:
+        raise InvalidOptionError(f"{what} must be at least {least}, not {count}")
     return count
 
 

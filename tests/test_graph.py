@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import distributed
 import numpy as np
+import pandas as pd
 import pytest
 
 import dbfs
@@ -49,6 +50,14 @@ def test_a_bad_source_is_named(graph: Graph, source: object, error: type[Excepti
         graph.bfs(source)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("wrong", [1.5, [0, 1.5], [[0]], "0", {"a"}, np.array([0.5]), pd.Series(["0"])])
+def test_bad_vertices_are_named_by_their_part(graph: Graph, wrong: object) -> None:
+    with pytest.raises(InvalidVertexTypeError, match="target must be an integer"):
+        graph.bfs(0, targets=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidVertexTypeError, match="source must be an integer"):
+        graph.bfs_many(wrong)  # type: ignore[arg-type]
+
+
 def test_errors_are_also_the_built_in_they_resemble(graph: Graph) -> None:
     with pytest.raises(ValueError, match=r"source 64 is not in arrays: vertices are 0\.\.63"):
         graph.bfs(64)
@@ -56,12 +65,16 @@ def test_errors_are_also_the_built_in_they_resemble(graph: Graph) -> None:
         graph.bfs(True)
 
 
-@pytest.mark.parametrize("source", [0, np.uint8(0), np.int64(0), [0], (0,), np.array([0])])
+ZEROS = [0, np.uint8(0), np.int64(0), np.array(0), [0], (0,), {0}, np.array([0]), pd.Series([0], index=[7])]
+
+
+@pytest.mark.parametrize("source", ZEROS, ids=repr)
 def test_whole_numbers_are_sources(graph: Graph, source: object) -> None:
     assert graph.bfs(source).reached == 32  # type: ignore[arg-type]
+    assert [result.reached for result in graph.bfs_many(source)] == [32]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("targets", [[5], (5,), range(6), np.array([5]), np.array([2, 5])])
+@pytest.mark.parametrize("targets", [5, np.int64(5), [5], (5,), {5, 2}, range(6), np.array([5]), np.array([2, 5])])
 def test_targets_come_in_any_sequence(graph: Graph, targets: object) -> None:
     assert graph.bfs(0, targets=targets).depth == 5  # type: ignore[arg-type]
     # An array of nothing but a 0 is as false as none.
@@ -169,6 +182,10 @@ def test_too_few_vertices_have_a_neighbour(client: distributed.Client) -> None:
         assert sorted(graph.sample_sources(2)) == [1, 2]
         with pytest.raises(InvalidOptionError, match="3 sources wanted, but arrays has 2 vertices with a neighbour"):
             graph.sample_sources(3)
+        with pytest.raises(InvalidOptionError, match="count must be at least 0, not -1"):
+            graph.sample_sources(-1)
+        with pytest.raises(InvalidVertexTypeError, match=r"count must be an integer, not 1\.5"):
+            graph.sample_sources(1.5)  # type: ignore[arg-type]
 
 
 def test_from_scipy(client: distributed.Client) -> None:
