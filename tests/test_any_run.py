@@ -6,6 +6,7 @@ gang, edges kept or not.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import dask
 import distributed
@@ -128,24 +129,17 @@ def expected_of(case: Case, call: Call, sources: list[int]) -> Distances:
 
 def made_by(graph: Graph, case: Case, call: Call) -> list[tuple[BFSResult, Distances]]:
     """The results of a call, and the distances that they should have."""
+    options: dict[str, Any] = {
+        "predecessors": call.predecessors,
+        "max_depth": call.max_depth,
+        "direction": call.direction,
+        "engine": call.engine,
+    }
     if call.many:
-        results = graph.bfs_many(
-            call.sources,
-            predecessors=call.predecessors,
-            max_depth=call.max_depth,
-            direction=call.direction,
-            engine=call.engine,
-        )
+        results = graph.bfs_many(call.sources, **options)
         expected = [expected_of(case, call, [source]) for source in call.sources]
         return list(zip(results, expected, strict=True))
-    result = graph.bfs(
-        call.sources,
-        predecessors=call.predecessors,
-        max_depth=call.max_depth,
-        targets=call.targets,
-        direction=call.direction,
-        engine=call.engine,
-    )
+    result = graph.bfs(call.sources, targets=call.targets, **options)
     return [(result, expected_of(case, call, call.sources))]
 
 

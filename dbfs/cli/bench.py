@@ -158,7 +158,7 @@ def gpu(
     """
     from dbfs.bench.gpu import ROWS, bench_gpu, revision
 
-    rows = [row for row in ROWS if not graphs or any(part in row.graph for part in graphs)]
+    rows = [row for row in ROWS if _wanted(row.graph, graphs)]
     with _connect(None, gpus, "cuda", memory_limit) as client:
         rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
     if out is not None:
@@ -201,7 +201,7 @@ def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None
     from dbfs.bench.memory import SUBJECTS, bench_memory
     from dbfs.bench.tables import memory_table
 
-    subjects = [subject for subject in SUBJECTS if not graphs or any(part in subject.graph for part in graphs)]
+    subjects = [subject for subject in SUBJECTS if _wanted(subject.graph, graphs)]
     if not subjects:
         names = ", ".join(dict.fromkeys(subject.graph for subject in SUBJECTS))
         raise InvalidOptionError(f"--graph {', '.join(graphs)}: no graph has this in its name; there are {names}")
@@ -297,6 +297,11 @@ def figures(saved: Path, out: Path, as_json: bool) -> None:
         print_json(drawn)
     else:
         click.echo("\n".join(drawn))
+
+
+def _wanted(graph: str, parts: Sequence[str]) -> bool:
+    """Whether ``--graph`` names it, by any part of its name, or is not given."""
+    return not parts or any(part in graph for part in parts)
 
 
 def _connect(scheduler: str | None, ranks: int, backend: str, memory_limit: str) -> distributed.Client:

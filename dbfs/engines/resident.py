@@ -144,12 +144,15 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     # By whole columns: a road network has thousands of levels, and a notebook shows them with every result.
     totals = np.sum([rank.counts for rank in ranks], axis=0)
     # A level whose bins held only what others had found first is followed by one with nothing to expand, which is left
-    # out of the totals, and so of the reports.
-    totals = totals[: np.count_nonzero(totals[:, _FRONTIER])]
+    # out of the reports.
+    levels = slice(np.count_nonzero(totals[:, _FRONTIER]))
+    totals = totals[levels]
     summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]
-    directions = [direction_name(bool(bottom_up)) for bottom_up in ranks[0].counts[:, BOTTOM_UP]]
-    wall = ranks[0].seconds.sum(axis=1).tolist()
-    by_rank = [[dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds.tolist()] for rank in ranks]
+    directions = [direction_name(bool(bottom_up)) for bottom_up in ranks[0].counts[levels, BOTTOM_UP]]
+    wall = ranks[0].seconds[levels].sum(axis=1).tolist()
+    by_rank = [
+        [dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds[levels].tolist()] for rank in ranks
+    ]
     return tuple(
         LevelReport(
             level=level,
@@ -159,6 +162,6 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
             phase_seconds=phases,
         )
         for level, (direction, counts, seconds, phases) in enumerate(
-            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=False)
+            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=True)
         )
     )
