@@ -1,9 +1,8 @@
 // Contraction (Merrill 2012): label what was discovered elsewhere, and queue it.
 //
 // After a sparse level, the bins that peers sent: a rank's own discoveries are labelled already. After a light level,
-// its own queue too (kSettle): then light levels end. A thread takes kSparseUnroll vertices between two block barriers,
-// claims each in `known` and marks it visited. Reads 4 bytes a vertex (8 with parents) from this rank's own memory,
-// where the sender wrote them.
+// its own queue too (kSettle): then light levels end. Each vertex is claimed in `known` and marked visited. Reads 4
+// bytes a vertex (8 with parents) from this rank's own memory, where the sender wrote them.
 #pragma once
 #include "barrier.cuh"
 
@@ -12,24 +11,14 @@ namespace dbfs {
 __device__ __forceinline__ void contract_bin(const Params& a, Block& b, const u32* rows, const u32* row_parents,
                                              u32 count, const Output& to) {
   const u32 first_id = a.rank * a.n_local;
-  for (u32 first = blockIdx.x * kThreads; first < count; first += gridDim.x * kRound) {
-    bool won[kSparseUnroll];
-    u32 ids[kSparseUnroll], parents[kSparseUnroll];
-#pragma unroll
-    for (u32 j = 0; j < kSparseUnroll; ++j) {
-      const u32 i = first + j * gridDim.x * kThreads + threadIdx.x;
-      won[j] = i < count;
-      const u32 row = won[j] ? load_shared_by_gang(&rows[i]) : 0;
-      ids[j] = first_id + row;
-      parents[j] = kPredecessors && won[j] ? load_shared_by_gang(&row_parents[i]) : kNoVertex;
-      if (won[j]) won[j] = claim(a.known, row);
-      if (won[j]) set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], 1u << (row & 31));
-    }
-    if (__syncthreads_or(stage(b, won, ids, parents))) {
-      publish(a, b, to);
-      __syncthreads();
-    }
-  }
+  stage_items(a, b, to, count, [&](u32 i, u32& id, u32& parent) {
+    const u32 row = load_shared_by_gang(&rows[i]);
+    id = first_id + row;
+    if (kPredecessors) parent = load_shared_by_gang(&row_parents[i]);
+    if (!claim(a.known, row)) return false;
+    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], 1u << (row & 31));
+    return true;
+  });
 }
 
 // Bins of the level `to.parity` belongs to; `settle`: and this rank's own pending queue.

@@ -44,21 +44,12 @@ __device__ __forceinline__ void take_over(const Params& a, Block& b, const Outpu
     if (word / a.words_local == a.rank) a.known[word - a.rank * a.words_local] |= bits;
   }
   const u64 queue = led_queue(a, b.run.queue);
-  for (u32 first = blockIdx.x * kThreads; first < b.run.small; first += gridDim.x * kRound) {
-    bool won[kSparseUnroll];
-    u32 ids[kSparseUnroll], parents[kSparseUnroll];
-#pragma unroll
-    for (u32 j = 0; j < kSparseUnroll; ++j) {
-      const u32 i = first + j * gridDim.x * kThreads + threadIdx.x;
-      ids[j] = i < b.run.small ? load_shared_by_gang(&leader.led[queue + i]) : kNoVertex;
-      won[j] = ids[j] / a.n_local == a.rank;
-      parents[j] = kPredecessors && won[j] ? load_shared_by_gang(&leader.led_parents[queue + i]) : kNoVertex;
-    }
-    if (__syncthreads_or(stage(b, won, ids, parents))) {
-      publish(a, b, to);
-      __syncthreads();
-    }
-  }
+  stage_items(a, b, to, b.run.small, [&](u32 i, u32& id, u32& parent) {
+    id = load_shared_by_gang(&leader.led[queue + i]);
+    if (id / a.n_local != a.rank) return false;
+    if (kPredecessors) parent = load_shared_by_gang(&leader.led_parents[queue + i]);
+    return true;
+  });
   __syncthreads();
   if (b.staged) publish(a, b, to);
 }

@@ -161,6 +161,27 @@ __device__ __forceinline__ void publish(const Params& a, Block& b, const Output&
   if (threadIdx.x == 0) b.staged = 0;
 }
 
+// This rank's blocks share `count` items, stage those that `take` takes, and publish when a stage is full; the last ones
+// stay staged. A thread has kSparseUnroll items between two block barriers. `take(i, id, parent)` says whether item i is
+// to be published, and which vertex it is.
+template <typename Take>
+__device__ __forceinline__ void stage_items(const Params& a, Block& b, const Output& to, u32 count, Take take) {
+  for (u32 first = blockIdx.x * kThreads; first < count; first += gridDim.x * kRound) {
+    bool won[kSparseUnroll];
+    u32 ids[kSparseUnroll], parents[kSparseUnroll];
+#pragma unroll
+    for (u32 j = 0; j < kSparseUnroll; ++j) {
+      const u32 i = first + j * gridDim.x * kThreads + threadIdx.x;
+      ids[j] = parents[j] = kNoVertex;
+      won[j] = i < count && take(i, ids[j], parents[j]);
+    }
+    if (__syncthreads_or(stage(b, won, ids, parents))) {
+      publish(a, b, to);
+      __syncthreads();
+    }
+  }
+}
+
 // A warp queues the rows whose bits are set in up to 32 words of this rank's slice, a word a lane. The rows are
 // labelled.
 __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* slot, u32 queue, u32 own_word,

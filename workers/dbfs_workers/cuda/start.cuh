@@ -34,24 +34,12 @@ __device__ __forceinline__ void reset(const Params& a) {
   }
 }
 
-// A thread takes kSparseUnroll sources between two block barriers. Every rank marks all of them, the owner queues its
-// own.
+// Every rank marks all sources, the owner queues its own.
 __device__ __forceinline__ void place_sources(const Params& a, Block& b, const Output& to) {
-  for (u32 first = blockIdx.x * kThreads; first < a.source_count; first += gridDim.x * kRound) {
-    bool won[kSparseUnroll];
-    u32 ids[kSparseUnroll];
-#pragma unroll
-    for (u32 j = 0; j < kSparseUnroll; ++j) {
-      const u32 i = first + j * gridDim.x * kThreads + threadIdx.x;
-      won[j] = i < a.source_count;
-      ids[j] = won[j] ? a.sources[i] : 0;
-      won[j] = won[j] && claim(a.peers[a.rank].visited, ids[j]) && ids[j] / a.n_local == a.rank;
-    }
-    if (__syncthreads_or(stage(b, won, ids, ids))) {
-      publish(a, b, to);
-      __syncthreads();
-    }
-  }
+  stage_items(a, b, to, a.source_count, [&](u32 i, u32& id, u32& parent) {
+    id = parent = a.sources[i];
+    return claim(a.peers[a.rank].visited, id) && id / a.n_local == a.rank;
+  });
   __syncthreads();
   if (b.staged) publish(a, b, to);
 }
