@@ -6,11 +6,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import dask
 import distributed
 import numpy as np
 import pytest
+from distributed.core import error_message
 
 import dbfs
 from dbfs.edges import EdgeList, Edges
@@ -140,7 +142,10 @@ def test_typed_errors_survive_the_way_from_a_worker() -> None:
     for name in dbfs.errors.__all__:
         error = getattr(dbfs.errors, name)("rank 3, level 2")
         assert isinstance(error, DbfsError)
-        copied = pickle.loads(pickle.dumps(error))
-        assert type(copied) is type(error)
-        assert str(copied) == "rank 3, level 2"
+        # As a message of the service travels, and as a failed task's error does, which is pickled with its traceback.
+        failed: Any = error_message(error)["exception"]
+        for pickled in (pickle.dumps(error), failed.data):
+            copied = pickle.loads(pickled)
+            assert type(copied) is type(error)
+            assert str(copied) == "rank 3, level 2"
         assert len(type(error).__mro__) > len(DbfsError.__mro__) or name == "DbfsError"

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_graph, device_memory, member, resident, window
+from dbfs_workers.cuda import device_graph, device_memory, layout, member, resident, window
 from dbfs_workers.cuda.device_memory import Part
 from dbfs_workers.cuda.member import CudaMember
-from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
+from dbfs_workers.cuda.run import Reason, RunAbortedError, Step
+from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
 from dbfs_workers.stripe import Stripe
 from tests.cuda.standin import Cupy
 
@@ -166,3 +167,43 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
     assert engine.shared is not told
     engine.close()
     assert freed == (["peers", "window", "host"] if told else ["peers", "host"])
+
+
+def waiting(timeout: float) -> resident.ResidentEngine:
+    """An engine whose kernel goes on until it is told to leave."""
+    engine = object.__new__(resident.ResidentEngine)
+    header = np.zeros(1, layout.HOST_HEADER)
+
+    class Done:
+        @property
+        def done(self) -> bool:
+            if header["abort"][0]:
+                header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << 16 | 7 << 32
+            return bool(header["abort"][0])
+
+    class Host:
+        def __init__(self) -> None:
+            self.header = header
+
+        def __getitem__(self, field: str) -> int:
+            return int(header[field][0])
+
+    runtime = SimpleNamespace(streamSynchronize=lambda pointer: None)
+    engine.graph = SimpleNamespace(rank=3)  # type: ignore[assignment]
+    engine.stream = SimpleNamespace(ptr=0)
+    engine._cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    engine._timeout, engine._done, engine._host = timeout, Done(), Host()  # type: ignore[assignment]
+    engine._records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]
+    return engine
+
+
+def test_a_deadline_that_the_host_sees_first_is_a_deadline() -> None:
+    with pytest.raises(DeadlineExceededError, match=r"longer than 0.02 s: rank 3, level 7, expand_light step"):
+        waiting(0.02).wait()
+
+
+def test_a_run_told_to_leave_in_time_was_aborted() -> None:
+    engine = waiting(60)
+    engine.abort()
+    with pytest.raises(RunAbortedError, match="rank 3, level 7, expand_light step"):
+        engine.wait()

@@ -4,9 +4,16 @@ They live on the worker side because workers raise them too; ``dbfs.errors`` sho
 pickling (they travel from workers to clients), which is why none takes more than its message.
 """
 
+from typing import Any
+
 
 class DbfsError(Exception):
     """Base of all errors that dbfs raises on purpose."""
+
+    # What Python does anyway. But where a class does not say it, tblib, by which Dask pickles the errors of tasks, goes
+    # a way of its own, which no subclass of ``MemoryError`` survives.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self.args, self.__dict__) if self.__dict__ else (type(self), self.args)
 
 
 class InvalidVertexError(DbfsError, ValueError):
