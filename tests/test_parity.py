@@ -201,6 +201,9 @@ def assert_options_agree(client: distributed.Client, way: Way, ranks: int, seed:
     arrays = n, src, dst = _any_graph(generator)
     way = replace(way, order=str(generator.choice(["given", "degree"])))
     matrix = oracle.adjacency(n, src, dst, directed=directed)
+    # A loop is one directed edge.
+    ends = src if directed else np.concatenate([src, dst[src != dst]])
+    degrees = np.bincount(ends, minlength=n)
     directions = ["auto", "top-down"] + ["bottom-up"] * (not directed or in_edges)
     with loaded(client, arrays, way, directed=directed, ranks=ranks, in_edges=in_edges) as graph:
         for _ in range(8):
@@ -224,6 +227,12 @@ def assert_options_agree(client: distributed.Client, way: Way, ranks: int, seed:
             assert (found.reached, found.depth) == ((expected >= 0).sum(), expected.max())
             at_each = np.bincount(expected[expected > 0])[1:]
             np.testing.assert_array_equal(found.levels["discovered"].tolist()[: found.depth], at_each)
+            # Every level expands what is at its distance, and a top-down one all of its edges.
+            levels = found.levels
+            assert levels["frontier"].tolist() == [(expected == level).sum() for level in levels.index]
+            edges = [degrees[expected == level].sum() for level in levels.index]
+            top_down = levels["direction"] == "top-down"
+            np.testing.assert_array_equal(levels["edges"][top_down], np.array(edges)[top_down])
             if predecessors and n <= 3000:
                 oracle.assert_valid_parents(matrix, expected, found.predecessors(), sources)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.records import Records, counts, seconds
 from dbfs_workers.cuda.run import Direction, Mode, Outcome
+from dbfs_workers.cuda.summary import Summary
 from dbfs_workers.spmd import COUNT_FIELDS
 
 FIELDS = layout.RECORD.names or ()
@@ -149,6 +150,11 @@ def outcome(*levels: dict[str, int]) -> Outcome:
     return Outcome(levels=len(levels), records=records, nanoseconds_a_cycle=0.5, seconds=1.0, reset_seconds=0.1)
 
 
+def labels(rows: list[int], degrees: list[int] | None = None) -> Summary:
+    """By distance; the edges of every level, and 0 at the last distance."""
+    return Summary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
+
+
 def column(found: NDArray[np.int64], name: str) -> list[int]:
     numbers: list[int] = found[:, COUNT_FIELDS.index(name)].tolist()
     return numbers
@@ -174,50 +180,55 @@ def test_levels_that_another_rank_led_are_blank() -> None:
     assert not any(found[name][:led].any() for name in FIELDS if name != "mode")
     assert found["frontier"][led:].tolist() == [value(level, 0) for level in range(led, led + 7)]
     # What they discovered is this rank's all the same; it sent nothing.
-    few = outcome({"mode": Mode.LED}, {"mode": Mode.LED}, {"mode": Mode.LIGHT, "frontier": 2, "edges": 3, "found": 1})
-    table = counts(few, np.array([0, 2, 1]), ranks=2, slice_bytes=8, predecessors=False, direction=Direction.AUTO)
+    few = outcome({"mode": Mode.LED}, {"mode": Mode.LED}, {"mode": Mode.LIGHT, "frontier": 2, "found": 1})
+    table = counts(few, labels([0, 0, 2, 1]), ranks=2, slice_bytes=8, predecessors=False, direction=Direction.AUTO)
     assert column(table, "sent") == column(table, "bytes_sent") == [0, 0, 0]
     assert column(table, "culled") == [0, -2, 0]
 
 
 def test_counts_of_the_rank_that_leads() -> None:
-    led = outcome({"mode": Mode.LED, "frontier": 4, "edges": 12, "found": 7})
-    table = counts(led, np.array([3]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO)
+    led = outcome({"mode": Mode.LED, "frontier": 4, "found": 7})
+    table = counts(led, labels([2, 3], [12]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO)
     assert [column(table, name) for name in ("own", "sent", "culled", "filtered")] == [[3], [4], [4], [5]]
     assert column(table, "bytes_sent") == [32]
+    # The record's frontier is of all ranks, the report's this rank's own.
+    assert (column(table, "frontier"), column(table, "edges")) == ([2], [12])
 
 
 RUN = outcome(
-    {"mode": Mode.SPARSE, "frontier": 1, "edges": 9, "sent": 4, "found": 7, "cycles": 10},
-    {"mode": Mode.DENSE, "frontier": 6, "edges": 50, "sent": 5, "found": 99},
-    {"mode": Mode.BOTTOM_UP, "frontier": 20, "edges": 30, "sent": 99, "found": 99},
-    {"mode": Mode.LIGHT, "frontier": 3, "edges": 6, "sent": 1, "found": 2},
-    {"mode": Mode.BOTTOM_UP, "frontier": 1, "edges": 2},
+    {"mode": Mode.SPARSE, "sent": 4, "found": 7, "cycles": 10},
+    {"mode": Mode.DENSE, "sent": 5, "found": 99},
+    {"mode": Mode.BOTTOM_UP, "looked_at": 30, "sent": 99, "found": 99},
+    {"mode": Mode.LIGHT, "sent": 1, "found": 2},
+    {"mode": Mode.BOTTOM_UP, "looked_at": 2},
 )
-DISCOVERED = np.array([6, 20, 3, 1, 0])
+DISCOVERED = [6, 20, 3, 1, 0]
+LABELS = labels([1, *DISCOVERED], [9, 50, 999, 6, 999])
 
 
 def test_counts_of_one_rank_among_several() -> None:
-    found = counts(RUN, DISCOVERED, ranks=4, slice_bytes=100, predecessors=True, direction=Direction.AUTO)
+    found = counts(RUN, LABELS, ranks=4, slice_bytes=100, predecessors=True, direction=Direction.AUTO)
     assert column(found, "bottom_up") == [0, 0, 1, 0, 1]
+    assert column(found, "frontier") == [1, 6, 20, 3, 1]
+    assert column(found, "edges") == [9, 50, 30, 6, 2]
     assert column(found, "own") == [3, 20, 3, 1, 0]
     assert column(found, "sent") == [4, 0, 0, 1, 0]
     assert column(found, "culled") == [1, 0, 0, 1, 0]
     assert column(found, "filtered") == [2, 30, 27, 4, 2]
     # Bins with parents; slices there and back for three peers, and five parents; slices; a bin; two times slices.
     assert column(found, "bytes_sent") == [32, 2 * 300 + 20, 300, 8, 600]
-    top_down = counts(RUN, DISCOVERED, ranks=4, slice_bytes=100, predecessors=False, direction=Direction.TOP_DOWN)
+    top_down = counts(RUN, LABELS, ranks=4, slice_bytes=100, predecessors=False, direction=Direction.TOP_DOWN)
     assert column(top_down, "bytes_sent")[:2] == [16, 300]
     np.testing.assert_array_equal(seconds(RUN)[:, 0], [5e-9, 0, 0, 0, 0])
 
 
 def test_counts_of_a_rank_alone() -> None:
-    found = counts(RUN, DISCOVERED, ranks=1, slice_bytes=100, predecessors=False, direction=Direction.AUTO)
-    assert column(found, "own") == column(found, "discovered") == DISCOVERED.tolist()
+    found = counts(RUN, LABELS, ranks=1, slice_bytes=100, predecessors=False, direction=Direction.AUTO)
+    assert column(found, "own") == column(found, "discovered") == DISCOVERED
     assert not any(column(found, "sent") + column(found, "culled"))
     assert column(found, "bytes_sent") == [0] * 5
 
 
 def test_counts_of_no_levels() -> None:
-    empty = counts(outcome(), np.empty(0, np.int64), ranks=2, slice_bytes=8, predecessors=False, direction=0)
+    empty = counts(outcome(), labels([1]), ranks=2, slice_bytes=8, predecessors=False, direction=0)
     assert empty.shape == (0, len(COUNT_FIELDS))

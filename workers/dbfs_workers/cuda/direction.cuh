@@ -162,10 +162,10 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
   const Step done = run.step;
-  if (step_sends(done) || done == kExpandLedStep) {
-    b.level_found[run.level & 1] = b.values[(done == kExpandLedStep ? 0 : a.rank) * kFlagWords + kWordVertices];
-  } else if (done == kScanStep) {
-    b.level_found[run.level & 1] = run.own;
+  const bool led = done == kExpandLedStep;
+  if (done >= kExpandLightStep) b.level_frontier[run.level & 1] = kGang && !led ? run.own : f.vertices;
+  if (step_sends(done) || led) {
+    b.level_found[run.level & 1] = b.values[(led ? 0 : a.rank) * kFlagWords + kWordVertices];
   }
   if (is_light(done)) {
     conclude_light(a, b);

@@ -31,14 +31,8 @@ __device__ __forceinline__ void mark(const Params& a, const bool (&on)[kUnroll],
 __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
   const u32 queue = b.run.queue, small = b.run.small, chunks = b.run.chunks;
   const u32 lane = lane_id(), first_id = a.rank * a.n_local;
-  u64 inspected = 0;
-  u32 expanded = 0;
   for (u32 i = warp_in_grid(); i < chunks; i += warps_in_grid()) {
     const Chunk chunk = chunk_at(a, a.chunks[queue], i);
-    if (lane == 0) {
-      inspected += chunk.end - chunk.begin;
-      expanded += chunk.first;
-    }
     for (i64 k = chunk.begin; k < chunk.end; k += kLanes * kChunkUnroll) {
       bool on[kChunkUnroll];
       u32 ids[kChunkUnroll], parents[kChunkUnroll];
@@ -59,8 +53,6 @@ __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
     const u32 row = taken ? a.queues[queue][i] : 0;
     const Degree degree = taken ? degree_of(a.out, row) : Degree{0, 0};
     const WarpRows rows = share_rows(degree);
-    expanded += taken;
-    inspected += degree.count;
     for (u32 k = 0; k < rows.edges; k += kLanes * kSmallUnroll) {
       bool on[kSmallUnroll];
       u32 ids[kSmallUnroll], parents[kSmallUnroll];
@@ -76,8 +68,6 @@ __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
       mark(a, on, ids, parents);
     }
   }
-  add_total(b, kExpanded, expanded);
-  add_total(b, kInspected, inspected);
 }
 
 }  // namespace dbfs

@@ -187,7 +187,7 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
 // Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
 // reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
 template <bool kAlone>
-__device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded, u32& inspected) {
+__device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
@@ -200,7 +200,6 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
     if (first) label_light<kAlone>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
-  inspected += id != kNoVertex;
   stage_by_owner<kAlone>(a, b, won, id, (kAlone ? 0 : a.rank * a.n_local) + from);
 }
 
@@ -217,9 +216,9 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     }
   }
   const u32 most_beats = stage_region<kAlone>(a) / kThreads, kept = b.kept;
-  u32 inspected = 0, expanded = 0, beats = 0;
+  u32 expanded = 0, beats = 0;
   if (kept) {
-    expand_kept<kAlone>(a, b, kept, expanded, inspected);
+    expand_kept<kAlone>(a, b, kept, expanded);
     beats = 1;
   }
   for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
@@ -243,10 +242,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
       if (mine && j == 0) mine = settle<kAlone>(a, b, taken);
       if (!kAlone) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
       if (!mine) degree.count = 0;
-      if (j == 0) {
-        expanded += mine;
-        inspected += (u32)degree.count;
-      }
+      expanded += mine && j == 0;
     }
     for (u32 at = 0; at < a.max_degree; at += group) {
       if (beats == most_beats) {
@@ -267,10 +263,8 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
       ++beats;
     }
   }
-  if (__any_sync(kAll, expanded | inspected)) {
-    add_small_total(b, kExpanded, expanded);
-    add_small_total(b, kInspected, inspected);
-  }
+  // Alone, the frontier's length is known; and a total costs the barrier a trip to L2.
+  if (!kAlone && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
   if (beats) publish_by_owner<kAlone>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
 }
 

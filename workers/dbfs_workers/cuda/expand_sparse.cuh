@@ -20,7 +20,7 @@ __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const O
   const u32 per_warp = rows_per_warp(items);
   const u32 vertex_units = (items + per_warp - 1) / per_warp;
   const u32 units = vertex_units + run.chunks * kPieces;
-  u32 inspected = 0, expanded = 0, unit = warp_in_grid(), k = 0, row = kNoVertex;
+  u32 unit = warp_in_grid(), k = 0, row = kNoVertex;
   WarpRows rows = {0, 0, 0};
   bool more = blockIdx.x < units;
   while (more) {
@@ -30,15 +30,12 @@ __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const O
         const u32 i = unit * per_warp + lane;
         row = lane < per_warp && i < items ? a.queues[run.queue][i] : kNoVertex;
         if (row != kNoVertex) degree = degree_of(a.out, row);
-        expanded += row != kNoVertex;
       } else if (lane == 0) {
         const Chunk chunk = piece_at(a, a.chunks[run.queue], unit - vertex_units);
         row = chunk.row;
         degree = {chunk.begin, (u64)(chunk.end - chunk.begin)};
-        expanded += chunk.first;
       }
       rows = share_rows(degree);
-      inspected += (u32)degree.count;
       k = 0;
       unit += warps_in_grid();
     }
@@ -67,10 +64,6 @@ __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const O
       k += kLanes * kSparseUnroll;
     }
     more = __syncthreads_or(k < rows.edges || unit < units);
-    if (!more) {
-      add_small_total(b, kExpanded, expanded);
-      add_small_total(b, kInspected, inspected);
-    }
     if (more) full = __syncthreads_or(full);
     if (full || !more) publish(a, b, to);
     if (full && more) __syncthreads();

@@ -23,7 +23,7 @@ WINDOW_FIELDS: Final = (
     *("distances", "led", "led_parents"),
 )
 PEER: Final = np.dtype([*((name, np.uint64) for name in WINDOW_FIELDS), ("out", CSR)])
-RECORD_FIELDS: Final = ("frontier", "edges", "discovered", "cycles", "mode", "sent", "found")
+RECORD_FIELDS: Final = ("frontier", "looked_at", "discovered", "cycles", "mode", "sent", "found")
 _HOST_FIELDS: Final = (
     *("abort", "drained", "status", "level", "levels", "led"),
     *("begin_ns", "reset_ns", "gate_ns", "end_ns", "gate_cycles", "end_cycles"),

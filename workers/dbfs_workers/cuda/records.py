@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.run import Direction, Mode, Outcome
+from dbfs_workers.cuda.summary import Summary
 from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.traversal import Position
 
 # 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
 CAPACITY: Final = 1 << 14
 _WORDS: Final = layout.RECORD.itemsize // 8
-_COUNTED: Final = ("frontier", "edges", "mode", "sent", "found")
+_COUNTED: Final = ("looked_at", "mode", "sent", "found")
 _VALUE: Final = np.uint64((1 << 48) - 1)
 
 
@@ -133,18 +134,19 @@ class Records:
 
 
 def counts(
-    outcome: Outcome, discovered: NDArray[np.int64], *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
+    outcome: Outcome, summary: Summary, *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
 ) -> NDArray[np.int64]:
     """``spmd.COUNT_FIELDS`` of every level; all but ``discovered`` hold as sums over the ranks.
 
     A rank's edges lead to vertices that their owners discover, and the owners drop what they knew: a rank by itself
     can't tell its ``filtered`` from another's ``culled``. Dense levels exchange bitmaps, as bottom-up ones do: what
     they discover counts as ``own``, and nothing as sent or culled. In led levels the leader sends the labels of
-    others' vertices; the lists that it reads from them count as nothing sent.
+    others' vertices; the lists that it reads from them count as nothing sent. Frontiers are always their owners', and
+    so are the edges of top-down levels.
 
     Args:
         outcome: the run's.
-        discovered: int64[levels], the rows that each level labelled.
+        summary: of the labels.
         ranks: how many there are.
         slice_bytes: of this rank's slice of a bitmap.
         predecessors: whether the run recorded them.
@@ -152,8 +154,10 @@ def counts(
     """
     # By contiguous columns: a road network has thousands of levels, and its client waits for this.
     columns = np.ascontiguousarray(outcome.records.view(np.int64).reshape(-1, _WORDS).T)
-    frontier, edges, mode, in_bins, found = (columns[layout.RECORD_FIELDS.index(name)] for name in _COUNTED)
+    looked_at, mode, in_bins, found = (columns[layout.RECORD_FIELDS.index(name)] for name in _COUNTED)
     bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
+    frontier, discovered = summary.rows[:-1], summary.rows[1:]
+    edges = np.where(bottom_up, looked_at, summary.degrees[:-1])
     several = ranks > 1
     binned = ~(bottom_up | dense) & several
     # The leader's record of a led level is of all ranks.

@@ -26,7 +26,7 @@ __device__ __forceinline__ void start_block(const Params& a, Block& b) {
     b.run.unexplored = a.edges_total;
     b.staged = b.kept = b.queued = b.ended = b.noted = b.reported = 0;
     // Read by records of levels that have none: a record has 48 bits for it.
-    b.level_found[0] = b.level_found[1] = 0;
+    for (u32 i = 0; i < 2; ++i) b.level_frontier[i] = b.level_found[i] = 0;
     b.alive = 1;
     b.epoch = (u32)a.control->epoch.value;
     // Faster blocks may have arrived at the first barrier: their arrivals are masked, and they add nothing else there.

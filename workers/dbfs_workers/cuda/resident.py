@@ -303,7 +303,6 @@ class ResidentEngine:
         nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
         self._records.drain()
         records = self._records.records()
-        records["discovered"][:-1] = records["frontier"][1:]
         return Outcome(
             levels=levels,
             records=records,

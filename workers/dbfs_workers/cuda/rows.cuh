@@ -41,14 +41,12 @@ __device__ __forceinline__ u32 rows_per_warp(u32 items) {
 struct Chunk {
   u32 row;
   i64 begin, end;
-  bool first;  // of its row
 };
 
 __device__ __forceinline__ Chunk chunk_at(const Params& a, const u64* queue, u32 i) {
   const u64 item = queue[i];
   Chunk chunk;
   chunk.row = (u32)(item >> 32);
-  chunk.first = (u32)item == 0;
   chunk.begin = __ldg(&a.out.offsets[chunk.row]) + (i64)(u32)item * kChunkEdges;
   const i64 end = __ldg(&a.out.offsets[chunk.row + 1]);
   chunk.end = chunk.begin + kChunkEdges < end ? chunk.begin + kChunkEdges : end;
@@ -59,7 +57,6 @@ __device__ __forceinline__ Chunk chunk_at(const Params& a, const u64* queue, u32
 __device__ __forceinline__ Chunk piece_at(const Params& a, const u64* queue, u32 i) {
   constexpr i64 kPieceEdges = kChunkEdges / kPieces;
   Chunk chunk = chunk_at(a, queue, i / kPieces);
-  chunk.first &= i % kPieces == 0;
   chunk.begin += (i % kPieces) * kPieceEdges;
   if (chunk.begin > chunk.end) chunk.begin = chunk.end;
   if (chunk.begin + kPieceEdges < chunk.end) chunk.end = chunk.begin + kPieceEdges;

@@ -120,25 +120,12 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Level:
-    """One level on one rank: vertices expanded, edges inspected, vertices labelled (see ``Outcome``), nanoseconds."""
-
-    frontier: int
-    edges: int
-    discovered: int
-    nanoseconds: int
-    mode: Mode
-
-
-@dataclass(frozen=True)
 class Outcome:
     """A finished run on one rank.
 
     Attributes:
         levels: levels run.
-        records: ``layout.RECORD`` of each, as the kernel left them; but ``discovered`` of a level is the next one's
-            frontier, where there is a next one: what a sparse level sent is labelled, and counted, by the next. A
-            vertex without neighbours is in no frontier, and not in these counts.
+        records: ``layout.RECORD`` of each, as the kernel left them.
         nanoseconds_a_cycle: of the records' ``cycles``.
         seconds: device time, from the first instruction to the last, waiting for peers to start not counted.
         reset_seconds: the part of it that cleared the state of the run before.
@@ -149,17 +136,3 @@ class Outcome:
     nanoseconds_a_cycle: float
     seconds: float
     reset_seconds: float
-
-    @property
-    def statistics(self) -> tuple[Level, ...]:
-        """The records, one by one."""
-        return tuple(
-            Level(
-                int(record["frontier"]),
-                int(record["edges"]),
-                int(record["discovered"]),
-                round(int(record["cycles"]) * self.nanoseconds_a_cycle),
-                Mode(int(record["mode"])),
-            )
-            for record in self.records
-        )

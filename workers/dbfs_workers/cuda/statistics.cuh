@@ -57,8 +57,8 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
     Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
     value = load_relaxed(&line->value);
   }
-  // Nothing is taken out of a queue there, and what a light level left was counted apart when it was settled.
-  if (lane == 0 && mode == kBottomUpLevel) value = b.level_found[level & 1];
+  // Counted only where a rank knows it from what it takes: in light levels of several ranks.
+  if (lane == 0 && !(kGang && mode == kLightLevel)) value = b.level_frontier[level & 1];
   // A light level of one rank has told them with its arrivals only.
   if (lane == 2 && mode == (kGang ? kLedLevel : kLightLevel)) value = b.level_found[level & 1];
   if (lane == 3) value = b.level_cycles[level & 1];

@@ -1,54 +1,41 @@
-// What a finished run found on this rank, from its labels: the rows reached, the sum of their degrees, the largest
-// distance, and how many rows each level labelled.
+// What a finished run found on this rank, from its labels: at each distance the rows and the sum of their degrees.
 #include "memory.cuh"
 
-namespace dbfs {
-
-// Layout of `sums`: these, then the rows at distance 0, 1, ... `bins` - 1.
-enum { kReachedSum, kEdgesSum, kDepthSum, kFirstBin };
-
-}  // namespace dbfs
-
-// A thread reads one row: 20 bytes. A warp counts rows of one distance together, a block counts in shared memory
-// (`shared_bins` words of it, the first levels'), so that a level of millions of rows does not fight over one counter;
-// where there are more levels than room, few rows are in each. Rows are a multiple of 32: warps stay whole.
+// A thread reads one row: 20 bytes. A block counts in shared memory, the first `shared_bins` distances; where there are
+// more, few rows are at each. Few distances have 2^copies counters each, so that lanes do not fight over them. `sums`:
+// [2][bins] rows, then degrees, by distance.
 extern "C" __global__ void dbfs_summary(const i64* offsets, const i32* distances, i64 rows, u32 bins, u32 shared_bins,
-                                        u64* sums) {
-  extern __shared__ u32 labelled[];
-  for (u32 i = threadIdx.x; i < shared_bins; i += blockDim.x) labelled[i] = 0;
+                                        u32 copies, u64* sums) {
+  extern __shared__ u32 counted[];
+  u32* const degrees = counted + (shared_bins << copies);
+  for (u32 i = threadIdx.x; i < shared_bins << copies; i += blockDim.x) counted[i] = degrees[i] = 0;
   __syncthreads();
-  u64 reached = 0, edges = 0, depth = 0;
+  const u32 copy = dbfs::lane_id() & ((1u << copies) - 1);
   const i64 threads = (i64)gridDim.x * blockDim.x;
   for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += threads) {
-    const i32 distance = distances[row];
-    if (distance >= 0) {
-      ++reached;
-      edges += offsets[row + 1] - offsets[row];
-      if ((u64)distance > depth) depth = distance;
+    const u32 bin = (u32)distances[row];
+    if (bin >= bins) continue;  // unreached: -1
+    const u64 degree = offsets[row + 1] - offsets[row];
+    if (bin >= shared_bins) {
+      atomicAdd(&sums[bin], 1ull);
+      atomicAdd(&sums[bins + bin], degree);
+      continue;
     }
-    const u32 bin = (u32)distance;
-    const u32 same = __match_any_sync(dbfs::kAll, bin);
-    if (bin < bins && dbfs::lane_id() == __ffs(same) - 1) {
-      if (bin < shared_bins) {
-        atomicAdd(&labelled[bin], (u32)__popc(same));
-      } else {
-        atomicAdd(&sums[dbfs::kFirstBin + bin], (u64)__popc(same));
-      }
-    }
-  }
-  for (u32 step = 16; step; step >>= 1) {
-    reached += __shfl_xor_sync(dbfs::kAll, reached, step);
-    edges += __shfl_xor_sync(dbfs::kAll, edges, step);
-    const u64 other = __shfl_xor_sync(dbfs::kAll, depth, step);
-    depth = other > depth ? other : depth;
-  }
-  if (dbfs::lane_id() == 0 && reached) {
-    atomicAdd(&sums[dbfs::kReachedSum], reached);
-    atomicAdd(&sums[dbfs::kEdgesSum], edges);
-    atomicMax(&sums[dbfs::kDepthSum], depth);
+    const u32 at = bin << copies | copy, low = (u32)degree;
+    atomicAdd(&counted[at], 1u);
+    const u64 high = (degree >> 32) + (atomicAdd(&degrees[at], low) + low < low);
+    if (high) atomicAdd(&sums[bins + bin], high << 32);
   }
   __syncthreads();
-  for (u32 i = threadIdx.x; i < shared_bins; i += blockDim.x) {
-    if (labelled[i]) atomicAdd(&sums[dbfs::kFirstBin + i], (u64)labelled[i]);
+  for (u32 bin = threadIdx.x; bin < shared_bins; bin += blockDim.x) {
+    u64 count = 0, degree = 0;
+    for (u32 i = bin << copies; i < (bin + 1) << copies; ++i) {
+      count += counted[i];
+      degree += degrees[i];
+    }
+    if (count) {
+      atomicAdd(&sums[bin], count);
+      atomicAdd(&sums[bins + bin], degree);
+    }
   }
 }

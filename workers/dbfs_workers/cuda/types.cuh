@@ -63,6 +63,7 @@ enum Reason : u32 { kRunning = 0, kAborted = 1, kDeadline = 2, kFinished = 3 };
 // Level counters, each on a cache line of its own: atomics on one line queue behind each other.
 enum Counter : u32 { kSmall = 0, kChunks, kSent, kTotals = kSent + kMaxRanks };
 // Totals are summed in shared memory and added once a block: a level's statistics and its termination.
+// The frontier is counted in light levels of several ranks, inspected edges in bottom-up levels.
 enum Total : u32 { kDiscovered = 0, kEdges, kTargets, kExpanded, kInspected, kTotalCount };
 
 struct alignas(128) Line {
@@ -93,9 +94,12 @@ struct Peer {
 };
 
 // Each word is tag:16 | value:48, the tag that of the level (statistics.cuh): a word with it is complete by itself, and
-// the host needs no order among the words that it finds. A rank alone writes the first line only.
+// the host needs no order among the words that it finds. A rank alone writes the first line only. What labels tell when
+// the run is over is not here, or only roughly, for those who ask where it is.
 struct alignas(64) LevelRecord {
-  u64 frontier, edges, discovered, cycles, mode;
+  u64 frontier;
+  u64 looked_at;  // edges, in a bottom-up level
+  u64 discovered, cycles, mode;
   u64 sent;   // several ranks: vertices sent to others in bins; in a dense level, parents read from others
   u64 found;  // several ranks, bins: vertices found for this rank or another, before their owners looked
 };
