@@ -28,8 +28,14 @@ __device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) 
   u64* word = &a.control->barriers[b.round].value;
   const u64 before = b.barriers[b.round];
   const u64 add = (u64)b.queued << 32 | b.kept << 16 | arrival();
+  // A release waits for the block's stores. Of a light level the others read at once only what was queued: claims have
+  // been answered, and labels are for steps that come after a barrier with a release.
+  if (b.queued || !is_light(b.run.step)) {
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(add) : "memory");
+  } else {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(add) : "memory");
+  }
   b.queued = 0;
-  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(add) : "memory");
   u64 now;
   u32 spins = 0;
   while (!(((u32)(now = load_acquire(word)) ^ (u32)before) & kTurned)) {

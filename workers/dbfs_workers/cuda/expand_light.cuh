@@ -193,8 +193,9 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  if (!kGang && won) prefetch(&a.out.offsets[id]);
+  const i64 begin = !kGang && won ? __ldg(&a.out.offsets[id]) : 0;
   if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
+  if (!kGang && won) prefetch(&a.out.columns[begin]);
   if (i < kept && j == 0) {
     const bool first = first_way<kAlone>(a, from);
     if (first) label_light<kAlone>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
