@@ -7,6 +7,7 @@ from dbfs.edges import Edges, Piece
 from dbfs_workers import ordering
 from dbfs_workers.ordering import DegreeOrder
 from dbfs_workers.partition import EdgeBin, InputEdges, Partition
+from dbfs_workers.partition import describe as describe
 from dbfs_workers.stripe import Stripe
 
 UnitedIds = tuple[NDArray[np.int64], int]

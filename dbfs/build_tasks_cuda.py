@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dbfs.build_tasks import UnitedIds, count, read, summarise_ids
 from dbfs.edges import Edges, GeneratedPiece, Piece
 from dbfs_workers.ordering import DegreeOrder
-from dbfs_workers.partition import Csr, InputEdges, Partition
+from dbfs_workers.partition import Csr, InputEdges, Partition, PartitionInfo
+from dbfs_workers.partition import describe as partition_info
 from dbfs_workers.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -328,6 +329,12 @@ def make_partition(turns: list[Sorted], stripe: Stripe, rank: int, directed: boo
             directed,
             None if into is None else Csr(into.row_offsets, into.columns),
         )
+
+
+def describe(partition: Partition) -> PartitionInfo:
+    """See ``dbfs_workers.partition.describe``."""
+    with _on_gpu(f"rank {partition.rank}, describing its partition"):
+        return partition_info(partition)
 
 
 def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any:

@@ -19,7 +19,7 @@ from dbfs import config
 from dbfs.edges import EdgeList, GeneratedPiece, Piece
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
-from dbfs_workers.partition import PartitionInfo, describe
+from dbfs_workers.partition import PartitionInfo
 from dbfs_workers.stripe import Stripe
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Builder(ABC):
     """One build. Every future is in ``held``, to be let go when it ends, but for those of what it returns.
 
     Attributes:
-        tasks: the module with the tasks that read pieces.
+        tasks: the module with the tasks that read pieces and tell what partitions there are.
         watch: called now and then while the client waits.
     """
 
@@ -170,7 +170,7 @@ class Builder(ABC):
         layout = self.lay_out(graph, source, stripe)
         info_keys: list[Key] = [(f"partition-info-{self.token}", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(layout.partitions):
-            graph.add(rank, info_keys[rank], describe, partition)
+            graph.add(rank, info_keys[rank], self.tasks.describe, partition)
         keys = [partition.key for partition in layout.partitions]
         ordered = [] if layout.order is None else [layout.order.key]
         futures = self._submit(graph, [*keys, *info_keys, *ordered, *layout.waited, *layout.kept])

@@ -195,6 +195,18 @@ def test_a_full_gpu_is_told_with_the_bytes(monkeypatch: pytest.MonkeyPatch, free
         built(dbfs.path(500), 2, order)
 
 
+def test_a_gpu_too_full_for_the_last_sums_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin.install(monkeypatch, mapped=True)
+    partition = built(dbfs.path(9), 1, "given")[0][0]
+
+    def refuse(partition: Partition) -> None:
+        raise standin.OutOfMemoryError("Out of memory allocating 80 bytes")
+
+    monkeypatch.setattr(tasks, "partition_info", refuse)
+    with pytest.raises(GraphTooLargeError, match=r"rank 0, describing its partition: .*80 bytes; \d+ bytes are free"):
+        tasks.describe(partition)
+
+
 @pytest.mark.parametrize("bad", [(-1, 0), (0, 5), (2**40, 0)])
 def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple[int, int]) -> None:
     standin.install(monkeypatch, mapped=True)
