@@ -212,9 +212,12 @@ class _TerminalBar:
             cls._bars += 1
             self._on = cls._display
             self._task = self._on.add_task(what, total=total, note="")
+        self._bare = True
 
     def set(self, done: float, note: str = "") -> None:
-        self._on.update(self._task, completed=done, note=note)
+        # The first note at once: adding the task has drawn it without one, and it may be over before the next drawing.
+        self._on.update(self._task, completed=done, note=note, refresh=self._bare)
+        self._bare = False
 
     def advance(self, step: float = 1) -> None:
         self._on.advance(self._task, step)

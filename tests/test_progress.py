@@ -164,6 +164,13 @@ def test_bars_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.getvalue() == ""
 
 
+def test_the_note_of_a_bar_is_drawn_however_short_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with progress.bar("short", 2) as bar:
+        bar.set(1, "one of two")
+    assert "one of two" in terminal.getvalue()
+
+
 def test_bars_that_end_in_another_order_than_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     first, second = progress.bar("first", 2), progress.bar("second", 2)
