@@ -229,6 +229,8 @@ def assert_options_agree(client: distributed.Client, way: Way, ranks: int, seed:
             np.testing.assert_array_equal(found.levels["discovered"].tolist()[: found.depth], at_each)
             # Every level expands what is at its distance, and a top-down one all of its edges.
             levels = found.levels
+            assert found.depth <= len(levels) <= found.depth + 1
+            assert len(levels) == found.depth + 1 or max_depth is not None or targets
             assert levels["frontier"].tolist() == [(expected == level).sum() for level in levels.index]
             edges = [degrees[expected == level].sum() for level in levels.index]
             top_down = levels["direction"] == "top-down"
