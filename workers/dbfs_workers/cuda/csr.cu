@@ -8,8 +8,8 @@ constexpr u32 kAll = 0xffffffffu;
 
 }  // namespace dbfs
 
-// offsets[rows + 1], of first_row and those after it: a thread finds where its row's keys begin, by bisection. Neighbouring rows share most of the way, in
-// L2. Writes 8 bytes a row.
+// offsets[rows + 1], of first_row and those after it: a thread finds where its row's keys begin, by bisection.
+// Neighbouring rows share most of the way, in L2. Writes 8 bytes a row.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_row_offsets(const u64* keys, i64 count, i64 first_row, i64 rows, i64* offsets) {
   const i64 row = (i64)blockIdx.x * dbfs::kThreads + threadIdx.x;

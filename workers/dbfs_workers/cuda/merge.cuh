@@ -1,10 +1,10 @@
 // After a dense level: each owner gathers its slice of every rank's bitmap and labels what is new.
 //
-// A warp takes 32 words at a time, a lane each: OR of the ranks' words, less the rows known. The set bits of a
-// word are then labelled by the 32 lanes together. New words become the frontier bitmap, here and (where the next level
-// may be bottom-up) on every peer, so that the switch costs nothing more. With predecessors the parent is read from the
-// rank that set the bit. Where the next level will be top-down, they are queued as well. Reads n_local / 8 bytes from each peer over NVLink, writes as much to each, 4 bytes a new
-// vertex.
+// A warp takes 32 words at a time, a lane each: OR of the ranks' words, less the rows known. The set bits of a word are
+// then labelled by the 32 lanes together. New words become the frontier bitmap, here and (where the next level may be
+// bottom-up) on every peer, so that the switch costs nothing more. With predecessors the parent is read from the rank
+// that set the bit. Where the next level will be top-down, they are queued as well. Reads n_local / 8 bytes from each
+// peer over NVLink, writes as much to each, 4 bytes a new vertex.
 #pragma once
 #include "barrier.cuh"
 

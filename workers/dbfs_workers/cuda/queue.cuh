@@ -161,9 +161,9 @@ __device__ __forceinline__ void publish(const Params& a, Block& b, const Output&
   if (threadIdx.x == 0) b.staged = 0;
 }
 
-// This rank's blocks share `count` items, stage those that `take` takes, and publish when a stage is full; the last ones
-// stay staged. A thread has kSparseUnroll items between two block barriers. `take(i, id, parent)` says whether item i is
-// to be published, and which vertex it is.
+// This rank's blocks share `count` items, stage those that `take` takes, and publish when a stage is full; the last
+// ones stay staged. A thread has kSparseUnroll items between two block barriers. `take(i, id, parent)` says whether
+// item i is to be published, and which vertex it is.
 template <typename Take>
 __device__ __forceinline__ void stage_items(const Params& a, Block& b, const Output& to, u32 count, Take take) {
   for (u32 first = blockIdx.x * kThreads; first < count; first += gridDim.x * kRound) {

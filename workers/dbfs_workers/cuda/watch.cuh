@@ -1,8 +1,9 @@
 // Leaving a wait: an abort flag that the host sets, a deadline, and the word that tells why.
 //
-// One thread a block watches while it spins, and every so many levels. Only block 0 asks the host (a read over PCIe takes about 1 us); what it
-// learns goes to `control->stop` in this GPU's memory, where every other block finds it. The first to give up names the
-// rank, level and step. Peers are not told from here: their memory may be gone. They have their own flag and deadline.
+// One thread a block watches while it spins, and every so many levels. Only block 0 asks the host (a read over PCIe
+// takes about 1 us); what it learns goes to `control->stop` in this GPU's memory, where every other block finds it. The
+// first to give up names the rank, level and step. Peers are not told from here: their memory may be gone. They have
+// their own flag and deadline.
 #pragma once
 #include "block.cuh"
 
