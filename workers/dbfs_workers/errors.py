@@ -12,8 +12,8 @@ class DbfsError(Exception):
 
     # What Python does anyway. But where a class does not say it, tblib, by which Dask pickles the errors of tasks, goes
     # a way of its own, which no subclass of ``MemoryError`` survives.
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), self.args, self.__dict__) if self.__dict__ else (type(self), self.args)
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return super().__reduce__()
 
 
 class InvalidVertexError(DbfsError, ValueError):

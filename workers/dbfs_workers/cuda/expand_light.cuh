@@ -193,6 +193,7 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
+  // Read beside the claim, whose answer takes as long: then the list is on its way before fetch_kept asks for it.
   const i64 begin = !kGang && won ? __ldg(&a.out.offsets[id]) : 0;
   if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
   if (!kGang && won) prefetch(&a.out.columns[begin]);

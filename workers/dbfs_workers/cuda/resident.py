@@ -272,7 +272,6 @@ class ResidentEngine:
         """
         now = time.monotonic()
         give_up, look, patient = now + self._timeout, now + LOOK_SECONDS, now + EAGER_SECONDS
-        gave_up = False
         while not self._done.done:
             now = time.monotonic()
             if now > look or self._records.pending > MANY_RECORDS:
@@ -283,7 +282,6 @@ class ResidentEngine:
                     f"rank {self.graph.rank}: the kernel did not leave, at level {self._host['level']}"
                 )
             if now > give_up:
-                gave_up = True
                 self.abort()
             time.sleep(20e-6 if now > patient else 0)
         self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
@@ -292,7 +290,7 @@ class ResidentEngine:
         if reason is not Reason.FINISHED:
             where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
             # Either clock may be the first: the kernel's or this one, which then has told it to leave.
-            if reason is Reason.ABORTED and not gave_up:
+            if reason is Reason.ABORTED and now <= give_up:
                 raise RunAbortedError(f"the run was aborted: {where}")
             raise DeadlineExceededError(f"the run took longer than {self._timeout} s: {where}")
         return self._outcome()
