@@ -11,11 +11,13 @@ result.distances()
 from importlib.metadata import version
 
 from dbfs import config, errors
-from dbfs.arrays import from_arrays, from_scipy
-from dbfs.build import BuildOptions, estimate
-from dbfs.cluster import connect
-from dbfs.edges import EdgeList
-from dbfs.generate import (
+from dbfs.build.build import BuildOptions, estimate
+from dbfs.build.memory import Estimate
+from dbfs.cluster.connect import connect
+from dbfs.display.state import ClusterState, cluster_state
+from dbfs.edges.arrays import from_arrays, from_scipy
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import (
     complete,
     corpus,
     geometric,
@@ -29,14 +31,13 @@ from dbfs.generate import (
     tree,
     uniform,
 )
-from dbfs.graph import Graph
-from dbfs.graph500 import Graph500Result, graph500
-from dbfs.load import Run, graphs, load, open, runs  # noqa: A004 - dbfs.open reads well
-from dbfs.memory import Estimate
-from dbfs.result import BFSResult
-from dbfs.service import install
-from dbfs.state import ClusterState, cluster_state
-from dbfs.validate import Labels, Validation, validate
+from dbfs.graph.graph import Graph
+from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
+from dbfs.graph.result import BFSResult
+from dbfs.graph500.benchmark import Graph500Result, graph500
+from dbfs.service.client import install
+from dbfs.service.listing import Run, graphs, runs
+from dbfs.validation.validate import Labels, Validation, validate
 
 __version__ = version("dbfs")
 

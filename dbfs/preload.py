@@ -5,7 +5,7 @@ Where Numba's cache is cold, as on a new host or in a new container, the first g
 
 import distributed
 
-from dbfs.cluster import warm_up
+from dbfs.cluster.kernels import warm_up
 
 
 def dask_setup(worker: distributed.Worker) -> None:  # noqa: ARG001 - Dask's signature

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from dbfs_workers import backends
-from dbfs_workers.partition import PartitionInfo
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import PartitionInfo
+from dbfs_workers.storage.stripe import Stripe
 
 EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "comm")
 BACKENDS = ("auto", *backends.BACKENDS)
@@ -163,6 +163,21 @@ class FinishedRun:
     def mteps(self) -> float:
         """Directed edges a second, in millions."""
         return self.edges / self.seconds / 1e6 if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """A run that ended early, and what was seen of it before.
+
+    Attributes:
+        run: as it is remembered.
+        outcome: ``cancelled`` or ``failed``.
+        looks: at the traversal it ended in, oldest first, those that found a frontier; at least one.
+    """
+
+    run: FinishedRun
+    outcome: str
+    looks: tuple[RunProgress, ...]
 
 
 @dataclass(frozen=True)

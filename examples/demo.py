@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import dbfs
-from dbfs import tables
+from dbfs.display import tables
 
 WORKERS, SCALE, SOURCES = 4, 16, 8
 

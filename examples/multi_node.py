@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 import dbfs
-from dbfs import tables
+from dbfs.display import tables
 
 
 @click.command()

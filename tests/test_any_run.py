@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.errors import ValidationError
-from dbfs.graph import Graph
-from dbfs.result import BFSResult
+from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
 from tests import graphs, oracle
 from tests.graphs import Arrays
 

@@ -11,11 +11,12 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs import cluster, forming
+from dbfs.cluster import connect as cluster
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
 from dbfs.records import Formed, GraphRecord
+from dbfs.service import forming
 from dbfs_workers import backends, gpus, plugin
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 from tests.cuda import standin
 from tests.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
@@ -287,7 +288,7 @@ def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: py
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:
         dbfs.load("path:n=2", client=client).unload()
         client.run(pretend_to_have_a_gpu)
-        with caplog.at_level(logging.WARNING, "dbfs.load"):
+        with caplog.at_level(logging.WARNING, "dbfs.graph.load"):
             for way in (Way("resident", "shared_memory"), Way("resident", "comm"), Way("taskgraph")):
                 asked = replace(way, backend="cuda")
                 with loaded(client, arrays, asked, directed=False, ranks=2) as graph:

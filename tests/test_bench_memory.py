@@ -18,12 +18,12 @@ from dbfs.bench.gpu import ROWS
 from dbfs.bench.memory import SUBJECTS, Compared, MemoryUse, Subject, bench_memory, sampled
 from dbfs.bench.tables import memory_table
 from dbfs.cli import main
-from dbfs.cluster import roster
+from dbfs.cluster.connect import roster
+from dbfs.cluster.gang import Gang
 from dbfs.errors import DeadlineExceededError
-from dbfs.gang import Gang
 from dbfs_workers.cuda import sampler
-from dbfs_workers.partition import Partition
-from dbfs_workers.plugin import NAME
+from dbfs_workers.rpc import NAME
+from dbfs_workers.storage.partition import Partition
 from tests.test_backends import pretend_to_have_a_gpu
 
 ELSEWHERE = 1000
@@ -176,7 +176,7 @@ def without_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.extend([gpus, subjects])
         return USES
 
-    monkeypatch.setattr("dbfs.cluster.visible_gpus", list)
+    monkeypatch.setattr("dbfs.cluster.connect.visible_gpus", list)
     monkeypatch.setattr(memory, "bench_memory", bench)
     return asked
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs import build_cuda
-from dbfs.arrays import ArrayEdges
-from dbfs.build import BuildOptions, build
-from dbfs.build_cuda import CudaBuilder
+from dbfs.build import on_gpu as build_cuda
+from dbfs.build.build import BuildOptions, build
+from dbfs.build.memory import estimate_bytes
+from dbfs.build.on_gpu import CudaBuilder
+from dbfs.cluster.gang import Ref, TaskGraph
+from dbfs.edges.arrays import ArrayEdges
 from dbfs.errors import (
     EdgeInputError,
     ExchangeUnavailableError,
@@ -23,10 +25,8 @@ from dbfs.errors import (
     InvalidVertexError,
     TruncatedFileError,
 )
-from dbfs.gang import Ref, TaskGraph
-from dbfs.graph import Graph
-from dbfs.memory import estimate_bytes
-from dbfs_workers.stripe import Stripe
+from dbfs.graph.graph import Graph
+from dbfs_workers.storage.stripe import Stripe
 from tests import oracle
 from tests.graphs import random
 

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbfs.cli import main
-from dbfs.generate import corpus, kronecker
-from dbfs.readers import open_edges
+from dbfs.edges.generate import corpus, kronecker
+from dbfs.edges.readers import open_edges
 
 
 def invoke(*arguments: object) -> Result:

@@ -6,7 +6,7 @@ import pytest
 
 import dbfs
 from dbfs import config
-from dbfs.cluster import current_client, roster
+from dbfs.cluster.connect import current_client, roster
 from dbfs.errors import ClientError, InvalidOptionError, InvalidVertexTypeError, NoWorkersError
 
 

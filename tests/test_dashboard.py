@@ -22,11 +22,11 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.catalog_entries import GraphEntry, RunEntry
 from dbfs.dashboard.trail import Trail, trail_of
 from dbfs.errors import DeadlineExceededError, RunCancelledError
-from dbfs.history import History
 from dbfs.records import RunProgress
+from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.history import History
 from tests.test_service import ENDLESS, Background
 
 

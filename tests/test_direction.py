@@ -4,7 +4,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs_workers.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, share_looked_at
+from dbfs_workers.levels.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, share_looked_at
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dbfs import doctor
 from dbfs.cli import main
 from dbfs.cli.doctor import peers_table
-from dbfs.doctor import Finding, Report, State, examine
+from dbfs.cluster import doctor
+from dbfs.cluster.doctor import Finding, Report, State, examine
 from dbfs_workers.cuda import module, probe
 from dbfs_workers.errors import ExchangeUnavailableError
 from dbfs_workers.exchange.segment import Segment

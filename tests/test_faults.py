@@ -15,10 +15,11 @@ import pytest
 from distributed.core import error_message
 
 import dbfs
-from dbfs.edges import EdgeList, Edges
+from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
-from dbfs.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.records import RunProgress
+from dbfs_workers.storage.pieces import Edges
 from tests.test_service import ENDLESS, Background
 
 

@@ -8,8 +8,8 @@ import dask
 import distributed
 import pytest
 
+from dbfs.cluster.gang import Deadline, Gang
 from dbfs.errors import DeadlineExceededError
-from dbfs.gang import Deadline, Gang
 
 
 class Held:

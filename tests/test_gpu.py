@@ -298,7 +298,10 @@ def test_bottom_up_needs_in_edges(gpus: distributed.Client) -> None:
 def test_who_shares_a_gpu_is_told_that_it_is_slower(
     sharing: distributed.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "dbfs.load"), dbfs.load("path:n=9", client=sharing, backend="cuda") as graph:
+    with (
+        caplog.at_level(logging.WARNING, "dbfs.graph.load"),
+        dbfs.load("path:n=9", client=sharing, backend="cuda") as graph,
+    ):
         assert (graph.backend, graph.exchange) == ("cuda", "shared_memory")
         assert "exchange through the host (shared_memory), which is slower: ranks 0 and 1" in caplog.text
         told = graph.bfs(0, validate=True).to_dict()

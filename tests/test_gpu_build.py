@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.arrays import ArrayEdges
-from dbfs.build import build
-from dbfs.build_cuda import CudaBuilder
-from dbfs.builder import BuildOptions, Built
-from dbfs.cluster import roster
-from dbfs.edges import EdgeList
+from dbfs.build.build import build
+from dbfs.build.builder import BuildOptions, Built
+from dbfs.build.on_gpu import CudaBuilder
+from dbfs.cluster.connect import roster
+from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph, release
+from dbfs.edges.arrays import ArrayEdges
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers import open_edges
 from dbfs.errors import GraphTooLargeError, InvalidVertexError, TruncatedFileError
-from dbfs.gang import Deadline, Gang, Ref, TaskGraph, release
-from dbfs.readers import open_edges
 from dbfs_workers.gpus import visible_gpus
-from dbfs_workers.partition import InputEdges, Partition, on_host
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import InputEdges, Partition, on_host
+from dbfs_workers.storage.stripe import Stripe
 from tests.generate.test_generate_cuts import ONE_OF_EACH
 from tests.graphs import GRAPHS
 

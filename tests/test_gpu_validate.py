@@ -11,8 +11,8 @@ import pytest
 
 import dbfs
 from dbfs.errors import ValidationError
-from dbfs_workers import validation
-from dbfs_workers.validation import Rule, Verdict
+from dbfs_workers.checks import validation
+from dbfs_workers.checks.validation import Rule, Verdict
 from tests.gpus import needs_gpu
 from tests.graphs import GRAPHS, random
 from tests.test_gpu import four_on_one_gpu

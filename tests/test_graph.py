@@ -14,7 +14,7 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     ResultReleasedError,
 )
-from dbfs.graph import Graph
+from dbfs.graph.graph import Graph
 from tests import oracle
 from tests.graphs import GRAPHS
 

@@ -20,12 +20,12 @@ from click.testing import CliRunner, Result
 import dbfs
 from dbfs.cli import main
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, InvalidVertexTypeError
-from dbfs.graph import Graph
-from dbfs.graph500 import Search
-from dbfs.graph500_output import block, statistics, summary
+from dbfs.graph.graph import Graph
+from dbfs.graph500.benchmark import Search
+from dbfs.graph500.output import block, statistics, summary
 from tests import oracle
 
-MODULE = importlib.import_module("dbfs.graph500")
+MODULE = importlib.import_module("dbfs.graph500.benchmark")
 
 # What the reference code prints, line by line, and in C's notation how.
 REFERENCE = """\

@@ -10,7 +10,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs import cluster
+from dbfs.cluster import connect as cluster
 from dbfs.errors import ClientError, VersionMismatchError
 
 ROOT = Path(__file__).parents[1]

@@ -16,13 +16,13 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 import dbfs
-from dbfs import plots
+from dbfs.display import plots
+from dbfs.display.notebook import html, svg
 from dbfs.errors import MissingPackageError
-from dbfs.graph import Graph
-from dbfs.notebook import html, svg
+from dbfs.graph.graph import Graph
 from dbfs.records import RunProgress, RunStatus
-from dbfs_workers.spmd import TIME_FIELDS
-from dbfs_workers.traversal import PHASES
+from dbfs_workers.levels.state import PHASES
+from dbfs_workers.reports import TIME_FIELDS
 
 HOSTILE = "</code><script>alert('\"&')</script> ünï"
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.graph import Graph
+from dbfs.graph.graph import Graph
 from tests import oracle
 from tests.graphs import GRAPHS, Arrays, random
 

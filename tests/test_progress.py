@@ -10,7 +10,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs import progress
+from dbfs.display import progress
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
 from tests.test_service import ENDLESS, Background

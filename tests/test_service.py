@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.edges.readers import open_edges
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
@@ -26,9 +27,8 @@ from dbfs.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs.graph import Graph
-from dbfs.readers import open_edges
-from dbfs.service import Service
+from dbfs.graph.graph import Graph
+from dbfs.service.client import ServiceClient
 from tests.graphs import GRAPHS
 
 EXCHANGES = ("shared_memory", "comm")
@@ -387,18 +387,18 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
     with pytest.raises(GraphNotFoundError):
-        Service(client).call(
+        ServiceClient(client).call(
             "run", graph_id="x", client=client.id, run_id="y", specs=b"", traversals=1, deadline=1, dropped=[]
         )
     with dbfs.load("path:n=4", client=client) as graph:
         address = graph.gang.addresses[0]
 
         async def ask(dask_scheduler: distributed.Scheduler) -> object:
-            from dbfs_workers.plugin import unpack
+            from dbfs_workers.rpc import unpack
 
             try:
                 unpack(
-                    await dask_scheduler.rpc(address).dbfs_run_rank(
+                    await dask_scheduler.rpc(address).dbfs_start_rank(
                         graph_id="x", number=1, client="c", specs=b"", deadline=1, dropped=[]
                     )
                 )

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from dask.sizeof import sizeof
 
-from dbfs.engines.taskgraph_tasks import Barrier
 from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.building import bin_edges
-from dbfs_workers.stripe import Stripe
-from dbfs_workers.traversal import Bin
+from dbfs_workers.levels.state import Bin
+from dbfs_workers.storage.building import bin_edges
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.taskgraph import Barrier
 from tests.workers.gang import partitions
 
 ROWS = np.arange(1000, dtype=np.uint32)

@@ -10,10 +10,10 @@ import pytest
 from distributed.protocol import deserialize, serialize
 
 import dbfs
-from dbfs import cluster
-from dbfs.engines import taskgraph_tasks  # noqa: F401 - says how bins are sent
+from dbfs.cluster import connect as cluster
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.traversal import Bin
+from dbfs_workers.levels.state import Bin
+from dbfs_workers.tasks import taskgraph as taskgraph_tasks  # noqa: F401 - says how bins are sent
 from tests.gpus import GPUS, needs_gpu
 from tests.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded

@@ -22,16 +22,16 @@ from dbfs.errors import (
     ResultReleasedError,
     ValidationError,
 )
-from dbfs.graph import Graph
-from dbfs_workers import validation
-from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import Stripe
+from dbfs.graph.graph import Graph
+from dbfs_workers.checks import validation
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 from tests.cuda import standin
 from tests.graphs import GRAPHS
 from tests.workers.test_validation import MUTATIONS
 
 # The module: dbfs has a function of its name.
-validate = importlib.import_module("dbfs.validate")
+validate = importlib.import_module("dbfs.validation.validate")
 
 
 def two_paths(client: distributed.Client, ranks: int, **options: object) -> Graph:

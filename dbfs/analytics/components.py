@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.analytics.degrees import hub
+from dbfs.cluster.gang import Deadline, Ref, TaskGraph, release
 from dbfs.errors import InvalidOptionError
-from dbfs.gang import Deadline, Ref, TaskGraph, release
-from dbfs.vertices import whole_number
-from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import Stripe
+from dbfs.integers import whole_number
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs.graph import Graph
-    from dbfs.result import BFSResult
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
 
 
 @dataclass(frozen=True)
@@ -120,24 +120,24 @@ def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
 
 
 def _reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
-    from dbfs_workers.components import reached_bits
+    from dbfs_workers.checks.components import reached_bits
 
     return reached_bits(distances, stripe)
 
 
 def _own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    from dbfs_workers.components import own_forest
+    from dbfs_workers.checks.components import own_forest
 
     return own_forest(partition.on(np), reached)
 
 
 def _united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    from dbfs_workers.components import united
+    from dbfs_workers.checks.components import united
 
     return united(forest, other)
 
 
 def _roots_by_vertex(forest: NDArray[np.uint32], stripe: Stripe) -> NDArray[np.uint32]:
-    from dbfs_workers.components import roots
+    from dbfs_workers.checks.components import roots
 
     return roots(forest, stripe)

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.gang import Deadline, Ref
-from dbfs_workers.partition import Partition, on_host
+from dbfs.cluster.gang import Deadline, Ref
+from dbfs_workers.storage.partition import Partition, on_host
 
 if TYPE_CHECKING:
-    from dbfs.graph import Graph
+    from dbfs.graph.graph import Graph
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.analytics.degrees import hub
+from dbfs.cluster.gang import Deadline, Ref
 from dbfs.errors import DirectedGraphError
-from dbfs.gang import Deadline, Ref
-from dbfs.vertices import joined
+from dbfs.graph.vertices import joined
 
 if TYPE_CHECKING:
-    from dbfs.graph import Graph
-    from dbfs.result import BFSResult
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
 
 
 @dataclass(frozen=True)

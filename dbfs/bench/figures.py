@@ -12,7 +12,7 @@ import numpy as np
 from dbfs.bench.corpus import CorpusReport, Frontier, short_name
 from dbfs.bench.rates import Rates
 from dbfs.bench.scaling import STRONG, WEAK, ScalingPoint
-from dbfs.plots import EDGES, VERTICES
+from dbfs.display.plots import EDGES, VERTICES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 import dbfs
-from dbfs import generate, readers
-from dbfs.edges import EdgeList
-from dbfs.progress import track
+from dbfs.display.progress import track
+from dbfs.edges import generate, readers
+from dbfs.edges.edge_list import EdgeList
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import dask
 import distributed
 
 import dbfs
-from dbfs.engines import taskgraph_tasks as tasks
-from dbfs.graph import Graph
-from dbfs_workers.traversal import RunSpec
+from dbfs.graph.graph import Graph
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.tasks import taskgraph as tasks
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
 def _naive(graph: Graph, levels: int) -> float:
     gang = graph.gang
     client, run, ranks = gang.client, uuid.uuid4().hex, range(gang.p)
-    spec = RunSpec(run, (0,), predecessors=False, backend="cpu")
+    spec = TraversalSpec(run, (0,), predecessors=False, backend="cpu")
 
     def submit(rank: int, function: object, *arguments: object) -> distributed.Future:
         return client.submit(function, *arguments, workers=[gang.addresses[rank]], pure=False)

@@ -15,9 +15,9 @@ import distributed
 
 import dbfs
 from dbfs.bench.gpu import ROWS
-from dbfs.cluster import roster
-from dbfs.gang import Deadline, Gang
-from dbfs.load import edge_list
+from dbfs.cluster.connect import roster
+from dbfs.cluster.gang import Deadline, Gang
+from dbfs.edges.resolve import edge_list
 from dbfs_workers.cuda import sampler
 
 T = TypeVar("T")

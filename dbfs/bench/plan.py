@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from dbfs import generate
-from dbfs.build import ORDERS
+from dbfs.build.build import ORDERS
+from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
 from dbfs.records import BACKENDS
-from dbfs_workers.traversal import DIRECTIONS
+from dbfs_workers.spec import DIRECTIONS
 
 _INSTALLED = Path(__file__).with_name("plans")
 _CHECKOUT = Path(__file__).parents[2] / "configs" / "bench"

@@ -11,8 +11,8 @@ import distributed
 
 import dbfs
 from dbfs.bench.plan import Settings
-from dbfs.graph import Graph
-from dbfs.result import BFSResult
+from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
 
 
 @dataclass(frozen=True)

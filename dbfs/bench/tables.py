@@ -8,7 +8,7 @@ from rich.table import Table
 from dbfs.bench.corpus import CorpusReport, short_name
 from dbfs.bench.memory import Compared, MemoryUse
 from dbfs.bench.scaling import ScalingPoint
-from dbfs.tables import tight_table
+from dbfs.display.tables import tight_table
 
 
 def corpus_tables(report: CorpusReport) -> list[Table]:

@@ -17,9 +17,9 @@ from dask.utils import format_bytes
 from rich.console import Console
 
 import dbfs
-from dbfs import progress
-from dbfs.build import ORDERS
+from dbfs.build.build import ORDERS
 from dbfs.cli.common import check_folder, connect, json_option, print_json, print_results, scheduler_option
+from dbfs.display import progress
 from dbfs.errors import InvalidOptionError, MissingPackageError
 
 if TYPE_CHECKING:

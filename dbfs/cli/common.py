@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import dbfs
-from dbfs import generate
-from dbfs.build import ORDERS
+from dbfs.build.build import ORDERS
+from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BACKENDS
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dbfs.cli.common import json_option, print_json
-from dbfs.doctor import Report, State, examine
+from dbfs.cluster.doctor import Report, State, examine
 
 STYLES = {State.OK: "green", State.MISSING: "yellow", State.FAILED: "red"}
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import click
 from dask.utils import format_bytes
 
-from dbfs import generate as generators
-from dbfs import readers
 from dbfs.cli.common import json_option, print_json
-from dbfs.edges import EdgeList
+from dbfs.display.progress import bar
+from dbfs.edges import generate as generators
+from dbfs.edges import readers
+from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
-from dbfs.progress import bar
 
 if TYPE_CHECKING:
     # Importing it loads SciPy and pyarrow.
-    from dbfs.writers import Written
+    from dbfs.edges.writers import Written
 
 _CORPUS = "corpus"
 _FORMATS_HELP = (
@@ -72,7 +72,7 @@ def convert(source: str, out: Path, format_: str | None, directed: bool | None, 
 
 def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
     # Here and not above: the other commands need no SciPy and pyarrow.
-    from dbfs.writers import write_edges
+    from dbfs.edges.writers import write_edges
 
     start = time.perf_counter()
     with bar(f"writing {out}", edges.m) as shown:

@@ -9,7 +9,7 @@ import click
 
 import dbfs
 from dbfs.cli.common import check_folder, connect, json_option, print_json, scheduler_option
-from dbfs.graph500 import EDGEFACTOR, ROOTS
+from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
 from dbfs.records import BACKENDS
 
 

@@ -11,7 +11,6 @@ from dask.utils import format_bytes, format_time
 from rich.console import Console
 
 import dbfs
-from dbfs import tables
 from dbfs.cli.common import (
     GRAPH_HELP,
     cluster_option,
@@ -21,6 +20,7 @@ from dbfs.cli.common import (
     print_json,
     print_results,
 )
+from dbfs.display import tables
 
 
 @click.command(epilog=GRAPH_HELP)

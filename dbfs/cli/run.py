@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 import dbfs
-from dbfs import tables
 from dbfs.cli.common import (
     GRAPH_HELP,
     check_folder,
@@ -25,12 +24,13 @@ from dbfs.cli.common import (
     print_json,
     scheduler_option,
 )
+from dbfs.display import tables
+from dbfs.display.progress import bar
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError
-from dbfs.graph import Graph
-from dbfs.progress import bar
-from dbfs.result import BFSResult
-from dbfs_workers.traversal import DIRECTIONS
+from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
+from dbfs_workers.spec import DIRECTIONS
 
 
 @click.command(epilog=GRAPH_HELP)

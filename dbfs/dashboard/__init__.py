@@ -14,33 +14,34 @@ from tornado import web
 if TYPE_CHECKING:
     import distributed
 
-    from dbfs.catalog import CatalogPlugin
+    from dbfs.dashboard.view import ServiceView
+
 
 logger = logging.getLogger(__name__)
 
 PATH = "/dbfs"
 
 
-def install(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:
+def install(scheduler: distributed.Scheduler, service: ServiceView) -> None:
     """Add the page and the metrics to a running scheduler's server."""
     for part in (_install_page, _install_metrics):
         try:
-            part(scheduler, catalog)
+            part(scheduler, service)
         except Exception:
             # Both reach into Dask's dashboard, which may change; no traversal shall fail for that.
             logger.exception("dbfs: %s failed", part.__name__.strip("_"))
 
 
-def uninstall(catalog: CatalogPlugin) -> None:
+def uninstall(service: ServiceView) -> None:
     """The scheduler closes."""
     try:
         from dbfs.dashboard.metrics import forget
     except ImportError:
         return
-    forget(catalog)
+    forget(service)
 
 
-def _install_page(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:
+def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> None:
     try:
         from bokeh.server.tornado import BokehTornado
     except ImportError:
@@ -55,15 +56,15 @@ def _install_page(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> N
         return
     from dbfs.dashboard.page import connect
 
-    connect(scheduler, catalog, dask_pages[0].prefix)
+    connect(scheduler, service, dask_pages[0].prefix)
 
 
-def _install_metrics(scheduler: distributed.Scheduler, catalog: CatalogPlugin) -> None:  # noqa: ARG001
+def _install_metrics(scheduler: distributed.Scheduler, service: ServiceView) -> None:  # noqa: ARG001
     try:
         from dbfs.dashboard.metrics import register
     except ImportError:
         return
-    register(catalog)
+    register(service)
 
 
 def _explain(scheduler: distributed.Scheduler, words: str) -> None:

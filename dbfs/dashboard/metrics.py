@@ -10,8 +10,7 @@ from distributed.http.prometheus import PrometheusCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from dbfs.catalog import CatalogPlugin
-    from dbfs.catalog_entries import GraphEntry
+    from dbfs.dashboard.view import GraphView, ServiceView
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
@@ -20,22 +19,22 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
     """One for each process, as its registry is, and as Dask's own: it tells of the scheduler that came last.
 
     Attributes:
-        catalog: what it tells of.
+        service: what it tells of.
     """
 
     def __init__(self) -> None:
         super().__init__(None)
         self.subsystem = "dbfs"
-        self.catalog: CatalogPlugin | None = None
+        self.service: ServiceView | None = None
 
     def collect(self) -> Iterator[Family]:
         """Called by prometheus_client for each request."""
-        catalog = self.catalog
-        if catalog is None:
+        service = self.service
+        if service is None:
             return
-        yield from self._graphs(catalog)
-        yield from self._under_way(catalog)
-        history = catalog.history
+        yield from self._graphs(service)
+        yield from self._under_way(service)
+        history = service.history
         runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by how they ended", labels=["outcome"])
         for outcome, count in history.outcomes.items():
             runs.add_metric([outcome], count)
@@ -46,8 +45,8 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("traversal"), "Time that traversals took", value=history.seconds, unit="seconds"
         )
 
-    def _graphs(self, catalog: CatalogPlugin) -> Iterator[Family]:
-        graphs = list(catalog.graphs.values())
+    def _graphs(self, service: ServiceView) -> Iterator[Family]:
+        graphs = list(service.graphs.values())
         yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(graphs))
         vertices = GaugeMetricFamily(self.build_name("graph_vertices"), "Vertices of a graph", labels=["graph"])
         edges = GaugeMetricFamily(self.build_name("graph_edges"), "Directed edges stored", labels=["graph"])
@@ -55,7 +54,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
         )
         lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are gone", labels=["graph"])
-        for name, same in _by_name(catalog).items():
+        for name, same in _by_name(service).items():
             # Graphs without a name of their own may share their edges' name.
             vertices.add_metric([name], sum(graph.record.stripe.n for graph in same))
             edges.add_metric([name], sum(info.m_local for graph in same for info in graph.record.infos))
@@ -65,11 +64,11 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
                 size.add_metric([name, str(rank)], nbytes)
         yield from (vertices, edges, size, lost)
 
-    def _under_way(self, catalog: CatalogPlugin) -> Iterator[Family]:
-        running = [run for run in catalog.runs if run.started is not None]
+    def _under_way(self, service: ServiceView) -> Iterator[Family]:
+        running = [run for run in service.runs if run.started is not None]
         active = GaugeMetricFamily(self.build_name("runs_active"), "Runs by state", labels=["state"])
         active.add_metric(["running"], len(running))
-        active.add_metric(["waiting"], len(catalog.runs) - len(running))
+        active.add_metric(["waiting"], len(service.runs) - len(running))
         yield active
         level = GaugeMetricFamily(self.build_name("run_level"), "Level of the run under way", labels=["graph"])
         frontier = GaugeMetricFamily(self.build_name("run_frontier_vertices"), "Its frontier", labels=["graph"])
@@ -84,9 +83,9 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         yield from (level, frontier, reached, bottom_up)
 
 
-def _by_name(catalog: CatalogPlugin) -> dict[str, list[GraphEntry]]:
-    named: dict[str, list[GraphEntry]] = {}
-    for graph in catalog.graphs.values():
+def _by_name(service: ServiceView) -> dict[str, list[GraphView]]:
+    named: dict[str, list[GraphView]] = {}
+    for graph in service.graphs.values():
         named.setdefault(graph.record.name, []).append(graph)
     return named
 
@@ -94,16 +93,16 @@ def _by_name(catalog: CatalogPlugin) -> dict[str, list[GraphEntry]]:
 _collector: Collector | None = None
 
 
-def register(catalog: CatalogPlugin) -> None:
+def register(service: ServiceView) -> None:
     """Tell of this scheduler's service from now on."""
     global _collector
     if _collector is None:
         _collector = Collector()
         prometheus_client.REGISTRY.register(_collector)
-    _collector.catalog = catalog
+    _collector.service = service
 
 
-def forget(catalog: CatalogPlugin) -> None:
+def forget(service: ServiceView) -> None:
     """Its scheduler closes."""
-    if _collector is not None and _collector.catalog is catalog:
-        _collector.catalog = None
+    if _collector is not None and _collector.service is service:
+        _collector.service = None

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     import distributed
     from bokeh.document import Document
 
-    from dbfs.catalog import CatalogPlugin
-    from dbfs.catalog_entries import GraphEntry, RunEntry
+    from dbfs.dashboard.view import GraphView, RunView, ServiceView
     from dbfs.records import FinishedRun
 
 _EVERY = 500
@@ -102,12 +101,12 @@ _WIDTH = 1120
 _COLORS = {"top-down": "#1f77b4", "bottom-up": "#d95f02"}
 
 
-def connect(scheduler: distributed.Scheduler, catalog: CatalogPlugin, prefix: str) -> None:
+def connect(scheduler: distributed.Scheduler, service: ServiceView, prefix: str) -> None:
     """Add the page to a running scheduler's server, and a link to it to Dask's pages."""
     variables = template_variables(scheduler)
 
     def document(scheduler: distributed.Scheduler, extra: dict[str, Any], doc: Document) -> None:
-        show(scheduler, catalog, extra, doc)
+        show(scheduler, service, extra, doc)
 
     app = BokehApplication({PATH: document}, scheduler, prefix=prefix, template_variables=variables)
     scheduler.http_application.add_application(app)
@@ -118,9 +117,9 @@ def connect(scheduler: distributed.Scheduler, catalog: CatalogPlugin, prefix: st
             variables["pages"].append(PATH.strip("/"))
 
 
-def show(scheduler: distributed.Scheduler, catalog: CatalogPlugin, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
+def show(scheduler: distributed.Scheduler, service: ServiceView, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
     """Fill a new document."""
-    page = Page(catalog)
+    page = Page(service)
     page.update()
     add_periodic_callback(doc, page, _EVERY)
     doc.title = "Dask: dbfs"
@@ -133,8 +132,8 @@ def show(scheduler: distributed.Scheduler, catalog: CatalogPlugin, extra: dict[s
 class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     """The tables and plots of one open page."""
 
-    def __init__(self, catalog: CatalogPlugin) -> None:
-        self._catalog = catalog
+    def __init__(self, service: ServiceView) -> None:
+        self._service = service
         self._drawn: Trail | None = None
         self._head = Div(width=_WIDTH)
         self._graphs = _table(_GRAPHS, 130)
@@ -162,13 +161,13 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     @without_property_validation  # type: ignore[untyped-decorator]
     def update(self) -> None:
         """Take over what the service knows now."""
-        catalog, history = self._catalog, self._catalog.history
-        running = [run for run in catalog.runs if run.started is not None]
-        size = sum(info.nbytes for graph in catalog.graphs.values() for info in graph.record.infos)
+        service, history = self._service, self._service.history
+        running = [run for run in service.runs if run.started is not None]
+        size = sum(info.nbytes for graph in service.graphs.values() for info in graph.record.infos)
         words = {
-            "graphs": f"{len(catalog.graphs)} ({format_bytes(size)})",
+            "graphs": f"{len(service.graphs)} ({format_bytes(size)})",
             "runs under way": len(running),
-            "waiting": len(catalog.runs) - len(running),
+            "waiting": len(service.runs) - len(running),
             "traversals made": f"{history.traversals:,}",
             "edges traversed": f"{history.edges:,}",
             "runs failed": f"{history.outcomes['failed']:,}",
@@ -177,8 +176,8 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         head = " · ".join(f"{name} <b>{number}</b>" for name, number in words.items())
         if self._head.text != head:
             self._head.text = head
-        _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in catalog.graphs.values()])
-        _fill(self._runs, _RUNS, [_run_row(run) for run in catalog.runs])
+        _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
+        _fill(self._runs, _RUNS, [_run_row(run) for run in service.runs])
         _fill(
             self._finished,
             _FINISHED,
@@ -205,7 +204,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         self._draw()
 
     def _draw(self) -> None:
-        trail = trail_of(self._catalog, self._drawn)
+        trail = trail_of(self._service, self._drawn)
         if trail is None or trail is self._drawn:
             return
         self._drawn = trail
@@ -272,7 +271,7 @@ def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> No
         table.view.filter = AllIndices()
 
 
-def _graph_row(graph: GraphEntry) -> tuple[Any, ...]:
+def _graph_row(graph: GraphView) -> tuple[Any, ...]:
     record, sizes = graph.record, [info.nbytes for info in graph.record.infos]
     return (
         record.name,
@@ -288,7 +287,7 @@ def _graph_row(graph: GraphEntry) -> tuple[Any, ...]:
     )
 
 
-def _run_row(run: RunEntry) -> tuple[Any, ...]:
+def _run_row(run: RunView) -> tuple[Any, ...]:
     at = run.progress
     seconds = format_time(time.time() - (run.started or run.queued))
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")

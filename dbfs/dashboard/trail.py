@@ -13,20 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.records import RunProgress
-from dbfs_workers.spmd import COUNT_FIELDS
+from dbfs_workers.reports import COUNT_FIELDS
 
 if TYPE_CHECKING:
-    from dbfs.catalog import CatalogPlugin
-    from dbfs.catalog_entries import RunEntry
-    from dbfs.history import EarlyEnd, History
-    from dbfs.records import FinishedRun
+    from dbfs.dashboard.view import HistoryView, RunView, ServiceView
+    from dbfs.records import EarlyEnd, FinishedRun
 
 # Points of a plot, and letters of a graph's name in its title.
 _MOST, _NAME = 2000, 24
 
 # The run, and the last look at it while it is under way. How many looks there were does not tell: another traversal has
 # as many, and of a long one only the last are kept.
-Key = tuple[str, RunProgress | None]
+TrailKey = tuple[str, RunProgress | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +40,7 @@ class Trail:
         bottom_up: bool[points].
     """
 
-    key: Key
+    key: TrailKey
     title: str
     level: NDArray[np.int64]
     frontier: NDArray[np.int64]
@@ -50,18 +48,18 @@ class Trail:
     bottom_up: NDArray[np.bool_]
 
 
-def trail_of(catalog: CatalogPlugin, drawn: Trail | None = None) -> Trail | None:
+def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
     """What is best to be seen now: the run under way that began first, else the last that ended.
 
     Returns:
         ``drawn`` where there is nothing newer; None where no run was seen yet.
     """
-    key: Key
-    for run in catalog.runs:
+    key: TrailKey
+    for run in service.runs:
         if run.trail:
             key = (run.run_id, run.trail[-1])
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
-    history, early = catalog.history, catalog.history.early
+    history, early = service.history, service.history.early
     if early is None and not history.finished:
         return drawn
     key = ((history.finished[-1] if early is None else early.run).run_id, None)
@@ -70,12 +68,12 @@ def trail_of(catalog: CatalogPlugin, drawn: Trail | None = None) -> Trail | None
     return _finished(history, key) if early is None else _ended_early(early, key)
 
 
-def _under_way(run: RunEntry, key: Key) -> Trail:
+def _under_way(run: RunView, key: TrailKey) -> Trail:
     looks = list(run.trail)
     return _seen(looks, key, f"{_short(run.graph.record.name)}, under way{_traversal(looks, ', ')}")
 
 
-def _ended_early(early: EarlyEnd, key: Key) -> Trail:
+def _ended_early(early: EarlyEnd, key: TrailKey) -> Trail:
     return _seen(early.looks, key, _title(early.run, f"{early.outcome}{_traversal(early.looks, ' in ')}"))
 
 
@@ -95,7 +93,7 @@ def _traversal(looks: Sequence[RunProgress], before: str) -> str:
     return f"{before}traversal {number} of {last.traversals}" if last.traversals > 1 else ""
 
 
-def _seen(looks: Sequence[RunProgress], key: Key, title: str) -> Trail:
+def _seen(looks: Sequence[RunProgress], key: TrailKey, title: str) -> Trail:
     looks = looks[-_MOST:]
     return Trail(
         key=key,
@@ -107,7 +105,7 @@ def _seen(looks: Sequence[RunProgress], key: Key, title: str) -> Trail:
     )
 
 
-def _finished(history: History, key: Key) -> Trail:
+def _finished(history: HistoryView, key: TrailKey) -> Trail:
     run = history.finished[-1]
     counts = np.sum([rank.counts for rank in history.last], axis=0)
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}

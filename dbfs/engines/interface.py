@@ -8,9 +8,10 @@ from typing import Protocol
 
 import distributed
 
-from dbfs.gang import Deadline, Gang, release
+from dbfs.cluster.gang import Deadline, Gang, release
 from dbfs.records import GraphRecord, RunProgress
-from dbfs_workers.traversal import LevelCounts, RunSpec
+from dbfs_workers.levels.state import LevelCounts
+from dbfs_workers.spec import TraversalSpec
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,11 @@ class Engine(Protocol):
 
     name: str
 
-    def run(
+    def traverse(
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[RunSpec],
+        specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
     ) -> list[Outcome]:

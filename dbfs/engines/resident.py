@@ -1,7 +1,7 @@
 """The resident engine: one call to the service starts the gang, and the levels run inside the workers.
 
-The service (``dbfs.catalog``) queues the run and calls every worker of the gang once; they loop over the levels
-together (``dbfs_workers.spmd``) and only counts and timings come back.
+The service (``dbfs.service.scheduler``) queues the run and calls every worker of the gang once. The workers run the
+levels together (``dbfs_workers.levels.loop``). Only counts and timings come back.
 """
 
 import functools
@@ -12,15 +12,14 @@ from collections.abc import Sequence
 import distributed
 import numpy as np
 
+from dbfs.cluster.gang import Deadline, Gang
 from dbfs.engines.interface import HeldLabels, KeptLabels, LevelReport, Outcome, Progress
 from dbfs.errors import DbfsError
-from dbfs.gang import Deadline, Gang
 from dbfs.records import GraphRecord, RunProgress
-from dbfs.service import Service
-from dbfs_workers.plugin import label_key
-from dbfs_workers.reports import RankReport
-from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.traversal import RunSpec, direction_name
+from dbfs.service.client import ServiceClient
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport
+from dbfs_workers.spec import TraversalSpec, direction_name
+from dbfs_workers.storage.labels import label_key
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 _FRONTIER = COUNT_FIELDS.index("frontier")
@@ -33,23 +32,23 @@ class ResidentEngine:
 
     name = "resident"
 
-    def run(
+    def traverse(
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[RunSpec],
+        specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
     ) -> list[Outcome]:
         """Start the run and wait for the ranks' reports."""
-        service = Service.of(gang.client)
+        service = ServiceClient.of(gang.client)
         run_id = specs[0].run_id
         dropped = service.take_dropped(record.graph_id)
         call = service.call if progress is None else functools.partial(service.follow, progress=progress)
         began = time.monotonic()
         try:
             reports: list[list[RankReport]] = call(
-                "run",
+                "enqueue",
                 graph_id=record.graph_id,
                 client=gang.client.id,
                 run_id=run_id,
@@ -93,7 +92,9 @@ class ResidentLabels:
     would feel; many results are never looked into.
     """
 
-    def __init__(self, service: Service, record: GraphRecord, run_id: str, index: int, predecessors: bool) -> None:
+    def __init__(
+        self, service: ServiceClient, record: GraphRecord, run_id: str, index: int, predecessors: bool
+    ) -> None:
         self._service = service
         self._record = record
         self._run_id = run_id

@@ -3,7 +3,7 @@
 A level has the tasks ``contract`` (of the level before), ``expand`` and ``filter-partition`` on each rank, and one
 ``barrier`` that adds up what they found; ``bin`` tasks carry the bins from the ranks that made them to the ranks that
 contract them. The client reads the barrier and stops when every bin is empty. The ranks' state
-(``dbfs_workers.traversal.Traversal``) is itself a task's result; the phases change it in place and guard their order.
+(``TraversalState``) is itself a task's result; the phases change it in place and guard their order.
 
 A task costs milliseconds however little it does. So a level that starts with few vertices runs as one fused task a
 rank: the contraction of the level before, expand, and filter + partition; its bins travel through the barrier (6
@@ -21,12 +21,12 @@ from typing import Any
 import distributed
 
 from dbfs import config
-from dbfs.engines import taskgraph_tasks as tasks
+from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
 from dbfs.errors import InvalidOptionError
-from dbfs.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.records import GraphRecord, RunProgress
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.tasks import taskgraph as tasks
 
 
 class TaskGraphEngine:
@@ -34,11 +34,11 @@ class TaskGraphEngine:
 
     name = "taskgraph"
 
-    def run(
+    def traverse(
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[RunSpec],
+        specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
     ) -> list[Outcome]:
@@ -55,7 +55,9 @@ class TaskGraphEngine:
 
         for index, spec in enumerate(specs):
             # Keys carry the run id: each traversal of a run needs one of its own.
-            run = _Run(gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline)
+            run = TaskgraphTraversal(
+                gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline
+            )
             try:
                 outcomes.append(run.traverse(tell))
             finally:
@@ -84,10 +86,10 @@ class TaskLabels:
         self._held.release()
 
 
-class _Run:
+class TaskgraphTraversal:
     """One traversal: which tasks were submitted, and which futures keep their results alive."""
 
-    def __init__(self, gang: Gang, record: GraphRecord, spec: RunSpec, deadline: Deadline) -> None:
+    def __init__(self, gang: Gang, record: GraphRecord, spec: TraversalSpec, deadline: Deadline) -> None:
         self.gang = gang
         self.spec = spec
         self.deadline = deadline
@@ -223,7 +225,7 @@ class _Run:
         futures = self.gang.submit(graph, [key for ranks in keys.values() for key in ranks])
         labels = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
         try:
-            summaries: list[tasks.Summary] = self.gang.gather(labels["summary"], self.deadline, self._doing)
+            summaries: list[tasks.RankSummary] = self.gang.gather(labels["summary"], self.deadline, self._doing)
         except BaseException:
             release(futures.values())
             raise

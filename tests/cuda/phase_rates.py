@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers import backends
-from dbfs_workers.partition import Csr
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.stripe import Stripe
 
 ROWS = 2**22
 DEGREE = 16

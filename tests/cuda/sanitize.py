@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dbfs
-from dbfs_workers.building import bin_edges, build_partition
 from dbfs_workers.errors import DbfsError
-from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import NO_VERTEX, Stripe
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests import oracle
 
 SECONDS = 300.0
@@ -37,14 +37,14 @@ GRAPHS = {
 MANY = tuple(range(0, 51_000, 3))
 
 
-def runs(name: str) -> list[RunSpec]:
+def runs(name: str) -> list[TraversalSpec]:
     """What is run on a graph."""
     few, more = ((1,), (1, 7)) if name != "path" else (MANY, MANY)
     return [
-        RunSpec("run", few, predecessors=False, backend="cpu"),
-        RunSpec("run", more, predecessors=True, backend="cpu"),
-        RunSpec("run", few, predecessors=True, backend="cpu", direction="top-down"),
-        RunSpec("run", few, predecessors=False, backend="cpu", direction="bottom-up", max_depth=4),
+        TraversalSpec("run", few, predecessors=False, backend="cpu"),
+        TraversalSpec("run", more, predecessors=True, backend="cpu"),
+        TraversalSpec("run", few, predecessors=True, backend="cpu", direction="top-down"),
+        TraversalSpec("run", few, predecessors=False, backend="cpu", direction="bottom-up", max_depth=4),
     ]
 
 
@@ -60,7 +60,7 @@ def serve(rank: int, pipe: Connection) -> None:
     """One rank: its graphs come through the pipe, one after another."""
     import cupy
 
-    from dbfs_workers.cuda.member import CudaMember
+    from dbfs_workers.members.on_gpu import CudaMember
 
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:
@@ -72,7 +72,7 @@ def serve(rank: int, pipe: Connection) -> None:
         for number, spec in enumerate(runs(name), 1):
             pipe.recv()
             try:
-                done = member.run(partition, number, [spec], time.monotonic() + SECONDS)
+                done = member.traverse(partition, number, [spec], time.monotonic() + SECONDS)
                 pipe.send(member.fetch(done[0].labels))
             except DbfsError as error:
                 pipe.send(error)

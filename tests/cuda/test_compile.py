@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
-from dbfs_workers.cuda.module import HERE, KERNELS, PLAIN_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.cuda.module import KERNEL_FOLDER, KERNELS, PLAIN_DEFINES, Variant, cached_cubin, compile_cubin
 from dbfs_workers.errors import BackendUnavailableError
 
 pytestmark = [
@@ -28,14 +28,14 @@ VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.prod
 # The register file of a multiprocessor, of every architecture above.
 REGISTERS = 64 * 1024
 SMALL_KERNELS = {
-    "summary.cu": {"dbfs_summary"},
+    "resident/summary.cu": {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
-    "kronecker.cu": {"dbfs_kronecker"},
-    "binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
-    "csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
-    "degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
-    "facts.cu": {"dbfs_facts"},
-    "validation.cu": {"dbfs_check_edges"},
+    "building/kronecker.cu": {"dbfs_kronecker"},
+    "building/binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
+    "building/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
+    "building/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
+    "building/facts.cu": {"dbfs_facts"},
+    "checks/validation.cu": {"dbfs_check_edges"},
 }
 
 DEFINES = dict(KERNELS)
@@ -78,7 +78,7 @@ def compiled() -> Iterator[dict[tuple[str, str, tuple[str, ...]], Future[Compile
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"gang={v.gang:d}-predecessors={v.predecessors:d}")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_the_resident_kernel_keeps_to_its_registers(compiled, arch: str, variant: Variant) -> None:  # type: ignore[no-untyped-def]
-    cubin, log = compiled["resident.cu", arch, variant.defines].result()
+    cubin, log = compiled["resident/resident.cu", arch, variant.defines].result()
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
@@ -99,13 +99,15 @@ def test_small_kernels_keep_to_their_registers(compiled, arch: str, source: str)
 
 
 def test_every_source_is_compiled_here() -> None:
-    assert {path.name for path in HERE.glob("*.cu")} == {source for source, _ in KERNELS}
+    assert {path.relative_to(KERNEL_FOLDER).as_posix() for path in KERNEL_FOLDER.rglob("*.cu")} == {
+        source for source, _ in KERNELS
+    }
 
 
 def test_spills_would_be_seen() -> None:
     """With half the registers the kernel spills, and the log is read that way."""
     crowded = Variant(gang=False, predecessors=False, blocks_per_sm=2)
-    _, log = compile_cubin("resident.cu", "sm_90", crowded.defines, verbose=True)
+    _, log = compile_cubin("resident/resident.cu", "sm_90", crowded.defines, verbose=True)
     found = functions(log)["dbfs_resident"]
     assert found.spilled > 0
     assert found.registers == 32
@@ -113,26 +115,26 @@ def test_spills_would_be_seen() -> None:
 
 def test_what_does_not_compile_says_where() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_90: NVRTC_ERROR_COMPILATION\n(?s:.)*DBFS_PREDECESSORS"):
-        compile_cubin("summary.cu", "sm_90")
+        compile_cubin("resident/summary.cu", "sm_90")
 
 
 def test_an_architecture_nvrtc_does_not_know() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_1: .*\n(?s:.)*gpu-architecture"):
-        compile_cubin("summary.cu", "sm_1", PLAIN_DEFINES)
+        compile_cubin("resident/summary.cu", "sm_1", PLAIN_DEFINES)
 
 
 def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
-    path = cached_cubin("summary.cu", "sm_90", PLAIN_DEFINES)
+    path = cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
     assert path.parent == tmp_path
     path.write_bytes(b"kept")
-    assert cached_cubin("summary.cu", "sm_90", PLAIN_DEFINES) == path
+    assert cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES) == path
     assert path.read_bytes() == b"kept"
-    assert cached_cubin("summary.cu", "sm_80", PLAIN_DEFINES) != path
+    assert cached_cubin("resident/summary.cu", "sm_80", PLAIN_DEFINES) != path
     assert sorted(tmp_path.glob("*.cubin")) == sorted(tmp_path.iterdir())
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(BackendUnavailableError, match="no NVRTC to compile kernels with"):
-        compile_cubin("summary.cu", "sm_90", PLAIN_DEFINES)
+        compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)

@@ -15,18 +15,19 @@ from dask._task_spec import DataNode
 from dask.sizeof import sizeof
 
 import dbfs
-from dbfs import build_tasks
-from dbfs import build_tasks_cuda as tasks
-from dbfs.build_cuda import CudaBuilder
-from dbfs.builder import BuildOptions, Input
-from dbfs.edges import EdgeList, GeneratedPiece
+from dbfs.build.builder import BuildOptions, Input
+from dbfs.build.on_gpu import CudaBuilder
+from dbfs.cluster.gang import TaskGraph
+from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
-from dbfs.gang import TaskGraph
 from dbfs_workers.cuda import building, device_memory, failures
-from dbfs_workers.cuda.module import HERE
-from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
-from dbfs_workers.partition import Partition, describe
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.storage.partition import Partition, describe
+from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import build_on_cpu as build_tasks
+from dbfs_workers.tasks import build_on_gpu as tasks
 from tests.cuda import standin
 from tests.graphs import GRAPHS
 
@@ -155,7 +156,7 @@ def on_gpus(free: list[int]) -> Any:
 
 
 def test_what_was_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs.memory._LOOK_SECONDS", 1e-3)
+    monkeypatch.setattr("dbfs.build.memory._LOOK_SECONDS", 1e-3)
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
     peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes
@@ -223,7 +224,7 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
 
 def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
-    assert f"constexpr u32 kMaxRanks = {building.MOST_RANKS};" in (HERE / "binning.cu").read_text()
+    assert f"constexpr u32 kMaxRanks = {building.MOST_RANKS};" in (KERNEL_FOLDER / "building/binning.cu").read_text()
     assert building.MOST_RANKS <= building.THREADS
     source = np.arange(9), np.arange(9)
     for p in (9, building.MOST_RANKS):

@@ -10,7 +10,6 @@ import pytest
 
 from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda import run as cuda_run
-from dbfs_workers.cuda.member import CudaMember
 from dbfs_workers.errors import (
     DeadlineExceededError,
     GraphTooLargeError,
@@ -21,9 +20,10 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.members.on_gpu import CudaMember
+from dbfs_workers.spec import TraversalSpec
 
-SPEC = RunSpec("run", (0,), predecessors=False, backend="cpu")
+SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
 SYMMETRIC = SimpleNamespace(parents=object())
 
 
@@ -43,7 +43,7 @@ class Engine:
         self.aborted = False
         self.options: Any = None
 
-    def prepare(self, options: cuda_run.RunOptions) -> None:
+    def prepare(self, options: cuda_run.KernelOptions) -> None:
         self.options = options
 
     def launch(self) -> None:
@@ -56,7 +56,7 @@ class Engine:
     def wait(self) -> None:
         self.ends(self)
         if self.aborted:
-            raise cuda_run.RunAbortedError("the run was aborted: rank 2, level 7, merge step")
+            raise cuda_run.KernelAbortedError("the run was aborted: rank 2, level 7, merge step")
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     return member
 
 
-def run(member: CudaMember, ends: Callable[[Engine], None], spec: RunSpec = SPEC, number: int = 1) -> None:
+def run(member: CudaMember, ends: Callable[[Engine], None], spec: TraversalSpec = SPEC, number: int = 1) -> None:
     engine: Any = Engine(ends)
     member._engines = [engine, engine]
     partition: Any = SYMMETRIC
-    member.run(partition, number, [spec], time.monotonic() + 5)
+    member.traverse(partition, number, [spec], time.monotonic() + 5)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_options_of_a_run(member: CudaMember) -> None:
         assert 4 < engine.options.timeout <= 5
         raise DeadlineExceededError("enough")
 
-    spec = RunSpec("run", (5, 3, 5), predecessors=True, backend="cpu", direction="bottom-up", max_depth=4)
+    spec = TraversalSpec("run", (5, 3, 5), predecessors=True, backend="cpu", direction="bottom-up", max_depth=4)
     with pytest.raises(DeadlineExceededError):
         run(member, ends, spec)
     nowhere: Any = SimpleNamespace(parents=None)
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
-        member.run(nowhere, 2, [spec], time.monotonic() + 5)
+        member.traverse(nowhere, 2, [spec], time.monotonic() + 5)

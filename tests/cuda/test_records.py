@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.records import Records, counts, seconds
-from dbfs_workers.cuda.run import Direction, Mode, Outcome
-from dbfs_workers.cuda.summary import Summary
-from dbfs_workers.spmd import COUNT_FIELDS
+from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
+from dbfs_workers.cuda.summary import LabelSummary
+from dbfs_workers.reports import COUNT_FIELDS
 
 FIELDS = layout.RECORD.names or ()
 CAPACITY = 64
@@ -142,17 +142,17 @@ def test_where_a_run_is() -> None:
     assert records.position(4) == (4, 3, True, discovered, reached)
 
 
-def outcome(*levels: dict[str, int]) -> Outcome:
+def outcome(*levels: dict[str, int]) -> KernelOutcome:
     records = np.zeros(len(levels), layout.RECORD)
     for record, level in zip(records, levels, strict=True):
         for name, given in level.items():
             record[name] = given
-    return Outcome(levels=len(levels), records=records, nanoseconds_a_cycle=0.5, seconds=1.0, reset_seconds=0.1)
+    return KernelOutcome(levels=len(levels), records=records, nanoseconds_a_cycle=0.5, seconds=1.0, reset_seconds=0.1)
 
 
-def labels(rows: list[int], degrees: list[int] | None = None) -> Summary:
+def labels(rows: list[int], degrees: list[int] | None = None) -> LabelSummary:
     """By distance; the edges of every level, and 0 at the last distance."""
-    return Summary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
+    return LabelSummary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
 
 
 def column(found: NDArray[np.int64], name: str) -> list[int]:

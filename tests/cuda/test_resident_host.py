@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_graph, device_memory, layout, member, resident, window
+from dbfs_workers.cuda import device_graph, device_memory, layout, resident, window
 from dbfs_workers.cuda.device_memory import Part
-from dbfs_workers.cuda.member import CudaMember
-from dbfs_workers.cuda.run import Reason, RunAbortedError, Step
+from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.members import on_gpu as member
+from dbfs_workers.members.on_gpu import CudaMember
+from dbfs_workers.storage.stripe import Stripe
 from tests.cuda.standin import Cupy
 
 STRIPE = Stripe(200, 2)
@@ -139,7 +140,7 @@ class Engine:
 
 
 def test_engines_made_before_there_was_no_room_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "ResidentEngine", Engine)
+    monkeypatch.setattr(member, "ResidentKernel", Engine)
     monkeypatch.setattr(member, "on_device", lambda partition: None)
     partition: Any = SimpleNamespace(
         stripe=STRIPE, m_local=4, parents=None, columns=None, nbytes=0, on=lambda cupy: None
@@ -159,7 +160,7 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
     def part(name: str) -> Any:
         return SimpleNamespace(free=lambda: freed.append(name), close=lambda: freed.append(name))
 
-    engine = object.__new__(resident.ResidentEngine)
+    engine = object.__new__(resident.ResidentKernel)
     engine.graph = SimpleNamespace(stripe=STRIPE)  # type: ignore[assignment]
     engine._window, engine._host, engine._peers = part("window"), part("host"), part("peers")
     if told:
@@ -169,9 +170,9 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
     assert freed == (["peers", "window", "host"] if told else ["peers", "host"])
 
 
-def waiting(timeout: float) -> resident.ResidentEngine:
+def waiting(timeout: float) -> resident.ResidentKernel:
     """An engine whose kernel goes on until it is told to leave."""
-    engine = object.__new__(resident.ResidentEngine)
+    engine = object.__new__(resident.ResidentKernel)
     header = np.zeros(1, layout.HOST_HEADER)
 
     class Done:
@@ -205,5 +206,5 @@ def test_a_deadline_that_the_host_sees_first_is_a_deadline() -> None:
 def test_a_run_told_to_leave_in_time_was_aborted() -> None:
     engine = waiting(60)
     engine.abort()
-    with pytest.raises(RunAbortedError, match="rank 3, level 7, expand_light step"):
+    with pytest.raises(KernelAbortedError, match="rank 3, level 7, expand_light step"):
         engine.wait()

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers import backends, traversal
-from dbfs_workers.cuda import staged
+from dbfs_workers import backends
 from dbfs_workers.cuda.failures import typed_errors
-from dbfs_workers.cuda.staged import StagedMember
 from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.partition import Partition
+from dbfs_workers.levels import state as traversal
+from dbfs_workers.members import staged
+from dbfs_workers.members.staged import StagedMember
+from dbfs_workers.storage.partition import Partition
 from tests.workers.gang import partitions, spec
 
 
@@ -79,7 +80,7 @@ def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
 
 def test_a_run_through_the_host(member: StagedMember, path: Partition) -> None:
     member.make(path)
-    run = member.run(path, 1, [spec(0, predecessors=True)], time.monotonic() + 20)[0]
+    run = member.traverse(path, 1, [spec(0, predecessors=True)], time.monotonic() + 20)[0]
     labels = member.fetch(run.labels)
     np.testing.assert_array_equal(labels.distances[:51], np.arange(51))
     assert labels.predecessors is not None
@@ -121,10 +122,10 @@ def test_failures_of_the_gpu_are_typed(
     with monkeypatch.context() as patch:
         patch.setattr(backends.get("cuda"), "top_down", fail)
         with pytest.raises(error, match=words) as raised:
-            member.run(path, 1, [spec(0)], time.monotonic() + 20)
+            member.traverse(path, 1, [spec(0)], time.monotonic() + 20)
         assert raised.value.__cause__ is None
     # The gang serves the next run.
-    assert member.run(path, 2, [spec(0)], time.monotonic() + 20)[0].reached == 51
+    assert member.traverse(path, 2, [spec(0)], time.monotonic() + 20)[0].reached == 51
 
 
 def test_a_gpu_that_is_full_while_memory_is_taken(

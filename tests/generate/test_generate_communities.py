@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbfs.generate.communities import DegreeClasses, communities, power_law
+from dbfs.edges.generate.communities import DegreeClasses, communities, power_law
 
 
 @pytest.mark.parametrize(

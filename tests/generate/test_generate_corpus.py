@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order
 
 import dbfs
+from dbfs.edges.generate import CORPUS, CorpusGraph, corpus, parse
+from dbfs.edges.generate.lattice import Lattice
 from dbfs.errors import InvalidOptionError
-from dbfs.generate import CORPUS, CorpusGraph, corpus, parse
-from dbfs.generate.lattice import Lattice
 
 BY_NAME = {graph.name: graph for graph in CORPUS}
 GRAPHS = pytest.mark.parametrize("graph", CORPUS, ids=lambda graph: graph.name)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbfs.generate import counter, philox
+from dbfs.edges.generate import counter, philox
 
 # The first outputs of SplitMix64 from state 1234567, as its reference implementation prints them.
 SPLITMIX = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]

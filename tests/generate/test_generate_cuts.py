@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges import EdgeList, GeneratedPiece
-from dbfs.generate import (
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import (
     GENERATORS,
     complete,
     corpus,
@@ -25,11 +25,12 @@ from dbfs.generate import (
     tree,
     uniform,
 )
-from dbfs.generate.communities import communities, power_law
-from dbfs.generate.kkt import kkt
-from dbfs.generate.lattice import lattice
-from dbfs.generate.mesh import mesh
-from dbfs.generate.stencil import stencil27
+from dbfs.edges.generate.communities import communities, power_law
+from dbfs.edges.generate.kkt import kkt
+from dbfs.edges.generate.lattice import lattice
+from dbfs.edges.generate.mesh import mesh
+from dbfs.edges.generate.stencil import stencil27
+from dbfs_workers.storage.pieces import GeneratedPiece
 
 SEEDS = st.integers(0, 2**64 - 1)
 SIDES = st.tuples(*[st.integers(1, 6)] * 3)

@@ -7,9 +7,9 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import chisquare
 
+from dbfs.edges.generate import geometric
+from dbfs.edges.generate.geometric import Tiling
 from dbfs.errors import InvalidOptionError
-from dbfs.generate import geometric
-from dbfs.generate.geometric import Tiling
 
 
 def read(n: int, radius: float, seed: int, piece_edges: int) -> np.ndarray:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbfs.edges import Edges
-from dbfs.generate import kronecker
-from dbfs.generate.kronecker import KroneckerPiece
+from dbfs.edges.generate import kronecker
+from dbfs.edges.generate.kronecker import KroneckerPiece
+from dbfs_workers.storage.pieces import Edges
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "graph500"
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dbfs.edges import EdgeList
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import grid2d, grid3d, path
+from dbfs.edges.generate.lattice import lattice
 from dbfs.errors import InvalidOptionError
-from dbfs.generate import grid2d, grid3d, path
-from dbfs.generate.lattice import lattice
 
 
 def adjacency(edges: EdgeList) -> sp.coo_array:

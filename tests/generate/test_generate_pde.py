@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from dbfs.edges import EdgeList
-from dbfs.generate.kkt import kkt
-from dbfs.generate.mesh import mesh
-from dbfs.generate.stencil import stencil27
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate.kkt import kkt
+from dbfs.edges.generate.mesh import mesh
+from dbfs.edges.generate.stencil import stencil27
 
 
 def adjacency(edges: EdgeList) -> np.ndarray:

@@ -7,9 +7,9 @@ from math import log2
 import numpy as np
 import pytest
 
+from dbfs.edges.generate import rmat
+from dbfs.edges.generate.rmat import Rmat, draw_pairs
 from dbfs.errors import InvalidOptionError
-from dbfs.generate import rmat
-from dbfs.generate.rmat import Rmat, draw_pairs
 
 SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2, 0.3), (0, 0, 0), (0, 1, 0), (1, 0, 0)]
 

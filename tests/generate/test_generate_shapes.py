@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from dbfs.edges import EdgeList
-from dbfs.generate import complete, random_tree, star, tree
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import complete, random_tree, star, tree
 
 
 def pairs(edges: EdgeList, piece_edges: int = 7) -> list[tuple[int, int]]:

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs.edges import EdgeList
-from dbfs.errors import InvalidOptionError
-from dbfs.generate import (
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import (
     GENERATORS,
     complete,
     corpus,
@@ -26,6 +25,7 @@ from dbfs.generate import (
     tree,
     uniform,
 )
+from dbfs.errors import InvalidOptionError
 
 NAMES = "kronecker, rmat, uniform, grid2d, grid3d, path, star, complete, tree, random_tree, geometric, corpus"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dbfs.edges import Edges
-from dbfs.generate import uniform
+from dbfs.edges.generate import uniform
+from dbfs_workers.storage.pieces import Edges
 
 
 def read(n: int, m: int, seed: int = 1) -> Edges:

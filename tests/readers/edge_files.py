@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dbfs.edges import EdgeList
+from dbfs.edges.edge_list import EdgeList
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from edge_files import read_all, write
 
+from dbfs.edges.readers import lines, open_edges
 from dbfs.errors import InvalidOptionError
-from dbfs.readers import lines, open_edges
 
 RANDOM = np.random.default_rng(3)
 N, M = 60, 300

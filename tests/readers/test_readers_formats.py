@@ -11,8 +11,8 @@ import scipy.io
 import scipy.sparse
 from edge_files import PACKERS, read_all, write
 
+from dbfs.edges.readers import FORMATS, open_edges
 from dbfs.errors import InvalidOptionError
-from dbfs.readers import FORMATS, open_edges
 
 MTX = "%%MatrixMarket matrix coordinate {} {}\n% a comment\n\n3 3 3\n{}"
 # name, text, edges, n, m, directed, mirrored

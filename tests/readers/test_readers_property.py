@@ -8,7 +8,7 @@ from edge_files import PACKERS, read_all
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs.readers import open_edges
+from dbfs.edges.readers import open_edges
 
 BLANKS = st.sampled_from([" ", "  ", "\t", " \t", "\t \t"])
 GAPS = {"\t": st.sampled_from([" ", "   ", "\t", " \t "]), ",": st.sampled_from([",", " ,", ", "]), ";": st.just(";")}

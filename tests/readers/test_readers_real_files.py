@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbfs.readers import open_edges
+from dbfs.edges.readers import open_edges
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 EXPECTED = json.loads((DATA / "expected.json").read_text()) if (DATA / "expected.json").exists() else {}

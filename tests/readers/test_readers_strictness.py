@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dbfs.edges.readers import metis_piece, pairs
+from dbfs.edges.readers.lines import INT64_MAX
+from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError
-from dbfs.readers import metis_piece, pairs
-from dbfs.readers.lines import INT64_MAX
-from dbfs.readers.source import Source
 
 NOWHERE = Source("/nowhere", None, None)
 GRAMMARS = [

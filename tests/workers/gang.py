@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building import bin_edges, build_partition
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import NO_VERTEX, Stripe
-from dbfs_workers.traversal import RunSpec
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 
 PATIENCE = 60.0
 
@@ -38,20 +38,22 @@ class Worker:
 
     def load(self, partition: Partition, backend: str, staged: bool) -> None:
         from dbfs_workers.exchange.staged import StagedExchange
-        from dbfs_workers.scratch import Scratch
+        from dbfs_workers.levels.scratch import Scratch
 
         self.scratch = Scratch(partition, backend)
         self.end = StagedExchange(self.exchange, partition.stripe, self.scratch.backend) if staged else self.exchange
 
-    def run(self, specs: list[RunSpec], number: int, seconds: float) -> list[Any]:
-        from dbfs_workers import spmd
-        from dbfs_workers.scratch import Labels
+    def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:
+        from dbfs_workers.levels import loop
+        from dbfs_workers.storage.labels import RankLabels
 
-        runs = spmd.run(self.scratch, specs, self.end, watch=spmd.Watch(number), deadline=time.monotonic() + seconds)
+        runs = loop.traverse(
+            self.scratch, specs, self.end, watch=loop.Watch(number), deadline=time.monotonic() + seconds
+        )
         to_host, labels = self.scratch.backend.to_host, [run.labels for run in runs]
         parents = [None if of.predecessors is None else to_host(of.predecessors) for of in labels]
         return [
-            replace(run, labels=Labels(to_host(of.distances), above))
+            replace(run, labels=RankLabels(to_host(of.distances), above))
             for run, of, above in zip(runs, labels, parents, strict=True)
         ]
 
@@ -161,7 +163,7 @@ class Gang:
         for loaded in loading:
             loaded.result()
 
-    def run(self, *specs: RunSpec) -> list["Answer"]:
+    def run(self, *specs: TraversalSpec) -> list["Answer"]:
         number = self.next_number()
         ranks = [call.result() for call in self.everywhere("run", list(specs), number, PATIENCE)]
         return [Answer(runs) for runs in zip(*ranks, strict=True)]
@@ -224,8 +226,8 @@ class Answer:
         return whole
 
 
-def spec(*sources: int, **options: Any) -> RunSpec:
-    return RunSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
+def spec(*sources: int, **options: Any) -> TraversalSpec:
+    return TraversalSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
 
 
 def partitions(

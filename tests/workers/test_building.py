@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.building import bin_edges, build_partition
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.partition import describe
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.partition import describe
+from dbfs_workers.storage.stripe import Stripe
 
 
 @settings(deadline=None)

@@ -20,7 +20,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import Segment, nbytes
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 from tests.gpus import on_gpu
 from tests.workers.gang import PATIENCE, Gang, partitions, spec, started
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.building import bin_edges, build_partition
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.ordering import count_degrees, degree_order
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.ordering import count_degrees, degree_order
+from dbfs_workers.storage.stripe import Stripe
 from tests import graphs, oracle
 from tests.workers.gang import Gang, spec
 

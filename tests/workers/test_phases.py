@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.partition import Csr, Partition
-from dbfs_workers.stripe import NO_VERTEX, Stripe
+from dbfs_workers.storage.partition import Csr, Partition
+from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests import graphs
 from tests.gpus import on_gpu
 from tests.workers.gang import partitions

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dbfs_workers.reports import RankReport
-from dbfs_workers.scratch import Labels
-from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS, RankRun
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, RankRun
+from dbfs_workers.storage.labels import RankLabels
 
-LABELS = Labels(np.zeros(0, np.int32), None)
+LABELS = RankLabels(np.zeros(0, np.int32), None)
 LEVELS = st.integers(0, 200)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dbfs_workers import scratch
 from dbfs_workers.exchange import segment
-from dbfs_workers.scratch import Scratch
+from dbfs_workers.levels import scratch
+from dbfs_workers.levels.scratch import Scratch
 from tests import graphs
 from tests.workers.gang import partitions, spec
 

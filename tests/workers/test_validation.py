@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers import validation
-from dbfs_workers.building import bin_edges, build_partition
+from dbfs_workers.checks import validation
+from dbfs_workers.checks.validation import Rule, Verdict
 from dbfs_workers.errors import ValidationError
-from dbfs_workers.ordering import DegreeOrder, count_degrees, degree_order
-from dbfs_workers.partition import Partition
-from dbfs_workers.stripe import Stripe
-from dbfs_workers.validation import Rule, Verdict
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 from tests import oracle
 from tests.graphs import GRAPHS, random
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.edges import EdgeList
-from dbfs.generate import complete, geometric, grid2d, kronecker, path, star, uniform
-from dbfs.readers import open_edges
-from dbfs.writers import Written, write_edges
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import complete, geometric, grid2d, kronecker, path, star, uniform
+from dbfs.edges.readers import open_edges
+from dbfs.edges.writers import Written, write_edges
 
 LINES = (".mtx", ".gr", ".txt", ".csv", ".tsv.gz", ".mtx.xz", ".gr.bz2", ".EDGES")
 KEEPS_N = (".mtx", ".gr")
@@ -151,8 +151,8 @@ def test_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
 
 def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From METIS, which lists each edge twice, and across pieces of a few edges and blocks of a few rows."""
-    monkeypatch.setattr("dbfs.writers.stream.PIECE_EDGES", 10)
-    monkeypatch.setattr("dbfs.writers.matrix._BLOCK_ENTRIES", 7)
+    monkeypatch.setattr("dbfs.edges.writers.stream.PIECE_EDGES", 10)
+    monkeypatch.setattr("dbfs.edges.writers.matrix._BLOCK_ENTRIES", 7)
     edges = uniform(60, 300, 4)
     simple = Counter(pair for pair in multiset(edges) if pair[0] != pair[1])
     write_edges(edges, tmp_path / "first.graph")
@@ -163,7 +163,7 @@ def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_progress_counts_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs.writers.stream.PIECE_EDGES", 10)
+    monkeypatch.setattr("dbfs.edges.writers.stream.PIECE_EDGES", 10)
     seen: list[int] = []
     write_edges(path(36), tmp_path / "path.txt", progress=seen.append)
     assert seen == [8, 17, 26, 35]

@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbfs.edges import EdgeList, Edges, Piece
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import path, uniform
+from dbfs.edges.readers import open_edges
+from dbfs.edges.writers import SUFFIXES, write_edges
 from dbfs.errors import (
     FormatError,
     GraphTooLargeError,
@@ -20,9 +23,7 @@ from dbfs.errors import (
     OutputError,
     TruncatedFileError,
 )
-from dbfs.generate import path, uniform
-from dbfs.readers import open_edges
-from dbfs.writers import SUFFIXES, write_edges
+from dbfs_workers.storage.pieces import Edges, Piece
 
 ALL = [*SUFFIXES, ".mtx.gz", ".txt.xz", ".csv.bz2"]
 
@@ -172,5 +173,5 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_importing_dbfs_does_not_import_the_writers() -> None:
-    code = "import sys, dbfs, dbfs.cli; sys.exit('dbfs.writers' in sys.modules)"
+    code = "import sys, dbfs, dbfs.cli; sys.exit('dbfs.edges.writers' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

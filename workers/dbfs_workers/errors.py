@@ -121,7 +121,7 @@ class ValidationError(DbfsError, AssertionError):
 
 
 class ResultReleasedError(DbfsError, RuntimeError):
-    """Labels were asked for after the result or its graph was released."""
+    """RankLabels were asked for after the result or its graph was released."""
 
 
 def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:

@@ -10,61 +10,36 @@ Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception
 here and lose its type on the way through the scheduler.
 """
 
-import functools
 import logging
 import pickle
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from dbfs_workers.errors import BackendUnavailableError, DbfsError, ResultReleasedError, StaleRunError
+from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
+from dbfs_workers.exchange.post import WorkerPost
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.gpus import own_gpu
-from dbfs_workers.members import Kept, LoopMember, Member
-from dbfs_workers.partition import Partition
-from dbfs_workers.post import WorkerPost
-from dbfs_workers.reports import RankReport
-from dbfs_workers.scratch import Labels
-from dbfs_workers.stripe import Stripe
-from dbfs_workers.traversal import Position, RunSpec
+from dbfs_workers.members.member import Member, OwnedLabels
+from dbfs_workers.members.on_cpu import LoopMember
+from dbfs_workers.reports import Position, RankReport
+from dbfs_workers.rpc import NAME, answering
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels, label_key
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs_workers.cuda.member import CudaMember
+    from dbfs_workers.members.on_gpu import CudaMember
 
 logger = logging.getLogger(__name__)
 
-NAME = "dbfs"
-"""Name of the plugins, on workers and on the scheduler."""
 
-Answer = dict[str, bytes]
 T = TypeVar("T")
-
-
-def answering(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
-    """Make a handler answer as this module's docstring says."""
-
-    @functools.wraps(handler)
-    async def wrapper(*arguments: Any, **keywords: Any) -> Answer:
-        try:
-            return {"ok": pickle.dumps(await handler(*arguments, **keywords))}
-        except DbfsError as error:
-            return {"error": pickle.dumps(error)}
-        except Exception as error:
-            logger.exception("dbfs: %s failed", handler.__name__)
-            return {"error": pickle.dumps(RuntimeError(f"{handler.__name__}: {type(error).__name__}: {error}"))}
-
-    return wrapper
-
-
-def unpack(answer: Answer) -> Any:
-    """What a handler returned; raises what it raised."""
-    if "error" in answer:
-        raise pickle.loads(answer["error"])
-    return pickle.loads(answer["ok"])
 
 
 class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -87,7 +62,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 "dbfs_recover": answering(self.recover),
                 "dbfs_detach": answering(self.detach),
                 "dbfs_leave": answering(self.leave),
-                "dbfs_run_rank": answering(self.run),
+                "dbfs_start_rank": answering(self.start_rank),
                 "dbfs_position": answering(self.position),
                 "dbfs_publish_rank": answering(self.publish),
                 "dbfs_drop": answering(self.drop),
@@ -151,7 +126,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if backend == "cpu":
             self._enter(graph_id, LoopMember(rank, _key(partition_key), exchange))
             return answer
-        from dbfs_workers.cuda.staged import StagedMember
+        from dbfs_workers.members.staged import StagedMember
 
         member = StagedMember(rank, _key(partition_key), exchange)
         await self._make(graph_id, member, member.make)
@@ -171,7 +146,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             BackendUnavailableError: CuPy can't be imported.
             ExchangeUnavailableError, GraphTooLargeError: see ``CudaMember.make``.
         """
-        from dbfs_workers.cuda.member import CudaMember
+        from dbfs_workers.members.on_gpu import CudaMember
 
         member = CudaMember(rank, _key(partition_key))
         return pickle.dumps(await self._make(graph_id, member, member.make))
@@ -201,7 +176,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.close()
 
-    async def run(
+    async def start_rank(
         self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
     ) -> list[RankReport]:
         """Take part in traversals; the labels are kept here.
@@ -210,7 +185,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             graph_id: the graph's.
             number: the gang's running number of this run.
             client: id of the client that the labels belong to.
-            specs: pickled ``list[RunSpec]``.
+            specs: pickled ``list[TraversalSpec]``.
             deadline: seconds the run may take.
             dropped: traversals whose labels to forget first.
 
@@ -219,16 +194,16 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
         Raises:
             StaleRunError: this worker is no rank of that gang.
-            DbfsError: see ``spmd.run``.
+            DbfsError: see ``levels.loop.traverse``.
         """
         member = self._member(graph_id)
         member.number = number
         member.drop(dropped)
         partition: Partition = self.worker.data[member.partition_key]
-        wanted: list[RunSpec] = pickle.loads(specs)
-        done = await member.in_thread(member.run, partition, number, wanted, time.monotonic() + deadline)
+        wanted: list[TraversalSpec] = pickle.loads(specs)
+        done = await member.in_thread(member.traverse, partition, number, wanted, time.monotonic() + deadline)
         for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
-            member.kept[spec.run_id, index] = Kept(client, rank.labels)
+            member.kept[spec.run_id, index] = OwnedLabels(client, rank.labels)
         return [RankReport.of(rank) for rank in done]
 
     async def position(self, graph_id: str, number: int) -> Position | None:
@@ -253,7 +228,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
         return sizes
 
-    def kept_labels(self, graph_id: str, run_id: str, index: int) -> Labels:
+    def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Labels that were neither dropped nor published, where they are; tasks on this worker may ask for them, too.
 
         Raises:
@@ -312,7 +287,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             raise BackendUnavailableError(f"{where}: CuPy fails: {error}") from error
 
     def _cuda_member(self, graph_id: str) -> "CudaMember":
-        from dbfs_workers.cuda.member import CudaMember
+        from dbfs_workers.members.on_gpu import CudaMember
 
         member = self._member(graph_id)
         if not isinstance(member, CudaMember):
@@ -324,11 +299,6 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is None:
             raise StaleRunError(f"{self.worker.address} is no rank of the graph {graph_id}")
         return member
-
-
-def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int, int]:
-    """Dask key of one rank's labels: of the traversal ``index`` of a run."""
-    return (f"{label}-{run_id}", index, rank)
 
 
 def _nothing() -> None:

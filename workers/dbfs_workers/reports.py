@@ -7,12 +7,25 @@ than the run took. Most follow from others, or hardly differ from one level to t
 import functools
 import pickle
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.spmd import COUNT_FIELDS, RankRun
+from dbfs_workers.storage.labels import RankLabels
+
+COUNT_FIELDS: Final = (
+    "bottom_up",
+    "frontier",
+    "edges",
+    "filtered",
+    "own",
+    "sent",
+    "culled",
+    "discovered",
+    "bytes_sent",
+)
+TIME_FIELDS: Final = ("search", "exchange", "contract")
 
 # Shorter tables are sent as they are.
 _LEAST_LEVELS: Final = 64
@@ -29,9 +42,54 @@ _EXPECTED: Final = {
 }
 
 
+class Position(NamedTuple):
+    """Where one rank is in a run, as another thread sees it: fields read one after another.
+
+    Attributes:
+        traversal: index of the traversal under way.
+        level: the level under way.
+        bottom_up: whether it is bottom-up.
+        frontier: vertices of this rank that it expands.
+        reached: vertices of this rank reached so far.
+    """
+
+    traversal: int
+    level: int
+    bottom_up: bool
+    frontier: int
+    reached: int
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """One traversal on one rank.
+
+    Attributes:
+        labels: distances and predecessors.
+        counts: int64[levels, len(COUNT_FIELDS)], as in ``traversal.LevelCounts``; ``bottom_up`` is 1 or 0. A bottom-up
+            level's ``edges`` are those it looked at, ``own`` and ``discovered`` are the same; it sends bitmap slices.
+        seconds: float64[levels, len(TIME_FIELDS)]: the phase's work (expand, filter + partition and the contraction of
+            the own bin; or the bottom-up search), waiting for and sending to peers, the contraction of their bins.
+        reached: vertices labelled on this rank, the sources included.
+        edges: the sum of their degrees.
+        depth: the largest distance on this rank, 0 where nothing was reached.
+        elapsed: seconds from the first crossing, after which all ranks are ready, to the last.
+        setup: seconds before it: clearing the state, taking memory for labels, waiting for the others.
+    """
+
+    labels: RankLabels
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    reached: int
+    edges: int
+    depth: int
+    elapsed: float
+    setup: float
+
+
 @dataclass(frozen=True)
 class RankReport:
-    """One traversal on one rank, without its labels. Fields as in ``spmd.RankRun``, whose tables are unpacked when
+    """One traversal on one rank, without its labels. Fields as in ``RankRun``, whose tables are unpacked when
     they are asked for; seconds of long ones come in single precision.
     """
 

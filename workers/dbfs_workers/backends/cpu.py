@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
-from dbfs_workers.partition import Csr
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.stripe import Stripe
 
 _NONE = np.empty(0, np.uint32)
 

@@ -14,8 +14,8 @@ from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
-from dbfs_workers.partition import Csr
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.stripe import Stripe
 
 THREADS: Final = 256
 MOST_THREADS: Final = 1024
@@ -24,8 +24,8 @@ MOST_BLOCKS: Final = 132 * 16
 # A vertex's owner is kept in a byte, and 255 means "dropped".
 MOST_RANKS: Final = 255
 KERNELS: Final = {
-    "phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
-    "levels.cu": ("top_down", "bottom_up", "mark"),
+    "phases/phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
+    "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
 _WARP: Final = 32
 # u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh).

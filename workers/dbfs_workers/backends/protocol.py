@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.partition import Csr, host_bytes
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.partition import Csr, host_bytes
+from dbfs_workers.storage.stripe import Stripe
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.module import load
-from dbfs_workers.stripe import WORD_BITS, Stripe
+from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 
 _THREADS = 256
 
@@ -81,7 +81,7 @@ def device_graph(
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
     sums = cupy.zeros(4, np.uint64)
     nothing = np.uint64(0)
-    kernel = load("facts.cu").get_function("dbfs_facts")
+    kernel = load("building/facts.cu").get_function("dbfs_facts")
     arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
     kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))

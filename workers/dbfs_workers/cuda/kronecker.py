@@ -34,7 +34,7 @@ def draw_edges(
 
     sources, targets = cupy.empty(count, np.int64), cupy.empty(count, np.int64)
     if count:
-        kernel = load("kronecker.cu").get_function("dbfs_kronecker")
+        kernel = load("building/kronecker.cu").get_function("dbfs_kronecker")
         # A struct of the kernel's: an array of one record goes by value.
         state = seed.view([("z", np.uint32, 5)])
         numbers = (np.uint64(first), np.int64(count), np.uint32(scale), np.uint64(value0), np.uint64(value1))

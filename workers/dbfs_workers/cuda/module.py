@@ -16,7 +16,7 @@ from typing import Any, Final
 from dbfs_workers.cuda import layout
 from dbfs_workers.errors import BackendUnavailableError
 
-HERE: Final = Path(__file__).parent
+KERNEL_FOLDER: Final = Path(__file__).parent / "kernels"
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,30 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 
 # Every compilation that a run can ask for: source and options.
 KERNELS: Final = (
-    *(("resident.cu", Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
-    *((source, PLAIN_DEFINES) for source in ("summary.cu", "phases.cu", "levels.cu")),
+    *(
+        ("resident/resident.cu", Variant(gang, predecessors).defines)
+        for gang, predecessors in product((False, True), repeat=2)
+    ),
+    *((source, PLAIN_DEFINES) for source in ("resident/summary.cu", "phases/phases.cu", "phases/levels.cu")),
     *(
         (source, ())
-        for source in ("kronecker.cu", "binning.cu", "csr.cu", "degree_order.cu", "facts.cu", "validation.cu")
+        for source in (
+            "building/kronecker.cu",
+            "building/binning.cu",
+            "building/csr.cu",
+            "building/degree_order.cu",
+            "building/facts.cu",
+            "checks/validation.cu",
+        )
     ),
 )
 
 
 @cache
 def _headers() -> dict[str, str]:
-    return {path.name: path.read_text() for path in sorted(HERE.glob("*.cuh"))}
+    return {
+        path.relative_to(KERNEL_FOLDER).as_posix(): path.read_text() for path in sorted(KERNEL_FOLDER.rglob("*.cuh"))
+    }
 
 
 def cache_folder() -> Path:
@@ -75,7 +87,7 @@ def cache_folder() -> Path:
 
 
 def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verbose: bool = False) -> tuple[bytes, str]:
-    """Compile one ``.cu`` file of this folder for an architecture such as ``sm_90``, past the cache.
+    """Compile one source of ``kernels/``, such as ``building/csr.cu``, for an architecture such as ``sm_90``; no cache.
 
     Returns:
         The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
@@ -94,7 +106,7 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         *(("--ptxas-options=-v",) if verbose else ()),
         *defines,
     ]
-    source_text = (HERE / source).read_text().encode()
+    source_text = (KERNEL_FOLDER / source).read_text().encode()
     (program,) = _call(nvrtc.nvrtcCreateProgram, source_text, source.encode(), len(names), texts, names)
     try:
         (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
@@ -145,7 +157,7 @@ def nvrtc_version() -> tuple[int, int]:
 def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     """The path of the compiled file, compiled now if the cache has none."""
     key = hashlib.sha256()
-    for text in (source, (HERE / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
+    for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
     for name, text in _headers().items():
         key.update(f"{name}\0{text}".encode())

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +76,26 @@ def driver(library: str = "libcuda.so.1") -> Driver | None:
             for one in devices
         ),
     )
+
+
+def cupy_runtime() -> tuple[int, int]:
+    """Version of the CUDA runtime that CuPy was built for, such as (13, 0). Raises whatever importing CuPy raises."""
+    import cupy
+
+    number: int = cupy.cuda.runtime.runtimeGetVersion()
+    return number // 1000, number % 1000 // 10
+
+
+def nccl_version() -> tuple[int, int, int] | None:
+    """Version of the NCCL library that CuPy loads, such as (2, 28, 3); None without the library."""
+    with warnings.catch_warnings():
+        # CuPy warns if the library is absent. Here that is an answer.
+        warnings.simplefilter("ignore")
+        from cupy.cuda import nccl
+    if not nccl.available:
+        return None
+    number: int = nccl.get_version()
+    return number // 10000, number // 100 % 100, number % 100
 
 
 def peer_bandwidth(peer_access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[float | None, ...], ...]:

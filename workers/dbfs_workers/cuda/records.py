@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.run import Direction, Mode, Outcome
-from dbfs_workers.cuda.summary import Summary
-from dbfs_workers.spmd import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.traversal import Position
+from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
+from dbfs_workers.cuda.summary import LabelSummary
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, Position
 
 # 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
 CAPACITY: Final = 1 << 14
@@ -134,9 +133,9 @@ class Records:
 
 
 def counts(
-    outcome: Outcome, summary: Summary, *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
+    outcome: KernelOutcome, summary: LabelSummary, *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
 ) -> NDArray[np.int64]:
-    """``spmd.COUNT_FIELDS`` of every level; all but ``discovered`` hold as sums over the ranks.
+    """``reports.COUNT_FIELDS`` of every level; all but ``discovered`` hold as sums over the ranks.
 
     A rank's edges lead to vertices that their owners discover, and the owners drop what they knew: a rank by itself
     can't tell its ``filtered`` from another's ``culled``. Dense levels exchange bitmaps, as bottom-up ones do: what
@@ -190,8 +189,8 @@ def counts(
     return table
 
 
-def seconds(outcome: Outcome) -> NDArray[np.float64]:
-    """``spmd.TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
+def seconds(outcome: KernelOutcome) -> NDArray[np.float64]:
+    """``reports.TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
     taken = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
     taken[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
     return taken

@@ -1,12 +1,12 @@
 """The resident engine on one GPU: allocate, connect to the peers, launch, wait, read.
 
-One ``ResidentEngine`` per rank and graph, in the process that owns the GPU. Nothing here knows Dask: whoever starts the
+One ``ResidentKernel`` per rank and graph, in the process that owns the GPU. Nothing here knows Dask: whoever starts the
 gang moves ``PeerInfo`` records between the ranks and calls ``start`` on all of them within the run's deadline::
 
-    engine = ResidentEngine(graph, predecessors=True)
+    engine = ResidentKernel(graph, predecessors=True)
     infos = exchange(engine.info())          # every rank's record, on every rank
     engine.connect(infos)
-    engine.start(RunOptions(sources=(0,)))   # returns at once
+    engine.start(KernelOptions(sources=(0,)))   # returns at once
     outcome = engine.wait()                  # labels stay on the GPU: engine.distances, engine.predecessors
     engine.disconnect(); barrier(); engine.close()
 
@@ -28,18 +28,18 @@ from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import (
     UNLIMITED,
     Direction,
+    KernelAbortedError,
     KernelHungError,
-    Outcome,
+    KernelOptions,
+    KernelOutcome,
     PeerInfo,
     Reason,
-    RunAbortedError,
-    RunOptions,
     Step,
 )
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.stripe import NO_VERTEX, WORD_BITS, Stripe
-from dbfs_workers.traversal import Position
+from dbfs_workers.reports import Position
+from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 # Measured: NOTES.md.
 # Bins hold an eighth of the vertices; but where there are large degrees, a dense level is faster from a 64th on.
@@ -87,7 +87,7 @@ def lists_to_lead(graph: DeviceGraph) -> tuple[Part, Part] | None:
         return None
 
 
-class ResidentEngine:
+class ResidentKernel:
     """The buffers and the kernel of one rank of one graph.
 
     Args:
@@ -119,7 +119,9 @@ class ResidentEngine:
         self._most_edges = most_sparse_edges(stripe) if sparse_edges is None else sparse_edges
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
         self._variant = Variant(stripe.p > 1, predecessors, threads, blocks_per_sm)
-        self._kernel = load("resident.cu", self._variant.defines, cooperative=True).get_function("dbfs_resident")
+        self._kernel = load("resident/resident.cu", self._variant.defines, cooperative=True).get_function(
+            "dbfs_resident"
+        )
         # The rest of the multiprocessor's memory is the L1 cache, where the visited bitmap wants to be.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
@@ -206,7 +208,7 @@ class ResidentEngine:
             return 0
         return 1 + min(3, max(0, max_degree - 1).bit_length())
 
-    def prepare(self, options: RunOptions) -> None:
+    def prepare(self, options: KernelOptions) -> None:
         """Upload what a run needs; ``start`` does it where it was not done."""
         cupy, stripe, rank = self._cupy, self.graph.stripe, self.graph.rank
         if self._peers is None:
@@ -249,7 +251,7 @@ class ResidentEngine:
             self._kernel((self._blocks,), (self._variant.threads,), (self._params,))
         self._done.record(self.stream)
 
-    def start(self, options: RunOptions) -> None:
+    def start(self, options: KernelOptions) -> None:
         """Prepare and launch a run; every rank of the gang must, within the timeout. Returns at once."""
         self.prepare(options)
         self.launch()
@@ -259,15 +261,15 @@ class ResidentEngine:
         return self._records.position(traversal)
 
     def abort(self) -> None:
-        """Tell the kernel to leave; ``wait`` then raises ``RunAbortedError``."""
+        """Tell the kernel to leave; ``wait`` then raises ``KernelAbortedError``."""
         self._host.header["abort"] = 1
 
-    def wait(self) -> Outcome:
+    def wait(self) -> KernelOutcome:
         """Wait for the kernel and read what it left in host memory.
 
         Raises:
             DeadlineExceededError: a wait in the kernel outlasted the run's timeout.
-            RunAbortedError: ``abort`` was called.
+            KernelAbortedError: ``abort`` was called.
             KernelHungError: the kernel neither finished nor left.
         """
         now = time.monotonic()
@@ -291,17 +293,17 @@ class ResidentEngine:
             where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
             # Either clock may be the first: the kernel's or this one, which then has told it to leave.
             if reason is Reason.ABORTED and now <= give_up:
-                raise RunAbortedError(f"the run was aborted: {where}")
+                raise KernelAbortedError(f"the run was aborted: {where}")
             raise DeadlineExceededError(f"the run took longer than {self._timeout} s: {where}")
         return self._outcome()
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> KernelOutcome:
         host = self._host
         levels = host["levels"]
         nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
         self._records.drain()
         records = self._records.records()
-        return Outcome(
+        return KernelOutcome(
             levels=levels,
             records=records,
             nanoseconds_a_cycle=nanoseconds_a_cycle,

@@ -15,7 +15,7 @@ BETA: Final = 20000.0
 UNLIMITED: Final = 2**32 - 1
 
 
-class RunAbortedError(DbfsError, InterruptedError):
+class KernelAbortedError(DbfsError, InterruptedError):
     """A run was cancelled while it ran; the message names the rank, the level and the phase."""
 
 
@@ -95,7 +95,7 @@ class PeerInfo:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class KernelOptions:
     """One traversal.
 
     Attributes:
@@ -120,7 +120,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class KernelOutcome:
     """A finished run on one rank.
 
     Attributes:

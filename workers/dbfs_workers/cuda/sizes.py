@@ -5,7 +5,7 @@ CUDA's context, the kernels and what lies below the granularity of allocations a
 
 from dbfs_workers.cuda.resident import bin_capacity, led_capacity, most_sparse_edges
 from dbfs_workers.cuda.window import window_layout
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 KEY = 8
 """A directed edge while it is built (``cuda.building``)."""

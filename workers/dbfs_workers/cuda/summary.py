@@ -19,7 +19,7 @@ MOST_COPIES: Final = 5
 
 
 @dataclass(frozen=True)
-class Summary:
+class LabelSummary:
     """One rank's part of a run, by distance from 0 to the number of levels.
 
     Attributes:
@@ -36,11 +36,11 @@ class Summary:
         return int(np.flatnonzero(self.rows).max(initial=0))
 
 
-def summarise(graph: DeviceGraph, distances: Any, levels: int) -> Summary:
+def summarise(graph: DeviceGraph, distances: Any, levels: int) -> LabelSummary:
     """Sum up int32[n_local] distances, none of which is above ``levels``."""
     import cupy
 
-    kernel = load("summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
+    kernel = load("resident/summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
     bins = levels + 1
     shared_bins = min(bins, SHARED_BINS)
     copies = min(MOST_COPIES, (SHARED_BINS // shared_bins).bit_length() - 1)
@@ -52,4 +52,4 @@ def summarise(graph: DeviceGraph, distances: Any, levels: int) -> Summary:
         *(np.uint32(bins), np.uint32(shared_bins), np.uint32(copies), sums),
     )
     kernel((blocks,), (THREADS,), arguments, shared_mem=8 * shared_bins << copies)
-    return Summary(*cupy.asnumpy(sums).astype(np.int64))
+    return LabelSummary(*cupy.asnumpy(sums).astype(np.int64))

@@ -24,7 +24,7 @@ def check_edges(
 ) -> None:
     """See ``validation_kernels.check_edges``: the same arguments, of CuPy; of several edges any may be the first."""
     if src.size:
-        kernel = load("validation.cu").get_function("dbfs_check_edges")
+        kernel = load("checks/validation.cu").get_function("dbfs_check_edges")
         options = (np.int32(predecessors), np.int32(directed), np.int64(bound))
         blocks = min(MOST_BLOCKS, -(-src.size // TILE))
         kernel((blocks,), (THREADS,), (src, dst, np.int64(src.size), table, *options, unsupported, found))

@@ -13,7 +13,7 @@ import numpy as np
 from dbfs_workers.cuda import device_memory, layout
 from dbfs_workers.cuda.device_memory import Part
 from dbfs_workers.cuda.run import PeerInfo
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 ALIGNMENT = 256
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
 from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import ExchangeUnavailableError
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 # Words that different ranks write lie at least one cache line (8 words) apart.
 ARRIVED = 0

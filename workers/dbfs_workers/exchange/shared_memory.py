@@ -21,7 +21,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange import barrier_kernels as kernels
 from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 # How long a rank sleeps at most before it looks for an abort: seconds, nanoseconds.
 _TIMEOUT = np.array([0, 2_000_000], np.int64)

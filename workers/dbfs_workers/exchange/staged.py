@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.protocol import Cause, Exchange
-from dbfs_workers.stripe import Stripe
+from dbfs_workers.storage.stripe import Stripe
 
 
 def nbytes(stripe: Stripe) -> int:

@@ -1,0 +1,1 @@
+"""Building: from an edge list to one partition on each rank."""

@@ -1,0 +1,299 @@
+"""What this machine offers dbfs: GPUs and the packages that use them, shared memory, kernels; and advice for the rest.
+
+Each check stands alone: what one of them lacks is its finding, not an error. Nothing here imports CuPy where there is
+none, and a machine without a GPU is a healthy one: the CPU backend serves.
+"""
+
+import importlib
+import os
+import pickle
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from dbfs.cluster.kernels import warm_up
+from dbfs_workers.cuda import probe
+from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
+from dbfs_workers.exchange.segment import Segment
+from dbfs_workers.storage.stripe import Stripe
+
+# Compiled for where there is no GPU.
+DEFAULT_ARCH: Final = "sm_90"
+
+_ATTACH: Final = """
+import pickle, sys
+from dbfs_workers.exchange.segment import Segment
+Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1).close()
+"""
+_ATTACH_SECONDS: Final = 60
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what was found, and one line of advice where that is not all there could be."""
+
+    name: str
+    state: State
+    found: str
+    advice: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``examine`` found.
+
+    Attributes:
+        findings: one for each check.
+        gpus: the visible GPUs.
+        peer_access: for each GPU, which others it can map.
+        peer_bandwidth: GB/s that each GPU (row) copies from each other one (column); None where it was not measured.
+    """
+
+    findings: tuple[Finding, ...]
+    gpus: tuple[probe.Gpu, ...]
+    peer_access: tuple[tuple[bool, ...], ...]
+    peer_bandwidth: tuple[tuple[float | None, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def examine() -> Report:
+    """Check this machine. Takes seconds where kernels are compiled for the first time."""
+    findings = [_packages()]
+    try:
+        driver = probe.driver()
+    except probe.DriverError as error:
+        driver = None
+        findings.append(Finding("driver", State.FAILED, str(error), "reinstall or restart the NVIDIA driver"))
+    else:
+        findings.append(_driver(driver))
+    gpus = driver.gpus if driver else ()
+    access = driver.peer_access if driver else ()
+    # The packages' names end in the CUDA version's first number.
+    major = 12 if driver and driver.cuda < (13, 0) else 13
+    cupy = _cupy(major)
+    findings += [_gpus(gpus), cupy]
+    bandwidth: tuple[tuple[float | None, ...], ...] = tuple((None,) * len(gpus) for _ in gpus)
+    if len(gpus) > 1:
+        if cupy.state is State.OK:
+            bandwidth, finding = _peers(access)
+        else:
+            finding = Finding("peers", State.MISSING, "not measured without CuPy", _install(major))
+        findings.append(finding)
+    findings += [
+        _dask_cuda(major),
+        _nccl(major, cupy),
+        _ucx(major),
+        _shared_memory(),
+        _dashboard(),
+        _cpu_kernels(),
+        *_gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major),
+    ]
+    return Report(tuple(findings), gpus, access, bandwidth)
+
+
+def _packages() -> Finding:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("dbfs", "dask", "distributed", "numba", "numpy"))
+    return Finding("packages", State.OK, f"Python {platform.python_version()}, {packages}")
+
+
+def _dashboard() -> Finding:
+    missing = []
+    for name in ("bokeh", "prometheus_client"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        advice = "for the page /dbfs and metrics where a scheduler runs: pip install 'dbfs[dashboard]'"
+        return Finding("dashboard", State.MISSING, f"not installed: {', '.join(missing)}", advice)
+    return Finding("dashboard", State.OK, f"bokeh {version('bokeh')}, prometheus-client {version('prometheus-client')}")
+
+
+def _install(major: int) -> str:
+    return f"for GPUs: pip install 'dbfs[cu{major}]'"
+
+
+def _driver(driver: probe.Driver | None) -> Finding:
+    if driver is None:
+        return Finding(
+            "driver", State.MISSING, "no libcuda.so.1", "for GPUs: install NVIDIA's driver, 580 or newer for CUDA 13"
+        )
+    release = f"{driver.release}, " if driver.release else ""
+    return Finding("driver", State.OK, f"{release}runs CUDA up to {driver.cuda[0]}.{driver.cuda[1]}")
+
+
+def _gpus(gpus: tuple[probe.Gpu, ...]) -> Finding:
+    if not gpus:
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hidden = "" if chosen is None else f" (CUDA_VISIBLE_DEVICES={chosen!r})"
+        return Finding("GPUs", State.MISSING, f"none visible{hidden}", "nothing to do: the CPU backend will serve")
+    names = ", ".join(f"{gpu.name} ({gpu.arch}, {gpu.nbytes / 2**30:.0f} GiB)" for gpu in gpus)
+    return Finding("GPUs", State.OK, f"{len(gpus)}: {names}")
+
+
+def _cupy(major: int) -> Finding:
+    found = _first_version(f"cupy-cuda{other}x" for other in (12, 13)) or _first_version(["cupy"])
+    if found is None:
+        return Finding("CuPy", State.MISSING, "not installed", _install(major))
+    name, number = found
+    try:
+        built = probe.cupy_runtime()
+    except Exception as error:  # a broken installation fails in any way
+        return Finding("CuPy", State.FAILED, f"{name} {number}: {_line(error)}", _install(major))
+    return Finding("CuPy", State.OK, f"{name} {number}, CUDA runtime {built[0]}.{built[1]}")
+
+
+def _peers(access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[tuple[float | None, ...], ...], Finding]:
+    apart = len(access) * (len(access) - 1) - sum(sum(row) for row in access)
+    try:
+        rates = probe.peer_bandwidth(access)
+    except Exception as error:  # out of memory, or whatever else another process does to the GPUs
+        nothing = tuple((None,) * len(access) for _ in access)
+        return nothing, Finding("peers", State.FAILED, _line(error), "look for other processes on the GPUs: nvidia-smi")
+    if apart:
+        return rates, Finding(
+            "peers",
+            State.MISSING,
+            f"{apart} of {len(access) * (len(access) - 1)} pairs of GPUs can't map each other",
+            "these exchange through the host, slower: look at the links with nvidia-smi topo -m",
+        )
+    least = min(rate for row in rates for rate in row if rate is not None)
+    return rates, Finding("peers", State.OK, f"every GPU maps every other, {least:.0f} GB/s or more")
+
+
+def _dask_cuda(major: int) -> Finding:
+    found = _first_version(["dask-cuda"])
+    if found is None:
+        return Finding("dask-cuda", State.MISSING, "not installed", _install(major))
+    try:
+        importlib.import_module("dask_cuda")
+    except Exception as error:  # without its own extra, or without a driver
+        return Finding("dask-cuda", State.FAILED, f"{found[1]}: {_line(error)}", _install(major))
+    return Finding("dask-cuda", State.OK, found[1])
+
+
+def _nccl(major: int, cupy: Finding) -> Finding:
+    if cupy.state is State.OK:
+        nccl = probe.nccl_version()
+        if nccl is not None:
+            return Finding("NCCL", State.OK, ".".join(map(str, nccl)))
+    return Finding(
+        "NCCL", State.MISSING, "not there", f"one host needs none; for several: pip install nvidia-nccl-cu{major}"
+    )
+
+
+def _ucx(major: int) -> Finding:
+    found = _first_version(f"distributed-ucxx-cu{other}" for other in (12, 13)) or _first_version(["distributed-ucxx"])
+    if found is None:
+        advice = f"for the taskgraph engine's bins over NVLink: pip install dbfs[ucx-cu{major}]"
+        return Finding("UCX", State.MISSING, "not installed", advice)
+    try:
+        importlib.import_module("distributed_ucxx")
+    except Exception as error:  # a library of its own that is missing
+        return Finding("UCX", State.FAILED, f"{found[0]} {found[1]}: {_line(error)}", f"reinstall {found[0]}")
+    return Finding("UCX", State.OK, f"{found[0]} {found[1]}")
+
+
+def _shared_memory() -> Finding:
+    advice = "workers will exchange over Dask's comms, slower; they need one host, one user and one container's /proc"
+    try:
+        segment = Segment.create(Stripe(2, 2), 8)
+    except (ExchangeUnavailableError, OSError) as error:
+        return Finding("shared memory", State.FAILED, _line(error), advice)
+    try:
+        handle = pickle.dumps(segment.handle).hex()
+        command = [sys.executable, "-c", _ATTACH, handle]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ATTACH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return Finding("shared memory", State.FAILED, f"no answer in {_ATTACH_SECONDS} s", advice)
+    finally:
+        segment.close()
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return Finding("shared memory", State.FAILED, lines[-1], advice)
+    return Finding("shared memory", State.OK, "a second process opened it (memfd, /proc)")
+
+
+def _cpu_kernels() -> Finding:
+    start = time.perf_counter()
+    try:
+        warm_up()
+    except Exception as error:  # Numba's cache has no folder it may write to, or LLVM refuses
+        advice = "set NUMBA_CACHE_DIR to a folder that can be written"
+        return Finding("CPU kernels", State.FAILED, _line(error), advice)
+    seconds = time.perf_counter() - start
+    stats = [kernel.stats for kernel in _numba_kernels()]
+    compiled = sum(sum(one.cache_misses.values()) for one in stats)
+    folders = sorted({str(one.cache_path) for one in stats})
+    loaded = f"{len(stats)}, {compiled} of them compiled now, {seconds:.1f} s; Numba keeps them in {', '.join(folders)}"
+    closed = [folder for folder in folders if Path(folder).is_dir() and not os.access(folder, os.W_OK)]
+    if compiled and closed:
+        advice = "set NUMBA_CACHE_DIR to a folder that can be written: every process compiles anew"
+        return Finding("CPU kernels", State.FAILED, loaded, advice)
+    return Finding("CPU kernels", State.OK, loaded)
+
+
+def _numba_kernels() -> list[Any]:
+    from numba.core.dispatcher import Dispatcher
+
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in ("dbfs", "dbfs_workers")]
+    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+    return list(found.values())
+
+
+def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
+    from dbfs_workers.cuda.module import KERNELS, cache_folder, cached_cubin, nvrtc_version
+
+    try:
+        nvrtc = ".".join(map(str, nvrtc_version()))
+    except BackendUnavailableError as error:
+        yield Finding("GPU kernels", State.MISSING, str(error).splitlines()[0], _install(major))
+        return
+    for arch in archs:
+        name = f"GPU kernels, {arch}"
+        start = time.perf_counter()
+        try:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(lambda kernel, arch=arch: cached_cubin(kernel[0], arch, kernel[1]), KERNELS))
+        except RuntimeError as error:
+            advice = f"NVRTC {nvrtc} can't compile them; install the one that goes with dbfs[cu{major}]"
+            yield Finding(name, State.FAILED, _line(error), advice)
+        except OSError as error:
+            yield Finding(name, State.FAILED, _line(error), "set DBFS_KERNEL_CACHE to a folder that can be written")
+        else:
+            seconds = time.perf_counter() - start
+            found = f"{len(KERNELS)} compile, NVRTC {nvrtc}, {seconds:.1f} s; kept in {cache_folder()}"
+            yield Finding(name, State.OK, found)
+
+
+def _first_version(names: Iterable[str]) -> tuple[str, str] | None:
+    for name in names:
+        try:
+            return name, version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

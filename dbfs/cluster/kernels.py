@@ -1,0 +1,27 @@
+"""The modules of the CPU kernels, and how they are compiled before work comes."""
+
+import importlib
+import logging
+import time
+
+logger = logging.getLogger(__name__)
+
+# Importing one compiles it, or loads it from the cache.
+KERNELS = (
+    "dbfs_workers.storage.building_kernels",
+    "dbfs_workers.backends.cpu_kernels",
+    "dbfs_workers.backends.cpu_resident_kernels",
+    "dbfs_workers.checks.components_kernels",
+    "dbfs_workers.exchange.barrier_kernels",
+    "dbfs_workers.intrinsics",
+    "dbfs_workers.checks.validation_kernels",
+    "dbfs.edges.generate._kronecker_kernel",
+)
+
+
+def warm_up() -> None:
+    """Compile the CPU kernels into Numba's cache on disk, where the workers to come will find them."""
+    start = time.perf_counter()
+    for module in KERNELS:
+        importlib.import_module(module)
+    logger.info("CPU kernels ready in %.1f s", time.perf_counter() - start)

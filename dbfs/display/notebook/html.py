@@ -1,0 +1,73 @@
+"""HTML reprs by Jinja templates, as Dask makes its own; everything that a user named is escaped."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from dask.utils import format_bytes
+
+from dbfs.display.notebook import svg
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from dbfs.display.state import ClusterState
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
+
+
+def graph_html(graph: Graph) -> str:
+    """A graph: its counts, how it lies on the ranks."""
+    per_rank = [info.m_local for info in graph.record.infos]
+    return _render("graph", graph=graph, chart=svg.bars(per_rank, "directed edges by rank"))
+
+
+def result_html(result: BFSResult) -> str:
+    """A traversal: what it reached, how fast, and its frontier by level."""
+    bottom_up = sum(report.direction == "bottom-up" for report in result.reports)
+    return _render("result", result=result, bottom_up=bottom_up, chart=svg.frontier(result.reports))
+
+
+def state_html(state: ClusterState) -> str:
+    """A cluster: its workers, graphs and runs."""
+    return _render("state", state=state)
+
+
+def seconds(value: float) -> str:
+    """A duration with a unit: 1.23 ms."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}" if value < 1000 else f"{value:,.0f} s"
+    return f"{value * 1e6:.2g} µs"
+
+
+def rate(mteps: float) -> str:
+    """Traversed edges a second: 1.23 GTEPS."""
+    return f"{mteps / 1e3:.3g} GTEPS" if mteps >= 1e3 else f"{mteps:.3g} MTEPS"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _bytes_range(values: tuple[int, ...]) -> str:
+    least, most = format_bytes(min(values)), format_bytes(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("dbfs.display.notebook"), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters.update(
+        {"bytes": format_bytes, "bytes_range": _bytes_range, "count": _count, "seconds": seconds, "rate": rate}
+    )
+    return environment
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(f"{template}.html.j2").render(**values)

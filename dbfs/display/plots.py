@@ -1,0 +1,271 @@
+"""Plots of results and graphs by matplotlib, which is imported here only when one is drawn.
+
+Each function draws on the axes given, or on a figure of its own, and returns the axes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dbfs.engines import LevelReport
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
+
+# Blue and vermilion, green, sky blue of Okabe and Ito's palette: told apart by everybody, in print and on dark.
+VERTICES, EDGES = "#0072b2", "#d55e00"
+_PHASES = {
+    "search": "#0072b2",
+    "expand": "#0072b2",
+    "filter-partition": "#56b4e9",
+    "exchange": "#d0d0d0",
+    "contract": "#009e73",
+}
+_PHASE_WORDS = {"exchange": "exchange and wait"}
+_WAITING = "exchange"
+BOTTOM_UP = "bottom-up"
+_BOTTOM_UP_SHADE: dict[str, Any] = {"color": "#808080", "alpha": 0.15, "linewidth": 0}
+
+_MARKED_LEVELS = 60
+_STRETCHES = 32
+_BARS, _LABELLED_BARS = 24, 10
+
+
+def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
+    """See ``BFSResult.plot_frontier``."""
+    ax = _axes(ax, 7.0, 3.6)
+    reports = result.reports
+    levels = [report.level for report in reports]
+    marked = len(levels) <= _MARKED_LEVELS
+    for values, what, colour, marker in (
+        ([report.edges for report in reports], "edge frontier", EDGES, "s"),
+        ([report.frontier for report in reports], "vertex frontier", VERTICES, "o"),
+    ):
+        # A level may look at no edge; a logarithm has no place for it.
+        positive = [value or math.nan for value in values]
+        ax.plot(
+            levels, positive, color=colour, label=what, marker=marker if marked else "", markersize=4, linewidth=1.4
+        )
+    for number, (first, last) in enumerate(_bottom_up_stretches(reports)):
+        label = "bottom-up: edges looked at" if number == 0 else None
+        ax.axvspan(first - 0.5, last + 0.5, label=label, **_BOTTOM_UP_SHADE)
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.7)
+    ax.set_xlim(-0.5, max(len(levels) - 0.5, 0.5))
+    _whole_ticks(ax)
+    ax.set_xlabel("level")
+    ax.set_ylabel("vertices, directed edges")
+    ax.grid(axis="y", alpha=0.3)
+    _headline(ax, result.graph.name, f"from {_sources(result)}: {result.reached:,} reached, depth {result.depth:,}")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
+    """See ``BFSResult.plot_levels``."""
+    ranks, reports = result.graph.ranks, result.reports
+    ax = _axes(ax, 8.0, 1.4 + 0.36 * min(max(ranks, 2), 16))
+    # Numbers up to some hundred microseconds read better so than as 0.000123 s.
+    unit, scale = ("µs", 1e6) if result.seconds < 1e-3 else ("ms", 1e3) if result.seconds < 1 else ("s", 1.0)
+    ends = np.cumsum([report.seconds for report in reports]) * scale
+    starts = np.concatenate([[0.0], ends[:-1]])
+    # A clock too coarse for the run says 0.
+    whole = float(ends[-1]) if reports and ends[-1] else 1.0
+    stretches = _stretches(ends)
+    left = np.repeat([[starts[first] for first, _ in stretches]], ranks, axis=0)
+    for phase in reports[0].phase_seconds[0] if reports else ():
+        times = np.array([[rank[phase] for rank in report.phase_seconds] for report in reports]) * scale
+        widths = np.array([times[first:last].sum(axis=0) for first, last in stretches]).T
+        if widths.any():
+            rows = np.repeat(np.arange(ranks), len(stretches))
+            words = _PHASE_WORDS.get(phase, phase)
+            ax.barh(rows, widths.ravel(), left=left.ravel(), height=0.8, color=_PHASES[phase], label=words)
+        left = left + widths
+    label = "bottom-up level"
+    for first, last in stretches:
+        ax.axvline(starts[first], color="#404040", linewidth=0.6, alpha=0.6)
+        if all(report.direction == BOTTOM_UP for report in reports[first:last]):
+            # A strip on the upper edge: behind the bars nothing would be seen.
+            strip: dict[str, Any] = {"color": ax.spines["top"].get_edgecolor(), "linewidth": 5}
+            place = ax.get_xaxis_transform()
+            ax.plot(
+                [starts[first], ends[last - 1]], [1, 1], transform=place, solid_capstyle="butt", label=label, **strip
+            )
+            label = ""
+    _level_ticks(ax, reports, stretches, starts, ends)
+    ax.set_xlim(0, whole)
+    ax.set_ylim(ranks - 0.5, -0.5)
+    ax.set_yticks(range(0, ranks, -(-ranks // 16)))
+    ax.set_ylabel("rank")
+    ax.set_xlabel(f"time in {unit}", loc="left")
+    busy = f"; the busiest rank of each level works {_imbalance(reports):.2f} times the mean" if ranks > 1 else ""
+    count = f"{len(reports):,} level{'s' * (len(reports) != 1)}"
+    _headline(ax, result.graph.name, f"{count} in {whole:.3g} {unit} ({result.engine}){busy}", pad=18)
+    if reports:
+        _legend_beside_label(ax)
+    return ax
+
+
+def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
+    """See ``Graph.plot_degrees``."""
+    ax = _axes(ax, 7.0, 3.6)
+    degrees, counts = graph.degree_counts()
+    mean = graph.m / graph.n if graph.n else 0.0
+    kind = "out-degree" if graph.directed else "degree"
+    if graph.max_degree <= _BARS:
+        bars = ax.bar(degrees, counts, width=0.8, color=VERTICES)
+        _whole_ticks(ax)
+        if counts.size and counts.max() > 100 * counts.min():
+            ax.set_yscale("log")
+            ax.set_ylim(0.7, 4.0 * int(counts.max()))
+        elif counts.size:
+            ax.set_ylim(top=1.12 * int(counts.max()))
+        if counts.size <= _LABELLED_BARS:
+            ax.bar_label(bars, fmt="{:,.0f}", fontsize="small", padding=2)
+        ax.set_axisbelow(True)
+    else:
+        isolated, some = int(counts[degrees == 0].sum()), degrees > 0
+        or_more = np.cumsum(counts[some][::-1])[::-1]
+        ax.plot(degrees[some], or_more, color=EDGES, linewidth=1.4, label="of this degree or more")
+        ax.plot(degrees[some], counts[some], ".", color=VERTICES, markersize=3, alpha=0.5, label="of this degree")
+        ax.axvline(mean, color="#808080", linewidth=1, linestyle="--", label="mean")
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=0.7)
+        ax.legend(
+            frameon=False,
+            fontsize="small",
+            title=f"{isolated:,} of degree 0 not shown" if isolated else None,
+            title_fontsize="small",
+        )
+    ax.set_xlabel(kind)
+    ax.set_ylabel("vertices")
+    ax.grid(axis="y", alpha=0.3)
+    _headline(ax, graph.name, f"{graph.n:,} vertices, mean {kind} {mean:.3g}, largest {graph.max_degree:,}")
+    return ax
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingPackageError(f"plots need matplotlib ({error}); pip install dbfs[plots]") from error
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
+    """Two lines over the axes, the second one smaller."""
+    ax.set_title(f"{_short(title, 70)}\n", loc="left", fontsize="medium", pad=pad)
+    ax.annotate(
+        below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
+    )
+
+
+def _legend_beside_label(ax: Axes) -> None:
+    """A legend to the right of the label of x, which stands on the left; in as many columns as there is room for.
+
+    From the axes' corner to the label's all is letters and their distances: as the legend begins there, the two don't
+    meet in axes of any size. It takes no height but for further rows, which low axes would not have.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    # The label takes its place only now.
+    ax.xaxis.get_tightbbox()
+    label, dpi = ax.xaxis.label.get_window_extent(), ax.figure.dpi
+    right, down = (label.x1 - ax.bbox.x0) / dpi + 0.15, (label.y1 - ax.bbox.y0) / dpi
+    corner = ax.transAxes + ScaledTranslation(right, down, ax.figure.dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": corner}
+    cell = ax.get_subplotspec()
+    # What is right of the last column is free, and layouts make it the axes'.
+    end = ax.figure.bbox.x1 if cell is not None and cell.is_last_col() else ax.bbox.x1
+    look: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.0, "handlelength": 1.0}
+    for columns in range(max(1, len(ax.get_legend_handles_labels()[1])), 0, -1):
+        legend = ax.legend(ncols=columns, borderpad=0.1, borderaxespad=0, **look, **place)
+        if legend.get_window_extent().x1 <= end:
+            break
+
+
+def _short(text: str, most: int) -> str:
+    """The end of a long text: of a path it says most."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"
+
+
+def _sources(result: BFSResult) -> str:
+    return str(result.sources[0]) if len(result.sources) == 1 else f"{len(result.sources)} sources"
+
+
+def _whole_ticks(ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _level_ticks(
+    ax: Axes,
+    reports: Sequence[LevelReport],
+    stretches: Sequence[tuple[int, int]],
+    starts: NDArray[np.float64],
+    ends: NDArray[np.float64],
+) -> None:
+    """Level numbers over the axes: over the middle of a level, over the first one of a stretch; where there is room."""
+    ticks: list[float] = []
+    words: list[str] = []
+    free = 0.0
+    for first, last in stretches:
+        word = f"{reports[first].level:,}"
+        half = 0.008 * (len(word) + 1) * ends[-1]
+        at = (starts[first] + ends[first]) / 2 if last == first + 1 else starts[first]
+        if at - half >= free or not ticks:
+            ticks.append(at)
+            words.append(word)
+            free = at + half
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(ticks, words, fontsize="small")
+    top.tick_params(length=0, pad=1)
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
+    ax.annotate("level", (0, 1), (-5, 1), fontsize="small", **place)
+
+
+def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]]:
+    """First and last levels of the runs of bottom-up levels."""
+    stretches: list[tuple[int, int]] = []
+    for report in reports:
+        if report.direction == BOTTOM_UP:
+            if stretches and stretches[-1][1] == report.level - 1:
+                stretches[-1] = (stretches[-1][0], report.level)
+            else:
+                stretches.append((report.level, report.level))
+    return stretches
+
+
+def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Each level alone, or so many stretches of about one time that bars can be told apart: [first, last) of each."""
+    if ends.size <= _STRETCHES:
+        return [(level, level + 1) for level in range(ends.size)]
+    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], _STRETCHES + 1)[1:-1]) + 1
+    edges = np.unique(np.concatenate([[0], cuts, [ends.size]])).tolist()
+    return list(itertools.pairwise(edges))
+
+
+def _imbalance(reports: Sequence[LevelReport]) -> float:
+    """Of the time that ranks work (and do not wait): the sum of each level's largest over the sum of its means."""
+    work = np.array(
+        [
+            [sum(time for phase, time in rank.items() if phase != _WAITING) for rank in report.phase_seconds]
+            for report in reports
+        ]
+    )
+    mean = work.mean(axis=1).sum() if work.size else 0.0
+    return float(work.max(axis=1).sum() / mean) if mean else 1.0

@@ -1,0 +1,71 @@
+"""Results as tables for the terminal."""
+
+from collections.abc import Iterable
+
+from dask.utils import format_bytes
+from rich import box
+from rich.table import Table
+
+from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
+
+
+def describe(graph: Graph) -> str:
+    """One line about a graph."""
+    kind = "directed" if graph.directed else "undirected"
+    return (
+        f"{graph.name}: {graph.n:,} vertices, {graph.input_edges:,} {kind} edges read, {graph.m:,} stored "
+        f"({graph.self_loops:,} self-loops, {graph.duplicates:,} duplicates), {graph.ranks} ranks, "
+        f"{format_bytes(max(graph.nbytes))} a rank, built in {graph.build_seconds:.2f} s"
+    )
+
+
+def tight_table(title: str) -> Table:
+    """An empty table, tight enough for eight columns of numbers in a terminal 80 columns wide."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0, pad_edge=False)
+
+
+def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
+    """One row a traversal. Edges and MTEPS count the directed edges of the traversed component."""
+    table = tight_table("Breadth-first searches")
+    for column in ("source", "reached", "depth", "edges\n(directed)", "time\nms", "MTEPS"):
+        table.add_column(column, justify="right")
+    if validated:
+        table.add_column("validated")
+    for result in results:
+        row = [
+            ", ".join(map(str, result.sources)),
+            f"{result.reached:,}",
+            str(result.depth),
+            f"{result.edges:,}",
+            f"{result.seconds * 1e3:,.1f}",
+            f"{result.mteps:,.1f}",
+        ]
+        table.add_row(*row, *(["yes"] if validated else []))
+    return table
+
+
+def levels_table(result: BFSResult, most: int = 24) -> Table:
+    """One row a level; of more than ``most`` levels the middle is left out."""
+    table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
+    table.add_column("level", justify="right")
+    table.add_column("direction")
+    for column in ("frontier", "edges\ninspected", "discovered", "duplicates\nculled", "bytes\nexchanged", "time\nms"):
+        table.add_column(column, justify="right")
+    reports = result.reports
+    cut = len(reports) > most
+    shown = [*reports[: most // 2], *reports[-most // 2 :]] if cut else list(reports)
+    for index, report in enumerate(shown):
+        if cut and index == most // 2:
+            table.add_row("...", "", "", "", "", "", "", "")
+        table.add_row(
+            str(report.level),
+            report.direction,
+            f"{report.frontier:,}",
+            f"{report.edges:,}",
+            f"{report.discovered:,}",
+            f"{report.edges - report.discovered:,}",
+            f"{report.bytes_sent:,}",
+            f"{report.seconds * 1e3:,.2f}",
+        )
+    return table

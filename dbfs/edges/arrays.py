@@ -1,0 +1,116 @@
+"""Edge lists of data the caller holds: arrays and SciPy matrices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.errors import EdgeInputError
+from dbfs_workers.storage.pieces import Edges
+
+
+@dataclass(frozen=True)
+class ArrayPiece:
+    """A slice of the arrays."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+
+    def read(self) -> Edges:
+        """The slice."""
+        return self.src, self.dst
+
+    def __sizeof__(self) -> int:
+        return self.src.nbytes + self.dst.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayEdges(EdgeList):
+    """Edges in two int64 arrays of the client's memory; building sends each piece to one worker."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+
+    def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
+        """Slices of the arrays."""
+        starts = range(0, max(self.src.size, 1), piece_edges)
+        return [ArrayPiece(self.src[at : at + piece_edges], self.dst[at : at + piece_edges]) for at in starts]
+
+
+def from_arrays(
+    src: ArrayLike, dst: ArrayLike, *, n: int | None = None, directed: bool = False, name: str = "arrays"
+) -> EdgeList:
+    """Edges ``(src[i], dst[i])``.
+
+    Args:
+        src: 1-D integers, vertex ids.
+        dst: as many.
+        n: number of vertices, ids being 0..n-1. None: one more than the largest id.
+        directed: whether edges hold in one direction only.
+        name: what messages call the edges.
+
+    Raises:
+        EdgeInputError: the arrays are not 1-D integer arrays of one length, or an id is outside 0..n-1.
+    """
+    source, target = _ids(src, "src"), _ids(dst, "dst")
+    if source.size != target.size:
+        raise EdgeInputError(f"src has {source.size} ids and dst {target.size}; they must be as many")
+    for ids, which in ((source, "src"), (target, "dst")):
+        if ids.size and ids.min() < 0:
+            at = int(np.flatnonzero(ids < 0)[0])
+            raise EdgeInputError(f"{which}[{at}] is {ids[at]}; vertex ids are 0 or more")
+        if n is not None and ids.size and ids.max() >= n:
+            at = int(np.flatnonzero(ids >= n)[0])
+            raise EdgeInputError(f"{which}[{at}] is {ids[at]}; with n={n} vertex ids are 0..{n - 1}")
+    if n is None:
+        n = int(max(source.max(), target.max())) + 1 if source.size else 0
+    elif isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        raise EdgeInputError(f"n must be a whole number of at least 0, not {n!r}")
+    return ArrayEdges(name, int(n), source.size, directed, mirrored=False, src=source, dst=target)
+
+
+def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix") -> EdgeList:
+    """Edges of a square SciPy sparse matrix or array: (i, j) wherever an entry is stored, explicit zeros left out.
+
+    Args:
+        matrix: n x n, any SciPy sparse format.
+        directed: False says that the matrix is symmetric, each edge being stored both ways. None: found by looking.
+        name: what messages call the edges.
+
+    Raises:
+        EdgeInputError: not a sparse matrix, not square, or ``directed=False`` and not symmetric.
+    """
+    import scipy.sparse
+
+    is_sparse: bool = scipy.sparse.issparse(matrix)
+    if not is_sparse:
+        raise EdgeInputError(f"from_scipy takes a SciPy sparse matrix or array, not {type(matrix).__name__}")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise EdgeInputError(f"the matrix must be square (one row a vertex), not {' x '.join(map(str, matrix.shape))}")
+    pattern: Any = matrix.tocsr(copy=True)
+    pattern.sum_duplicates()
+    pattern.eliminate_zeros()
+    pattern.data = np.ones(pattern.nnz, np.int8)
+    symmetric = (pattern != pattern.T).nnz == 0
+    if directed is False and not symmetric:
+        raise EdgeInputError("directed=False, but the matrix is not symmetric; pass matrix + matrix.T")
+    entries = pattern.tocoo()
+    src, dst = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    is_directed = not symmetric if directed is None else directed
+    return ArrayEdges(name, matrix.shape[0], src.size, is_directed, mirrored=True, src=src, dst=dst)
+
+
+def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
+    ids = np.asarray(values)
+    if ids.ndim != 1:
+        raise EdgeInputError(f"{which} must be one-dimensional, not {ids.ndim}-dimensional")
+    if ids.size == 0:
+        return np.empty(0, np.int64)
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise EdgeInputError(f"{which} must hold integers, not {ids.dtype}")
+    if np.issubdtype(ids.dtype, np.unsignedinteger) and ids.max() > np.iinfo(np.int64).max:
+        raise EdgeInputError(f"{which} holds {ids.max()}; the largest vertex id is {np.iinfo(np.int64).max}")
+    return np.ascontiguousarray(ids, dtype=np.int64)

@@ -1,0 +1,39 @@
+"""Generated edges: functions that return an EdgeList, and specs (``kronecker:scale=18``) that name them.
+
+Every generator makes any range of its edges on its own, so pieces are generated where they are needed, in parallel, and
+the edges do not depend on how they were cut.
+"""
+
+from dbfs.edges.generate.complete import complete
+from dbfs.edges.generate.corpus import CORPUS, CorpusGraph, corpus
+from dbfs.edges.generate.geometric import geometric
+from dbfs.edges.generate.kronecker import kronecker
+from dbfs.edges.generate.lattice import grid2d, grid3d
+from dbfs.edges.generate.path import path
+from dbfs.edges.generate.rmat import rmat
+from dbfs.edges.generate.specs import GENERATORS, Generator, describe, is_spec, parse
+from dbfs.edges.generate.star import star
+from dbfs.edges.generate.tree import random_tree, tree
+from dbfs.edges.generate.uniform import uniform
+
+__all__ = [
+    "CORPUS",
+    "GENERATORS",
+    "CorpusGraph",
+    "Generator",
+    "complete",
+    "corpus",
+    "describe",
+    "geometric",
+    "grid2d",
+    "grid3d",
+    "is_spec",
+    "kronecker",
+    "parse",
+    "path",
+    "random_tree",
+    "rmat",
+    "star",
+    "tree",
+    "uniform",
+]

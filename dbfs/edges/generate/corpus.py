@@ -1,0 +1,180 @@
+"""Merrill 2012's corpus: stand-ins for the thirteen graphs of its Table 1, at any size.
+
+Two of them are the paper's graphs themselves, two are drawn from the same models, and the others have nearly the
+paper's numbers of vertices and edges, mean degree and search depth. ``CORPUS`` has, for each, the paper's figures, how
+the stand-in is made, and how its depth falls when it is scaled down.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, log2, pow, prod, sqrt  # noqa: A004 - the built-in's type is Any
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate.communities import communities, power_law
+from dbfs.edges.generate.kkt import kkt
+from dbfs.edges.generate.kronecker import kronecker
+from dbfs.edges.generate.lattice import grid2d, grid3d, lattice
+from dbfs.edges.generate.mesh import mesh
+from dbfs.edges.generate.ranges import integer
+from dbfs.edges.generate.rmat import rmat
+from dbfs.edges.generate.stencil import stencil27
+from dbfs.edges.generate.uniform import uniform
+from dbfs.errors import InvalidOptionError
+
+# The smallest graph keeps 1,700 vertices; communities any smaller would not hold their hubs.
+_MAX_SCALE_DOWN = 256
+_FULL_SIDES = (2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 22)
+_STREETS = (5, 5, 4)
+
+
+@dataclass(frozen=True)
+class CorpusGraph:
+    """A graph of Table 1 and its stand-in.
+
+    Attributes:
+        name: the paper's.
+        description: what it is of, in the paper.
+        n, m, degree: vertices and directed edges in millions and the mean degree, as printed in the paper.
+        depth: the average search depth in the paper.
+        made_of: what the stand-in is.
+        shrink: the exponent x of the law depth / (scale down)^x, or 0 where depth falls by a logarithm or not at all.
+        make: the stand-in with about 1 / (scale down) of the vertices.
+    """
+
+    name: str
+    description: str
+    n: float
+    m: float
+    degree: float
+    depth: float
+    made_of: str
+    shrink: float
+    make: Callable[[int], EdgeList]
+
+
+def _side(full: int, scale_down: int, axes: int) -> int:
+    return max(1, round(full / pow(scale_down, 1 / axes)))
+
+
+def _europe(scale_down: int) -> EdgeList:
+    # Streets with 14 vertices along the 3 edges of each pair of junctions: a mean degree of 17 / 8.
+    squares = 50_912_018 / (2 + sum(_STREETS)) / scale_down
+    return mesh("", round(sqrt(squares)), round(sqrt(squares)), _STREETS)
+
+
+def _hugebubbles(scale_down: int) -> EdgeList:
+    side = round(sqrt(21_198_119 / 2 / scale_down))
+    return mesh("", side, side)
+
+
+def _audikw(scale_down: int) -> EdgeList:
+    side = _side(68, scale_down, 3)
+    return stencil27("", (side, side, side), 3)
+
+
+def _cage(scale_down: int) -> EdgeList:
+    # 13 axes: few short enough for the degree, one long enough for the depth. The longest is shortened first.
+    sides = sorted(_FULL_SIDES)
+    while prod(sides) * scale_down > prod(_FULL_SIDES):
+        sides[-1] -= 1
+        sides.sort()
+    return lattice("", tuple(sides))
+
+
+def _chain(count: int, n: int, mean: float, least: int, most: int, *, directed: bool) -> Callable[[int], EdgeList]:
+    """Communities whose number stays while they shrink."""
+
+    def make(scale_down: int) -> EdgeList:
+        classes = power_law(round(n / count / scale_down), mean, least, most)
+        return communities("", count, classes, directed=directed)
+
+    return make
+
+
+def _rmat(scale_down: int) -> EdgeList:
+    n = 2_000_000 // scale_down
+    return rmat(ceil(log2(n)), a=0.45, b=0.15, c=0.15, directed=True, n=n, m=64 * n)
+
+
+CORPUS = (
+    CorpusGraph(
+        "europe.osm", "European road network", 50.9, 108.1, 2.1, 19314,
+        "dual of a random triangulation, 5, 5 or 4 vertices along each edge", 1 / 2, _europe,
+    ),
+    CorpusGraph(
+        "grid5pt.5000", "5-point Poisson stencil (2D grid lattice)", 25.0, 125.0, 5.0, 7500,
+        "itself: a square lattice with self-loops", 1 / 2,
+        lambda scale_down: grid2d(_side(5000, scale_down, 2), loops=True),
+    ),
+    CorpusGraph(
+        "hugebubbles-00020", "Adaptive numerical simulation mesh", 21.2, 63.6, 3.0, 6151,
+        "dual of a random triangulation", 1 / 2, _hugebubbles,
+    ),
+    CorpusGraph(
+        "grid7pt.300", "7-point Poisson stencil (3D grid lattice)", 27.0, 188.5, 7.0, 679,
+        "itself: a cubic lattice with self-loops", 1 / 3,
+        lambda scale_down: grid3d(_side(300, scale_down, 3), loops=True),
+    ),
+    CorpusGraph(
+        "nlpkkt160", "3D PDE-constrained optimization", 8.3, 221.2, 26.5, 142,
+        "the KKT pattern with the matrix's counts", 1 / 3, lambda scale_down: kkt("", _side(160, scale_down, 3)),
+    ),
+    CorpusGraph(
+        "audikw1", "Automotive finite element analysis", 0.9, 76.7, 81.3, 62,
+        "27-point stencil on a cube, 3 unknowns a node", 1 / 3, _audikw,
+    ),
+    CorpusGraph(
+        "cage15", "Electrophoresis transition probabilities", 5.2, 94.0, 18.2, 37,
+        "lattice of 13 axes: 2 of side 2, 10 of side 3, 1 of side 22", 0, _cage,
+    ),
+    CorpusGraph(
+        "kkt_power", "Nonlinear optimization (KKT)", 2.1, 13.0, 6.3, 37,
+        "random graph with power-law degrees in a chain of 42 communities", 0,
+        _chain(42, 2_063_494, 3.15, 1, 48, directed=False),
+    ),
+    CorpusGraph(
+        "coPapersCiteseer", "Citation network", 0.4, 32.1, 73.9, 26,
+        "random graph with power-law degrees in a chain of 32 communities", 0,
+        _chain(32, 434_102, 36.95, 4, 600, directed=False),
+    ),
+    CorpusGraph(
+        "wikipedia-20070206", "Links between Wikipedia pages", 3.6, 45.0, 12.6, 20,
+        "random directed graph with power-law degrees in a chain of 21 communities", 0,
+        _chain(21, 3_566_907, 12.62, 1, 4096, directed=True),
+    ),
+    CorpusGraph(
+        "kron_g500-logn20", "Graph500 R-MAT (A=0.57, B=0.19, C=0.19)", 1.0, 100.7, 96.0, 6,
+        "the same model: Graph500's generator, scale 20, edge factor 48", 0,
+        lambda scale_down: kronecker(max(1, 20 - round(log2(scale_down))), 48),
+    ),
+    CorpusGraph(
+        "random.2Mv.128Me", "G(n, M) uniform random", 2.0, 128.0, 64.0, 6,
+        "the same model: uniform ends", 0,
+        lambda scale_down: uniform(2_000_000 // scale_down, 64 * (2_000_000 // scale_down), directed=True),
+    ),
+    CorpusGraph(
+        "rmat.2Mv.128Me", "R-MAT (A=0.45, B=0.15, C=0.15)", 2.0, 128.0, 64.0, 6,
+        "the same model, drawn from 2^21 ids folded onto 2 million", 0, _rmat,
+    ),
+)  # fmt: skip
+"""Table 1 of Merrill 2012, from the deepest graph to the shallowest."""
+
+_BY_NAME = {graph.name: graph for graph in CORPUS}
+
+
+def corpus(name: str, scale_down: int = 1) -> EdgeList:
+    """The stand-in for a graph of Merrill 2012's Table 1.
+
+    Args:
+        name: as in the table, such as ``europe.osm``; ``CORPUS`` lists them.
+        scale_down: makes a graph of the same kind with about 1/scale_down of the vertices, and of the edges.
+
+    Raises:
+        InvalidOptionError: an unknown name, with the names there are; scale_down is not an integer in 1..256.
+    """
+    graph = _BY_NAME.get(name)
+    if graph is None:
+        raise InvalidOptionError(f"corpus: unknown graph {name!r}; choose from {', '.join(_BY_NAME)}")
+    scale_down = integer("corpus", "scale_down", scale_down, 1, _MAX_SCALE_DOWN)
+    suffix = "" if scale_down == 1 else f",scale-down={scale_down}"
+    return replace(graph.make(scale_down), name=f"corpus:{name}{suffix}")

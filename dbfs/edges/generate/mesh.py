@@ -1,0 +1,102 @@
+"""Duals of random planar triangulations, and road networks made of them.
+
+The triangulation is a square lattice each of whose squares is cut by one of its diagonals, at random: its points have 4
+to 8 neighbours, 6 on average, as those of a Delaunay triangulation have, and it is known in closed form, so that any
+range of it can be made alone. (The dual of the Delaunay triangulation of uniform points would be half as deep: the
+slivers along its hull are shortcuts. From random sources it has 0.71 sqrt(n) levels where n = 800,000, this one 1.38,
+and hugebubbles-00020 1.34.) The dual has a vertex for each triangle, of degree 3 except at the border. For a road
+network, each of its edges is a street with vertices along it, of degree 2; streets that leave the border are dead ends.
+
+Square q = column + columns * row has ``2 + sum(streets)`` vertices with consecutive ids: its lower triangle, its upper
+one, then the vertices along the streets across its diagonal, its right side and its upper side, in this order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import counter
+from dbfs.edges.generate.ranges import even_ranges
+from dbfs_workers.storage.pieces import GeneratedPiece
+
+NO_STREETS = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class MeshPiece(GeneratedPiece):
+    """The edges of the squares [start, stop) of a mesh.
+
+    Attributes:
+        rows, columns: of the lattice's squares.
+        streets: vertices along the dual edges across a square's diagonal, right and upper side.
+        seed: of the diagonals.
+    """
+
+    rows: int
+    columns: int
+    streets: tuple[int, int, int]
+    seed: int
+    start: int
+    stop: int
+
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
+        """Generate the edges square by square, street by street: sources and targets, int64."""
+        squares = xp.arange(self.start, self.stop, dtype=xp.int64)
+        vertices = 2 + sum(self.streets)
+        lower = vertices * squares
+        # A diagonal that rises from left to right leaves the left side to the upper triangle, the right to the lower.
+        rises = self._rises(xp, squares)
+        right_neighbour = vertices * (squares + 1) + self._rises(xp, squares + 1)
+        ends = (
+            (lower, lower + 1, xp.ones(squares.size, bool)),
+            (lower + 1 - rises, right_neighbour, squares % self.columns < self.columns - 1),
+            (lower + 1, vertices * (squares + self.columns), squares // self.columns < self.rows - 1),
+        )
+        sources, targets, there = [], [], []
+        along = lower + 2
+        for length, (one, other, joined) in zip(self.streets, ends, strict=True):
+            street = [one, *(along + step for step in range(length)), other]
+            sources += street[:-1]
+            targets += street[1:]
+            there += [xp.ones(squares.size, bool)] * length + [joined]
+            along = along + length
+        edges = xp.stack(there, axis=1)
+        return xp.stack(sources, axis=1)[edges], xp.stack(targets, axis=1)[edges]
+
+    def _rises(self, xp: ModuleType, squares: Any) -> Any:
+        """Which way the squares' diagonals go: int64, 0 or 1."""
+        return (counter.numbers(xp, counter.key(self.seed), squares) >> xp.uint64(63)).astype(xp.int64)
+
+
+@dataclass(frozen=True)
+class Mesh(EdgeList):
+    """A mesh's edges; make one with ``mesh``."""
+
+    rows: int
+    columns: int
+    streets: tuple[int, int, int]
+    seed: int
+
+    def cut(self, piece_edges: int) -> Sequence[MeshPiece]:
+        """Cut into ranges of squares that have at most ``piece_edges`` edges each, or one square."""
+        squares = max(1, piece_edges // (3 + sum(self.streets)))
+        ranges = even_ranges(self.rows * self.columns, squares)
+        return [MeshPiece(self.rows, self.columns, self.streets, self.seed, *ends) for ends in ranges]
+
+
+def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1) -> Mesh:
+    """The dual of a random triangulation with 2 * rows * columns triangles, undirected."""
+    squares = rows * columns
+    return Mesh(
+        name=name,
+        n=squares * (2 + sum(streets)),
+        m=squares * (3 + sum(streets)) - rows - columns,
+        directed=False,
+        mirrored=False,
+        rows=rows,
+        columns=columns,
+        streets=streets,
+        seed=seed,
+    )

@@ -1,0 +1,174 @@
+"""Generators by name: the table of them, and specs such as ``kronecker:scale=18`` for a command line."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate.complete import complete
+from dbfs.edges.generate.corpus import corpus
+from dbfs.edges.generate.geometric import geometric
+from dbfs.edges.generate.kronecker import kronecker
+from dbfs.edges.generate.lattice import grid2d, grid3d
+from dbfs.edges.generate.path import path
+from dbfs.edges.generate.rmat import rmat
+from dbfs.edges.generate.star import star
+from dbfs.edges.generate.tree import random_tree, tree
+from dbfs.edges.generate.uniform import uniform
+from dbfs.errors import InvalidOptionError
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A generator as a spec names it.
+
+    Attributes:
+        make: the function, whose name and parameters (int, float, bool or str) are the spec's.
+        summary: one line on the graph it makes.
+        example: a spec of it.
+    """
+
+    make: Callable[..., EdgeList]
+    summary: str
+    example: str
+
+    @property
+    def name(self) -> str:
+        """What stands before the spec's colon."""
+        return self.make.__name__
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters by name."""
+        return dict(signature(self.make).parameters)
+
+    @property
+    def usage(self) -> str:
+        """The parameters as a message shows them: ``scale, edgefactor=16, [n]``."""
+        return ", ".join(_usage(parameter) for parameter in self.parameters.values())
+
+
+# A new generator needs its line here, and nothing else, to be known to specs and help.
+GENERATORS = (
+    Generator(kronecker, "Graph500's Kronecker graph, 2^scale vertices", "kronecker:scale=18"),
+    Generator(rmat, "R-MAT graph, 2^scale vertices", "rmat:scale=18,a=0.45,b=0.15,c=0.15"),
+    Generator(uniform, "m edges between uniform random vertices", "uniform:n=100000,m=1600000"),
+    Generator(grid2d, "square lattice, side^2 vertices", "grid2d:side=1000"),
+    Generator(grid3d, "cubic lattice, side^3 vertices", "grid3d:side=100"),
+    Generator(path, "path of n vertices", "path:n=1000"),
+    Generator(star, "a hub and n-1 others", "star:n=1000"),
+    Generator(complete, "complete graph of n vertices", "complete:n=1000"),
+    Generator(tree, "complete k-ary tree of n vertices", "tree:n=1000,arity=3"),
+    Generator(random_tree, "random recursive tree of n vertices", "random_tree:n=1000"),
+    Generator(geometric, "n points in a square, joined within a radius", "geometric:n=100000,radius=0.005"),
+    Generator(corpus, "stand-in for a graph of Merrill 2012", "corpus:europe.osm,scale-down=64"),
+)
+_BY_NAME = {generator.name: generator for generator in GENERATORS}
+
+# The exponent has two digits at most: 1e999999999 would fill the memory before any range check saw it.
+_INTEGER = re.compile(r"(-?[0-9]{1,20}(?:_[0-9]{1,20}){0,9})(?:[eE]([0-9]{1,2}))?")
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
+_SPEC_LIKE = re.compile(r"[A-Za-z_]\w+:(\w+=.*)?", re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def is_spec(text: str) -> bool:
+    """Whether a text names a generator rather than a file.
+
+    True for a known generator's name, alone or before a colon, and for anything of the form ``word:`` or
+    ``word:key=value``, so that a misspelt generator is reported as one. False for paths and URLs (``s3://bucket/x``,
+    ``C:\\x``).
+    """
+    name, _, rest = text.partition(":")
+    known = name in _BY_NAME and not rest.startswith(("/", "\\"))
+    return known or _SPEC_LIKE.fullmatch(text) is not None
+
+
+def parse(spec: str) -> EdgeList:
+    """The edges that a spec describes: a generator's name, a colon, and ``parameter=value`` pairs with commas between.
+
+    Integers may be written 1_000_000 or 1e6, booleans are true and false, hyphens in a parameter's name count as
+    underscores. A first parameter that is a name may stand alone: ``corpus:cage15``.
+
+    Raises:
+        InvalidOptionError: the generator is unknown; a parameter is unknown, missing, repeated or malformed; a value is
+            out of range. The message has the choices.
+    """
+    name, _, rest = spec.partition(":")
+    generator = _BY_NAME.get(name)
+    if generator is None:
+        raise InvalidOptionError(f"unknown generator {name!r}; choose from {', '.join(_BY_NAME)}")
+    parameters = generator.parameters
+    first = next(iter(parameters))
+    values: dict[str, int | float | bool | str] = {}
+    for position, item in enumerate(rest.split(",") if rest else ()):
+        key, equals, text = item.partition("=")
+        if not equals and position == 0 and parameters[first].annotation is str:
+            key, text = first, item
+        elif not equals:
+            raise InvalidOptionError(f"{name}: {item!r} is not parameter=value; parameters: {generator.usage}")
+        key = key.replace("-", "_")
+        if key not in parameters:
+            raise InvalidOptionError(f"{name}: unknown parameter {key!r}; parameters: {generator.usage}")
+        if key in values:
+            raise InvalidOptionError(f"{name}: {key} is given twice; parameters: {generator.usage}")
+        values[key] = _PARSERS[parameters[key].annotation](name, key, text)
+    missing = [
+        key for key, parameter in parameters.items() if parameter.default is Parameter.empty and key not in values
+    ]
+    if missing:
+        raise InvalidOptionError(f"{name}: {' and '.join(missing)} not given; parameters: {generator.usage}")
+    return generator.make(**values)
+
+
+def describe() -> str:
+    """Help on all generators: two lines each, an example with what it makes, and the parameters with their defaults."""
+    width = max(len(generator.example) for generator in GENERATORS)
+    return "\n".join(
+        f"{generator.example:{width}}  {generator.summary}\n{'':{width}}  parameters: {generator.usage}"
+        for generator in GENERATORS
+    )
+
+
+def _integer(generator: str, key: str, text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise InvalidOptionError(f"{generator}: {key} must be an integer such as 1000, 1_000 or 1e3, not {text!r}")
+    digits, exponent = match.groups(default="0")
+    return int(digits + "0" * int(exponent))
+
+
+def _boolean(generator: str, key: str, text: str) -> bool:
+    value = _BOOLEANS.get(text.lower())
+    if value is None:
+        raise InvalidOptionError(f"{generator}: {key} must be true or false, not {text!r}")
+    return value
+
+
+def _number(generator: str, key: str, text: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise InvalidOptionError(f"{generator}: {key} must be a number such as 0.25 or 1e-3, not {text!r}")
+    return float(text)
+
+
+def _text(_generator: str, _key: str, text: str) -> str:
+    return text
+
+
+_PARSERS: dict[Any, Callable[[str, str, str], int | float | bool | str]] = {
+    int: _integer,
+    int | None: _integer,
+    float: _number,
+    bool: _boolean,
+    str: _text,
+}
+
+
+def _usage(parameter: Parameter) -> str:
+    if parameter.default is Parameter.empty:
+        return parameter.name
+    if parameter.default is None:
+        return f"[{parameter.name}]"
+    return f"{parameter.name}={str(parameter.default).lower()}"

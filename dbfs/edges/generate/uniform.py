@@ -1,0 +1,83 @@
+"""Uniform random graphs: G(n, M) with replacement, from a counter-based random generator.
+
+Edge i takes numbers 2i and 2i + 1 of the Philox4x64-10 sequence (Salmon et al., "Parallel Random Numbers: As Easy as 1,
+2, 3", SC 2011) whose key is the seed, so any range of edges is made without those before it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import philox
+from dbfs.edges.generate.counter import below
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, boolean, even_ranges, integer
+from dbfs.errors import InvalidOptionError
+from dbfs_workers.storage.pieces import GeneratedPiece
+
+# One Philox counter gives four 64-bit numbers.
+_EDGES_A_COUNTER = 2
+
+
+@dataclass(frozen=True)
+class UniformPiece(GeneratedPiece):
+    """The edges [start, stop) of a uniform random graph."""
+
+    n: int
+    seed: int
+    start: int
+    stop: int
+
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
+        """Generate the edges: sources and targets, int64, of length stop - start."""
+        counter, skip = divmod(self.start, _EDGES_A_COUNTER)
+        count = 2 * (skip + self.stop - self.start)
+        # The bit generator's raw numbers, because NumPy promises them, unlike its distributions', for all its versions.
+        raw = (
+            np.random.Philox(key=self.seed, counter=counter).random_raw(count)
+            if xp is np
+            else philox.random_raw(xp, self.seed, counter, count)
+        )
+        pairs = below(xp, raw, self.n).reshape(-1, 2)[skip:]
+        return xp.ascontiguousarray(pairs[:, 0]), xp.ascontiguousarray(pairs[:, 1])
+
+
+@dataclass(frozen=True)
+class Uniform(EdgeList):
+    """A uniform random graph's edges; make one with ``uniform``."""
+
+    vertices: int
+    edges: int
+    seed: int
+
+    def cut(self, piece_edges: int) -> Sequence[UniformPiece]:
+        """Cut into ranges of edges, at most ``piece_edges`` each."""
+        return [UniformPiece(self.vertices, self.seed, *ends) for ends in even_ranges(self.edges, piece_edges)]
+
+
+def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
+    """m edges among n vertices, both ends independent and uniform: self-loops and duplicates occur.
+
+    Raises:
+        InvalidOptionError: a parameter is not an integer in its range (n 0..2^40, m 0..2^60, a 64-bit seed), directed
+            is not a bool, or n = 0 while m > 0.
+    """
+    n = integer("uniform", "n", n, 0, MAX_VERTICES)
+    m = integer("uniform", "m", m, 0, MAX_EDGES)
+    seed = integer("uniform", "seed", seed, 0, MAX_SEED)
+    directed = boolean("uniform", "directed", directed)
+    if m > 0 and n == 0:
+        raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} where m > 0, not 0")
+    return Uniform(
+        name=f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}",
+        n=n,
+        m=m,
+        directed=directed,
+        mirrored=False,
+        vertices=n,
+        edges=m,
+        seed=seed,
+    )

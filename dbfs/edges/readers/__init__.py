@@ -1,0 +1,48 @@
+"""Readers of graph files: a file as an EdgeList, of which only the header is read here and the rest on workers."""
+
+import os
+from collections.abc import Callable
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.edge_list import open_edge_list
+from dbfs.edges.readers.gr import open_gr
+from dbfs.edges.readers.guess import guess_format
+from dbfs.edges.readers.matrix_market import open_matrix_market
+from dbfs.edges.readers.metis import open_metis
+from dbfs.edges.readers.source import Source, find_source
+from dbfs.errors import InvalidOptionError
+
+__all__ = ["FORMATS", "open_edges"]
+
+_OPENERS: dict[str, Callable[[Source, bool | None], EdgeList]] = {
+    "matrix-market": open_matrix_market,
+    "metis": open_metis,
+    "edge-list": open_edge_list,
+    "gr": open_gr,
+}
+FORMATS = tuple(_OPENERS)
+
+
+def open_edges(path: str | os.PathLike[str], *, format: str | None = None, directed: bool | None = None) -> EdgeList:  # noqa: A002
+    """A file of edges, of which only the first lines are read now.
+
+    Every format may be compressed as gz, xz or bz2; such a file is one piece, since it can only be streamed.
+
+    Args:
+        path: of a file that client and workers see, or a URL that fsspec understands.
+        format: one of ``FORMATS``; None guesses it from the header and the name.
+        directed: overrides what the format says: False crosses each edge both ways, True only as listed.
+
+    Returns:
+        An EdgeList whose pieces read their part of the file where they run.
+
+    Raises:
+        InvalidOptionError: an unknown format.
+        MissingFileError: there is no such file.
+        TruncatedFileError: the file is empty, ends in its header, or is too short for what its header promises.
+        FormatError: the file isn't in the format; the message names the line.
+    """
+    if format is not None and format not in _OPENERS:
+        raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
+    source = find_source(path)
+    return _OPENERS[format or guess_format(source)](source, directed)

@@ -1,0 +1,84 @@
+"""Edge lists: SNAP's, and any text with two id columns.
+
+Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collection", 2014; its files open with comments
+``# Directed graph ...`` (or ``Undirected``) and ``# Nodes: n Edges: m``.
+"""
+
+import re
+from itertools import islice
+
+from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, header_number, numbered_lines, require_bytes
+from dbfs.edges.readers.matrix_market import BANNER
+from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, parse_line
+from dbfs.edges.readers.source import Source
+from dbfs.errors import TruncatedFileError
+
+COMMENTS = (b"#", b"%", b"//")
+
+_DIRECTION = re.compile(rb"[#%/]+\s*(un)?directed graph\b", re.IGNORECASE)
+_COUNTS = re.compile(rb"[#%/]+\s*Nodes:\s*(\S+)\s+Edges:\s*(\S+)", re.IGNORECASE)
+_MARKED_SEPARATOR = re.compile(rb"\s*[^\s,;]*\s*([,;])")
+# Lines looked at to learn how long one is.
+_SAMPLE = 1000
+
+
+def open_edge_list(source: Source, directed: bool | None) -> PairFile:
+    """Read an edge list's comments and its first lines.
+
+    Columns are separated by commas, semicolons, or spaces and tabs, as in the first line of data; those after the
+    first two are ignored. Ids are external: any integers from 0 to 2^63-1. Edges are undirected unless a comment in
+    SNAP's form says otherwise. A line of column names may stand before the data.
+
+    Raises:
+        FormatError: the first line of data has no two ids, or the file is in another format.
+        TruncatedFileError: the file holds no edge, or is too short for the count that its comment states.
+    """
+    lines = numbered_lines(source)
+    stated: bool | None = None
+    m: int | None = None
+    named = False
+    for line in lines:
+        text = line.text.strip()
+        if line.number == 1 and text.startswith(BANNER):
+            raise bad_line(source.path, 1, text, "a Matrix Market file; expected an edge list")
+        if text.startswith(COMMENTS):
+            if stated is None and (found := _DIRECTION.match(text)):
+                stated = found.group(1) is None
+            if counts := _COUNTS.match(text):
+                m = header_number(source, line, counts.group(2), "the count of edges")
+        elif text and not named and _is_names(text):
+            named = True
+        elif text:
+            break
+    else:
+        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
+    grammar = _grammar(line)
+    try:
+        parse_line(line.text, grammar)
+    except LineError as error:
+        raise bad_line(source.path, line.number, line.text, str(error)) from None
+    if m is not None:
+        require_bytes(source, line.start, 4 * m, f"{m} edges")
+    sample = [line.end - line.start, *(later.end - later.start for later in islice(lines, _SAMPLE))]
+    return PairFile(
+        name=source.path,
+        n=None,
+        m=m,
+        directed=bool(stated) if directed is None else directed,
+        mirrored=False,
+        source=source,
+        grammar=grammar,
+        body=line.start,
+        edge_bytes=sum(sample) / len(sample),
+    )
+
+
+def _is_names(text: bytes) -> bool:
+    """Whether a line is one of column names: two or more words, none of which starts as a number does."""
+    words = [word.strip("\"'") for word in re.split(r"\s*[,;\t]\s*|\s+", text.decode("utf-8", "replace"))]
+    return len(words) > 1 and all(word[:1].isalpha() or word[:1] == "_" for word in words)
+
+
+def _grammar(line: Line) -> PairGrammar:
+    found = _MARKED_SEPARATOR.match(line.text)
+    return PairGrammar(found.group(1) if found else b"\t", low=0, high=INT64_MAX, comments=COMMENTS)

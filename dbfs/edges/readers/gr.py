@@ -1,0 +1,47 @@
+"""``.gr`` files: undirected ones of the PACE challenges and directed ones of the 9th DIMACS challenge.
+
+Sources: PACE 2016 and later, treewidth track, input format (``p tw n m``, then ``u v``); 9th DIMACS Implementation
+Challenge, "Shortest Paths", file formats (``p sp n m``, then ``a u v w``). Both have 1-based ids and comments ``c``.
+"""
+
+from dbfs.edges.readers.lines import bad_line, header_number, numbered_lines, require_bytes
+from dbfs.edges.readers.pairs import PairFile, PairGrammar
+from dbfs.edges.readers.source import Source
+from dbfs.errors import TruncatedFileError
+
+
+def open_gr(source: Source, directed: bool | None) -> PairFile:
+    """Read the header of a ``.gr`` file; lengths of arcs are ignored.
+
+    Raises:
+        FormatError: the first line that is no comment isn't ``p tw n m`` or ``p sp n m``.
+        TruncatedFileError: the file ends in its header, or is too short for its count of edges.
+    """
+    for line in numbered_lines(source):
+        words = line.text.split()
+        if words and words[0] != b"c":
+            break
+    else:
+        raise TruncatedFileError(f"{source.path} ends before its header; expected 'p tw n m' or 'p sp n m'")
+    if len(words) != 4 or words[0] != b"p" or words[1] not in (b"tw", b"sp"):
+        raise bad_line(source.path, line.number, line.text, "expected the header 'p tw n m' or 'p sp n m'")
+    n = header_number(source, line, words[2], "the count of vertices")
+    m = header_number(source, line, words[3], "the count of edges")
+    if n == 0 and m > 0:
+        raise bad_line(source.path, line.number, line.text, "a graph without vertices has no edges")
+    arcs = words[1] == b"sp"
+    least = 8 if arcs else 4
+    require_bytes(source, line.end, m * least, f"{m} edges")
+    return PairFile(
+        name=source.path,
+        n=n,
+        m=m,
+        directed=arcs if directed is None else directed,
+        mirrored=False,
+        source=source,
+        grammar=PairGrammar(
+            b" ", low=1, high=n, prefix=b"a" if arcs else b"", extra=1 if arcs else 0, comments=(b"c",)
+        ),
+        body=line.end,
+        edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
+    )

@@ -1,0 +1,49 @@
+"""Which format a file is in, told from its header where that is unmistakable, else from its name."""
+
+import re
+from pathlib import PurePosixPath
+
+from dbfs.edges.readers.edge_list import COMMENTS
+from dbfs.edges.readers.lines import numbered_lines
+from dbfs.edges.readers.matrix_market import BANNER
+from dbfs.edges.readers.source import SUFFIXES, Source
+from dbfs.errors import FormatError, TruncatedFileError
+
+_BY_NAME = {
+    "matrix-market": (".mtx", ".mm"),
+    "metis": (".graph", ".metis"),
+    "edge-list": (".txt", ".csv", ".tsv", ".el", ".wel", ".edges", ".edgelist", ".snap"),
+    "gr": (".gr",),
+}
+
+
+def guess_format(source: Source) -> str:
+    """One of the formats' names.
+
+    A METIS header looks like an edge, so only its name tells that format.
+
+    Raises:
+        FormatError: neither name nor header tells; the message lists the formats.
+        TruncatedFileError: nothing tells, and there is nothing but comments.
+    """
+    path = PurePosixPath(source.path.lower())
+    suffix = PurePosixPath(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
+    named = next((name for name, suffixes in _BY_NAME.items() if suffix in suffixes), None)
+    for line in numbered_lines(source):
+        text = line.text.strip()
+        if line.number == 1 and text.startswith(BANNER):
+            return "matrix-market"
+        if re.fullmatch(rb"p\s+(?:tw|sp)\s+\S+\s+\S+", text):
+            return "gr"
+        if named is not None and named != "edge-list":
+            return named
+        if text and text != b"c" and not text.startswith((*COMMENTS, b"c ")):
+            if named is None and not re.match(rb"[0-9]+\s*[\s,;]\s*[0-9]+(?:[\s,;]|$)", text):
+                raise FormatError(
+                    f"{source.path}, line {line.number}: neither the name nor this line tells the format; expected "
+                    f"one of {', '.join(_BY_NAME)}, which the format option can also say"
+                )
+            return "edge-list"
+    if named is None:
+        raise TruncatedFileError(f"{source.path} holds nothing but comments; expected edges")
+    return named

@@ -1,0 +1,170 @@
+"""Lines of a text source: numbered header lines, blocks of whole lines, byte ranges on line boundaries.
+
+No function here holds more than a block of text or one line, whichever is longer.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dbfs.edges.readers.source import Source
+from dbfs.errors import FormatError, TruncatedFileError
+
+# 4 MiB: Python's cost a block vanishes, and a block's text and tables stay far below a worker's memory.
+BLOCK_BYTES = 1 << 22
+# The longest line a format of pairs may have: binary junk without a line end is refused before it fills memory.
+LINE_BYTES = 1 << 20
+INT64_MAX = (1 << 63) - 1
+
+_BOM = b"\xef\xbb\xbf"
+_LONE_CR = re.compile(rb"\r(?!\n)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a file: its 1-based number, its bytes' range with the line end, its text without it."""
+
+    number: int
+    start: int
+    end: int
+    text: bytes
+
+
+def bad_line(path: str, number: int, text: bytes, reason: str) -> FormatError:
+    """The error for one line: file, line number, the text (shortened) and what is wrong or expected."""
+    shown = text[:60].decode("utf-8", "replace")
+    return FormatError(f"{path}, line {number}: {shown!r}{'...' if len(text) > 60 else ''}: {reason}")
+
+
+def unreadable(text: bytes) -> str | None:
+    """Why a line (without its line end) isn't text with ``\\n`` or ``\\r\\n`` line ends; None if it is."""
+    if b"\0" in text:
+        return "a NUL byte; expected text in ASCII or UTF-8, is this a binary file or UTF-16?"
+    if b"\r" in text:
+        return "a carriage return within a line; expected line ends \\n or \\r\\n"
+    return None
+
+
+def numbered_lines(source: Source) -> Iterator[Line]:
+    """The lines of a file from its first, read in small chunks; meant for headers.
+
+    Raises:
+        FormatError: a line longer than ``LINE_BYTES``, with a NUL byte or with a carriage return inside.
+    """
+    number, start, pending = 1, 0, b""
+    with source.open() as stream:
+        while True:
+            chunk = stream.read(1 << 16)
+            pending += chunk
+            if number == 1 and start == 0 and pending.startswith(_BOM):
+                start, pending = len(_BOM), pending[len(_BOM) :]
+            *whole, pending = pending.split(b"\n")
+            if not chunk and pending:
+                whole, pending = [pending], b""
+            elif len(pending) > LINE_BYTES:
+                raise bad_line(source.path, number + len(whole), pending, f"a line longer than {LINE_BYTES} bytes")
+            for text in whole:
+                # The last line may lack its line end; nothing is read past its range then.
+                line = Line(number, start, start + len(text) + 1, text.removesuffix(b"\r"))
+                if reason := unreadable(line.text):
+                    raise bad_line(source.path, number, line.text, reason)
+                yield line
+                number, start = number + 1, line.end
+            if not chunk:
+                return
+
+
+def count_lines(source: Source, stop: int) -> int:
+    """How many line ends lie in the text's first ``stop`` bytes; streams through them."""
+    count = 0
+    with source.open() as stream:
+        while stop > 0 and (chunk := stream.read(min(BLOCK_BYTES, stop))):
+            count += chunk.count(b"\n")
+            stop -= len(chunk)
+    return count
+
+
+def blocks(source: Source, start: int, stop: int | None, line_bytes: int = LINE_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The text from ``start`` (a line's first byte) to ``stop`` (another's; None: the end), in blocks of whole lines.
+
+    Yields a block's offset in the text and its bytes, which end with a line end: the file's last line is given one if
+    it has none.
+
+    Raises:
+        FormatError: a line is longer than ``line_bytes``.
+    """
+    left = INT64_MAX if stop is None else stop - start
+    parts: list[bytes] = []
+    with source.open() as stream:
+        stream.seek(start)
+        while left > 0 and (chunk := stream.read(min(BLOCK_BYTES, left))):
+            left -= len(chunk)
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                text = b"".join((*parts, chunk[:cut]))
+                yield start, text
+                start += len(text)
+                parts = []
+            parts.append(chunk[cut:])
+            if sum(map(len, parts)) > line_bytes + BLOCK_BYTES:
+                raise bad_line(
+                    source.path, count_lines(source, start) + 1, b"".join(parts), f"longer than {line_bytes} bytes"
+                )
+    if rest := b"".join(parts):
+        yield start, rest + b"\n"
+
+
+def line_start(source: Source, at: int) -> int:
+    """The first line start at or after byte ``at`` (at least 1) of a seekable source; its size if there is none."""
+    at -= 1
+    with source.open() as stream:
+        stream.seek(at)
+        while chunk := stream.read(1 << 16):
+            if found := chunk.find(b"\n") + 1:
+                return at + found
+            at += len(chunk)
+    return at
+
+
+def split_points(source: Source, body: int, pieces: int) -> list[int]:
+    """Byte offsets that divide the text from ``body`` on into about ``pieces`` equal ranges; not on line boundaries.
+
+    Ascending, ``body`` and the size left out; empty for a source that can't be read from the middle.
+    """
+    if not source.seekable or source.size is None:
+        return []
+    text = source.size - body
+    # A line of an edge has at least 4 bytes, whatever count a header promises.
+    pieces = min(pieces, text // 4)
+    return [body + text * i // pieces for i in range(1, pieces)]
+
+
+def require_bytes(source: Source, body: int, least: int, promised: str) -> None:
+    """Refuse a file whose size shows already that what its header promises can't be there.
+
+    Args:
+        source: the file; one that is compressed passes.
+        body: where the text after the header starts.
+        least: the fewest bytes that what is promised takes, its last line end included.
+        promised: for the message.
+
+    Raises:
+        TruncatedFileError: there are fewer bytes.
+    """
+    if source.seekable and source.size is not None and source.size - body + 1 < least:
+        raise TruncatedFileError(
+            f"{source.path} ends too early: its header promises {promised}, which take at least {least} bytes, "
+            f"and {max(source.size - body, 0)} follow"
+        )
+
+
+def header_number(source: Source, line: Line, token: bytes, what: str) -> int:
+    """A count in a header, 0 to 2^63-1.
+
+    Raises:
+        FormatError: it is no such number; ``what`` names it in the message.
+    """
+    if not re.fullmatch(rb"[0-9]{1,19}", token) or int(token) > INT64_MAX:
+        shown = token[:40].decode("utf-8", "replace")
+        raise bad_line(source.path, line.number, line.text, f"{what} is {shown!r}; expected an integer, 0 to 2^63-1")
+    return int(token)

@@ -1,0 +1,78 @@
+"""Matrix Market coordinate files: an entry (i, j) is the edge i -> j, whatever its value, an explicit zero too.
+
+Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996.
+"""
+
+from dbfs.edges.readers.lines import Line, bad_line, header_number, numbered_lines, require_bytes
+from dbfs.edges.readers.pairs import PairFile, PairGrammar
+from dbfs.edges.readers.source import Source
+from dbfs.errors import FormatError, TruncatedFileError
+
+_VALUES = {"pattern": 0, "integer": 1, "real": 1, "double": 1, "complex": 2}
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+BANNER = b"%%MatrixMarket"
+
+
+def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
+    """Read the header of a square coordinate matrix.
+
+    A general matrix is directed; of a symmetric, skew-symmetric or hermitian one each edge is listed once (its lower
+    triangle) and can be crossed both ways.
+
+    Raises:
+        FormatError: the header isn't one of a square coordinate matrix.
+        TruncatedFileError: the file ends in its header, or is too short for its count of entries.
+    """
+    lines = numbered_lines(source)
+    first = next(lines, None)
+    if first is None:
+        raise TruncatedFileError(f"{source.path} holds nothing; expected a Matrix Market file")
+    values, symmetric = _banner(source, first)
+    for line in lines:
+        if line.text.strip() and not line.text.lstrip().startswith(b"%"):
+            break
+    else:
+        raise TruncatedFileError(f"{source.path} ends before its size line; expected 'rows columns entries'")
+    sizes = line.text.split()
+    if len(sizes) != 3:
+        raise bad_line(source.path, line.number, line.text, "expected the size line 'rows columns entries'")
+    names = ("the count of rows", "the count of columns", "the count of entries")
+    rows, columns, m = (header_number(source, line, size, name) for size, name in zip(sizes, names, strict=True))
+    if rows != columns:
+        raise bad_line(source.path, line.number, line.text, "not square; expected as many rows as columns")
+    if rows == 0 and m > 0:
+        raise bad_line(source.path, line.number, line.text, "a matrix without rows has no entries")
+    least = 4 + 2 * values
+    require_bytes(source, line.end, m * least, f"{m} entries")
+    return PairFile(
+        name=source.path,
+        n=rows,
+        m=m,
+        directed=not symmetric if directed is None else directed,
+        mirrored=False,
+        source=source,
+        grammar=PairGrammar(b" ", low=1, high=rows, extra=values, comments=(b"%",)),
+        body=line.end,
+        edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
+    )
+
+
+def _banner(source: Source, line: Line) -> tuple[int, bool]:
+    """Values an entry has, and whether the matrix is symmetric in any way."""
+    words = line.text.decode("utf-8", "replace").lower().split()
+
+    def wrong(reason: str) -> FormatError:
+        return bad_line(source.path, line.number, line.text, reason)
+
+    if not line.text.startswith(BANNER):
+        raise wrong("not a Matrix Market file; expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")
+    if len(words) != 5 or words[1] != "matrix":
+        raise wrong("expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")
+    _, _, layout, field, symmetry = words
+    if layout != "coordinate":
+        raise wrong(f"layout {layout!r} is not supported; only coordinate is")
+    if field not in _VALUES:
+        raise wrong(f"field {field!r} is unknown; expected one of {', '.join(_VALUES)}")
+    if symmetry not in _SYMMETRIES:
+        raise wrong(f"symmetry {symmetry!r} is unknown; expected one of {', '.join(_SYMMETRIES)}")
+    return _VALUES[field], symmetry != "general"

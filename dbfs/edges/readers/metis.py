@@ -1,0 +1,116 @@
+"""METIS graph files: line i lists the neighbours of vertex i, both directions of each edge.
+
+Source: Karypis, "METIS: A Software Package for Partitioning Unstructured Graphs", manual 5.1, section 4.1.1. The header
+is ``n m [fmt [ncon]]``; the digits of ``fmt`` say whether a line starts with a vertex size and with ``ncon`` vertex
+weights, and whether each neighbour is followed by an edge weight. Self-loops have no place in the format (METIS refuses
+them, and writers disagree on how often one is listed and counted), so one is an error here too.
+A vertex without neighbours is a blank line, so the last line's end may be missing only where there is something in it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.lines import bad_line, blocks, header_number, numbered_lines, require_bytes, split_points
+from dbfs.edges.readers.metis_piece import MetisLayout, MetisPiece, count_vertex_lines
+from dbfs.edges.readers.source import Source
+from dbfs.errors import InvalidOptionError, TruncatedFileError
+from dbfs_workers.storage.pieces import Piece
+
+
+def open_metis(source: Source, directed: bool | None) -> "MetisFile":
+    """Read the header of a METIS graph.
+
+    Raises:
+        FormatError: the first line that is no comment isn't ``n m [fmt [ncon]]``.
+        TruncatedFileError: the file ends in its header, or is too short for its counts.
+    """
+    for line in numbered_lines(source):
+        if not line.text.startswith(b"%"):
+            break
+    else:
+        raise TruncatedFileError(f"{source.path} ends before its header; expected 'n m [fmt [ncon]]'")
+    words = line.text.split()
+    if not 2 <= len(words) <= 4:
+        raise bad_line(source.path, line.number, line.text, "expected the header 'n m [fmt [ncon]]'")
+    n = header_number(source, line, words[0], "the count of vertices")
+    m = header_number(source, line, words[1], "the count of edges")
+    fmt = words[2] if len(words) > 2 else b"0"
+    if not re.fullmatch(rb"[01]{1,3}", fmt):
+        raise bad_line(source.path, line.number, line.text, "fmt is wrong; expected up to three digits, each 0 or 1")
+    sizes, weights, edge_weights = (digit == "1" for digit in fmt.decode().zfill(3))
+    ncon = header_number(source, line, words[3], "the count of vertex weights") if len(words) > 3 else 0
+    if ncon and not weights:
+        raise bad_line(source.path, line.number, line.text, "ncon counts vertex weights, but fmt says there are none")
+    if n == 0 and m > 0:
+        raise bad_line(source.path, line.number, line.text, "a graph without vertices has no edges")
+    layout = MetisLayout(n, m, lead=int(sizes) + max(ncon, 1) * int(weights), step=1 + int(edge_weights))
+    # A line takes at least its line end, a number two bytes.
+    least = max(n, 2 * (2 * m * layout.step + n * layout.lead))
+    require_bytes(source, line.end, least, f"{n} vertices and {m} edges")
+    return MetisFile(
+        name=source.path,
+        n=n,
+        m=2 * m,
+        directed=bool(directed),
+        mirrored=not directed,
+        source=source,
+        layout=layout,
+        body=line.end,
+    )
+
+
+@dataclass(frozen=True)
+class MetisFile(EdgeList):
+    """A METIS graph.
+
+    Attributes:
+        source: the file.
+        layout: its counts and what stands in a line.
+        body: where the line of the first vertex starts, in bytes.
+    """
+
+    source: Source
+    layout: MetisLayout
+    body: int
+
+    def cut(self, piece_edges: int) -> Sequence[Piece]:
+        """Byte ranges of about ``piece_edges`` neighbours, on line boundaries; one piece for a compressed file.
+
+        More than one range costs a pass through the whole file here, in blocks, since a range's vertices are known only
+        from the lines before it.
+
+        Raises:
+            TruncatedFileError, FormatError: as ``MetisPiece.read``, where this pass meets it.
+        """
+        if piece_edges < 1:
+            raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
+        points = split_points(self.source, self.body, -(-2 * self.layout.m // piece_edges))
+        starts = self._vertex_starts(points)
+        ends = [*(start for start, _ in starts[1:]), None]
+        return [
+            MetisPiece(self.source, self.layout, vertex, start, end)
+            for (start, vertex), end in zip(starts, ends, strict=True)
+        ]
+
+    def _vertex_starts(self, points: list[int]) -> list[tuple[int, int]]:
+        """The body's start and the first line start at or after each point, each with the vertex lines before it."""
+        starts = [(self.body, 0)]
+        if not points:
+            return starts
+        todo = iter(points)
+        point = next(todo, None)
+        vertex = 0
+        for offset, block in blocks(self.source, self.body, None, self.layout.line_bytes):
+            done = 0
+            while point is not None and point < offset + len(block):
+                # The line end before the point, or within it the line's own, ends the line that the point is in.
+                at = block.find(b"\n", max(point - offset - 1, 0)) + 1 if point > offset else 0
+                if offset + at > starts[-1][0]:
+                    vertex += count_vertex_lines(block[done:at])
+                    starts.append((offset + at, vertex))
+                    done = at
+                point = next(todo, None)
+            vertex += count_vertex_lines(block[done:])
+        return starts

@@ -1,0 +1,183 @@
+"""The lines of a METIS graph, parsed strictly and fast: a table of integers by NumPy, then arithmetic on its positions.
+
+A block with anything but digits and blanks, or that looks wrong in any way, is parsed again line by line in Python,
+which finds the line to blame.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbfs.edges.readers.lines import LINE_BYTES, bad_line, blocks, count_lines, unreadable
+from dbfs.edges.readers.pairs import LineError, why_not_id
+from dbfs.edges.readers.source import Source
+from dbfs.errors import TruncatedFileError
+from dbfs_workers.storage.pieces import Edges
+
+_COMMENT = re.compile(rb"^%[^\n\r\0]*+\r?+\n", re.MULTILINE)
+_NEWLINE = ord("\n")
+_SPACE = ord(" ")
+
+
+@dataclass(frozen=True)
+class MetisLayout:
+    """Counts of a METIS graph and what stands in a line.
+
+    Attributes:
+        n, m: vertices, and edges, each of which is listed twice.
+        lead: numbers before the first neighbour (vertex size and weights).
+        step: numbers a neighbour takes: 2 where edges have weights, else 1.
+    """
+
+    n: int
+    m: int
+    lead: int
+    step: int
+
+    @property
+    def line_bytes(self) -> int:
+        """More bytes than a line needs that lists every edge twice: where junk without a line end is refused."""
+        return LINE_BYTES + 21 * (self.lead + 2 * self.m * self.step)
+
+
+def count_vertex_lines(text: bytes) -> int:
+    """Lines of some whole lines that are no comments."""
+    return text.count(b"\n") - text.count(b"\n%") - text.startswith(b"%")
+
+
+@dataclass(frozen=True)
+class MetisPiece:
+    """Whole lines of a METIS graph.
+
+    Attributes:
+        source: the file.
+        layout: its counts and what stands in a line.
+        vertex: 0-based, of the first line.
+        start, stop: the lines' bytes; stop None is the end.
+    """
+
+    source: Source
+    layout: MetisLayout
+    vertex: int
+    start: int
+    stop: int | None
+
+    def read(self) -> Edges:
+        """Vertices and their neighbours, int64.
+
+        Raises:
+            FormatError: a line is wrong, or there are more than n; the message names file and line.
+            TruncatedFileError: the last piece ends before vertex n, or a compressed file is cut.
+            MissingFileError: this machine doesn't see the file.
+        """
+        vertex = self.vertex
+        parts: list[Edges] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for offset, block in blocks(self.source, self.start, self.stop, self.layout.line_bytes):
+            edges = parse_block(block, vertex, self.layout)
+            parts.append(parse_lines(self.source, offset, block, vertex, self.layout) if edges is None else edges)
+            vertex += count_vertex_lines(block)
+        if self.stop is None and vertex < self.layout.n:
+            raise TruncatedFileError(
+                f"{self.source.path} ends after {vertex} vertex lines; its header promises {self.layout.n}"
+            )
+        return np.concatenate([u for u, _ in parts]), np.concatenate([v for _, v in parts])
+
+
+def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
+    """A block of whole lines as vertices and neighbours; None where a line is, or may be, wrong.
+
+    Args:
+        block: the lines.
+        vertex: 0-based, of the first.
+        layout: what stands in a line.
+    """
+    if b"%" in block:
+        block = _COMMENT.sub(b"", block)
+    if block.translate(None, b"0123456789 \t\r\n") or block.count(b"\r") != block.count(b"\r\n"):
+        return None
+    text = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(text == _NEWLINE)
+    inside = text > _SPACE
+    starts = np.flatnonzero(inside & ~np.concatenate(([False], inside[:-1])))
+    before = np.concatenate(([0], np.searchsorted(starts, ends)))
+    counts = np.diff(before)
+    # Blank lines may follow the last vertex's.
+    used = max(layout.n - vertex, 0)
+    if counts[used:].any():
+        return None
+    counts = counts[:used]
+    if (counts < layout.lead).any() or ((counts - layout.lead) % layout.step).any():
+        return None
+    if starts.size == 0:
+        # NumPy reads a blank text as one zero.
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    # NumPy clamps what doesn't fit to 2^63-1, which is past any n a file can have lines for.
+    values = np.fromstring(block, dtype=np.int64, sep=" ")
+    place = np.arange(values.size) - np.repeat(before[: counts.size], counts) - layout.lead
+    listed = (place >= 0) & (place % layout.step == 0)
+    neighbours = values[listed] - 1
+    vertices = np.repeat(np.arange(vertex, vertex + counts.size), (counts - layout.lead) // layout.step)
+    if neighbours.size and (neighbours.min() < 0 or neighbours.max() >= layout.n or (neighbours == vertices).any()):
+        return None
+    return vertices, neighbours
+
+
+def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | None:
+    """One vertex's line (no line end) as 0-based neighbours; None for a comment.
+
+    Raises:
+        LineError: the line is wrong.
+    """
+    text = line.removesuffix(b"\r")
+    if reason := unreadable(text):
+        raise LineError(reason)
+    if text.startswith(b"%"):
+        return None
+    words = [word for word in re.split(rb"[ \t]+", text) if word]
+    if vertex >= layout.n:
+        if words:
+            raise LineError(f"a line more than the header's {layout.n} vertices")
+        return []
+    expected = f"expected the neighbours of vertex {vertex + 1}, integers 1 to {layout.n}"
+    if layout.lead:
+        expected += f", after {layout.lead} number(s) of its own"
+    if layout.step == 2:
+        expected += ", each with its edge's weight"
+    for word in words:
+        if not re.fullmatch(rb"[0-9]+", word):
+            raise LineError(f"{why_not_id(word)}; {expected}")
+    if len(words) < layout.lead or (len(words) - layout.lead) % layout.step:
+        raise LineError(f"{len(words)} numbers; {expected}")
+    neighbours = []
+    for word in words[layout.lead :: layout.step]:
+        # Numbers this long are past any n; Python may refuse to convert them.
+        neighbour = int(word) if len(word) < 20 else 0
+        if not 1 <= neighbour <= layout.n:
+            raise LineError(f"neighbour {word[:40].decode()} is out of range; {expected}")
+        if neighbour == vertex + 1:
+            raise LineError(f"vertex {neighbour} is its own neighbour; METIS graphs have no self-loops")
+        neighbours.append(neighbour - 1)
+    return neighbours
+
+
+def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout) -> Edges:
+    """A block as ``parse_block``, line by line: slow, and sure of which line is wrong.
+
+    Raises:
+        FormatError: names the first wrong line.
+    """
+    vertices: list[int] = []
+    neighbours: list[int] = []
+    for index, line in enumerate(block.split(b"\n")[:-1]):
+        try:
+            found = parse_line(line, vertex, layout)
+            if found is None:
+                continue
+        except LineError as error:
+            number = count_lines(source, offset) + index + 1
+            raise bad_line(source.path, number, line.removesuffix(b"\r"), str(error)) from None
+        vertices += [vertex] * len(found)
+        neighbours += found
+        vertex += 1
+    return np.array(vertices, dtype=np.int64), np.array(neighbours, dtype=np.int64)

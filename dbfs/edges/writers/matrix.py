@@ -1,0 +1,88 @@
+"""Formats with the edges of a vertex together, made from the whole graph in memory: METIS, SciPy's sparse matrices."""
+
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+from dask.utils import format_bytes
+
+from dbfs.edges.writers.stream import EdgeStream, Survey, Written
+from dbfs.edges.writers.target import Sink
+from dbfs.errors import GraphTooLargeError, InvalidOptionError
+
+# An entry on the way: the pieces' ids and their concatenation; the coordinates' rows, columns and values; the CSR's.
+_ENTRY_BYTES = 40
+_ROW_BYTES = 8
+# Entries turned into text at a time.
+_BLOCK_ENTRIES = 2**20
+
+
+def write_metis(stream: EdgeStream, sink: Sink) -> Written:
+    """A line of neighbours a vertex. Self-loops and duplicates are left out.
+
+    Raises:
+        InvalidOptionError: the edges are directed.
+    """
+    if stream.edges.directed:
+        raise InvalidOptionError(
+            f"{sink.name}: METIS holds undirected graphs, and {stream.edges.name} is directed; choose another format"
+        )
+    survey = stream.survey()
+    matrix = _matrix(stream, survey, loops=False)
+    edges = matrix.nnz // 2
+    sink.write(f"% {stream.title}\n{survey.n} {edges}\n".encode())
+    row = 0
+    while row < survey.n:
+        stop = int(np.searchsorted(matrix.indptr, matrix.indptr[row] + _BLOCK_ENTRIES, "right")) - 1
+        stop = max(row + 1, min(stop, survey.n))
+        _write_rows(sink, matrix, row, stop)
+        row = stop
+    return stream.without(stream.written(survey), survey.m - edges)
+
+
+def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
+    """Lines of neighbours, 1-based, blank where there are none."""
+    first, last = int(matrix.indptr[start]), int(matrix.indptr[stop])
+    neighbours = pc.cast(pa.array(matrix.indices[first:last].astype(np.int64) + 1), pa.string())
+    offsets = pa.array((matrix.indptr[start : stop + 1] - first).astype(np.int32))
+    lines = pc.binary_join(pa.ListArray.from_arrays(offsets, neighbours), " ")
+    everything = pa.ListArray.from_arrays(pa.array([0, stop - start], pa.int32()), lines)
+    sink.write(pc.binary_join(everything, "\n")[0].as_py().encode() + b"\n")
+
+
+def write_npz(stream: EdgeStream, sink: Sink) -> Written:
+    """A CSR matrix for ``scipy.sparse.load_npz``: an entry (i, j) counts the edges from i to j.
+
+    An undirected edge is one in both directions, a self-loop one.
+    """
+    survey = stream.survey()
+    sp.save_npz(sink.stream, _matrix(stream, survey, loops=True))
+    return stream.written(survey)
+
+
+def _matrix(stream: EdgeStream, survey: Survey, *, loops: bool) -> Any:
+    """The adjacency matrix, CSR, int32 counts of edges; with self-loops or without.
+
+    Raises:
+        GraphTooLargeError: the memory will not hold it.
+    """
+    entries = survey.m * (1 if stream.edges.directed else 2)
+    needed, there = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES, psutil.virtual_memory().available
+    if needed > there:
+        raise GraphTooLargeError(
+            f"{stream.edges.name}: a matrix of {entries} entries takes about {needed} bytes ({format_bytes(needed)}) "
+            f"while it is made, and {there} ({format_bytes(there)}) are there; a format of lines needs none"
+        )
+    pieces = [(np.empty(0, np.int64), np.empty(0, np.int64)), *stream.numbered(survey)]
+    rows, columns = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
+    del pieces
+    between = rows != columns
+    if not loops:
+        rows, columns, between = rows[between], columns[between], between[between]
+    if not stream.edges.directed:
+        rows, columns = np.concatenate([rows, columns[between]]), np.concatenate([columns, rows[between]])
+    ones = np.ones(rows.size, np.int32)
+    return sp.coo_array((ones, (rows, columns)), shape=(survey.n, survey.n)).tocsr()

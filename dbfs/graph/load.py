@@ -1,0 +1,139 @@
+"""Loading graphs into a cluster, and finding those that are there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import time
+import uuid
+
+import distributed
+
+from dbfs import config
+from dbfs.build.build import BuildOptions, build
+from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.gang import Gang, release
+from dbfs.display.progress import Option, of_build
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.resolve import edge_list
+from dbfs.errors import InvalidOptionError
+from dbfs.graph.graph import Graph
+from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
+from dbfs.service.client import ServiceClient
+
+logger = logging.getLogger(__name__)
+
+
+def load(
+    edges: EdgeList | str | os.PathLike[str],
+    *,
+    client: distributed.Client | None = None,
+    ranks: int | None = None,
+    directed: bool | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+    name: str | None = None,
+    in_edges: bool = False,
+    order: str = "given",
+    keep_edges: bool = False,
+    backend: str = "auto",
+    progress: Option[BuildProgress] = None,
+) -> Graph:
+    """Build a graph on a cluster's workers.
+
+    Args:
+        edges: an edge list (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``), a file, or a generator's spec such as
+            ``kronecker:scale=18``.
+        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        ranks: how many workers take part, one rank each; all if None.
+        directed: of a file, overrides what its format or header says.
+        format: of a file, overrides the guess from its name and header.
+        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. Without a
+            name it goes with this client, or with the last reference to the ``Graph``.
+        in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
+        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists:
+            faster on graphs with hubs. Callers' vertex ids stay what they are.
+        keep_edges: keep the edges as they were read on the workers (8 bytes an edge), apart from what is built of them,
+            so that results are validated against the input and a graph built wrong is found out, too.
+        backend: what the graph is built and traversed on: ``cpu``; ``cuda``, each worker's GPU; ``auto`` for CUDA where
+            every worker has CuPy and a GPU of its own, else the CPU. GPUs that can't map each other's memory exchange
+            through the host, which is slower (a warning says so).
+        progress: a bar while the graph is built, or a function told how far it is: see ``dbfs.progress``.
+
+    Raises:
+        ClientError, NoWorkersError: there is no usable client, or not enough workers.
+        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
+        NameTakenError: another graph has the name.
+        GraphTooLargeError: the graph won't fit the workers, or their GPUs.
+        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or no CuPy.
+        ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` wants.
+        InvalidOptionError: an option's value is not one of its choices.
+    """
+    client = current_client(client)
+    edges = edge_list(edges, directed=directed, format=format)
+    options = BuildOptions(in_edges, order, keep_edges)
+    gang = Gang(client, roster(client, ranks))
+    chosen = choose_backend(gang, backend)
+    service = ServiceClient.of(client)
+    if name is not None:
+        service.call("reserve", name=name, client=client.id)
+    try:
+        with of_build(progress, edges.name if name is None else name) as tell:
+            built = build(edges, gang, options, chosen, tell)
+        record = GraphRecord(
+            graph_id=uuid.uuid4().hex,
+            name=edges.name if name is None else name,
+            named=name is not None,
+            client=client.id,
+            source=edges.name,
+            directed=edges.directed,
+            stripe=built.stripe,
+            addresses=gang.addresses,
+            partition_keys=tuple(future.key for future in built.partitions),
+            external_ids_key=None if built.external_ids is None else built.external_ids.key,
+            order_key=None if built.order is None else built.order.key,
+            input_edge_keys=tuple(future.key for future in built.input_edges),
+            infos=built.infos,
+            backend=chosen,
+            exchange=config.choice("exchange", EXCHANGES),
+            created=time.time(),
+            read_seconds=built.read_seconds,
+            build_seconds=built.seconds,
+        )
+        try:
+            formed = service.call("add", record=pickle.dumps(record))
+        finally:
+            # The service holds them now, or nobody shall.
+            release(built.futures)
+    except BaseException:
+        if name is not None:
+            service.tell("release", name=name)
+        raise
+    if formed.slower:
+        words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
+        logger.warning(words, record.name, formed.exchange, formed.slower)
+    return Graph(record, formed, client)
+
+
+def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect
+    """A graph that some client loaded under a name.
+
+    Raises:
+        GraphNotFoundError: with the names there are.
+        ClientError: there is no usable client.
+    """
+    client = current_client(client)
+    record, formed = ServiceClient.of(client).call("open", name=name)
+    return Graph(record, formed, client)
+
+
+def choose_backend(gang: Gang, backend: str) -> str:
+    """What a gang will build and traverse on, ``cpu`` or ``cuda``; arguments and errors as for ``load``."""
+    exchange = config.choice("exchange", EXCHANGES)
+    if backend not in BACKENDS:
+        raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if (backend, exchange) == ("cpu", "cuda_ipc"):
+        raise InvalidOptionError(f"backend={backend!r} does not go with the exchange {exchange} (dbfs.exchange)")
+    service, addresses = ServiceClient.of(gang.client), list(gang.addresses)
+    chosen: str = service.call("choose_backend", addresses=addresses, backend=backend, exchange=exchange)
+    return chosen

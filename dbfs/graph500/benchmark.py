@@ -1,0 +1,215 @@
+"""The Graph500 benchmark (specification 2.0), as Krajecki, Loiseau, Alin and Jaillet ("BFS Traversal on Multi-GPU
+Cluster", 2016) ran it: generate, build (kernel 1), search from random keys (kernel 2), validate each search.
+
+What is timed, by the client's clock:
+
+- generation: until the edges lie on the workers, vertex ids in arrays, as the generator made them;
+- construction: from there until the graph can be traversed, with all that forming its gang takes;
+- a search: the call ``graph.bfs(key, predecessors=True)`` on its own, from before the key is visited until every rank
+  has its part of the parents, 4 bytes a vertex, in its memory. Fetching them is no part of it;
+- a validation: the call ``dbfs.validate`` on the search's result, against the edges generated.
+
+Before all that a small graph goes the same way, so that every rank has loaded its code: the first of all calls would
+else be timed with seconds of importing and compiling. Before the first search its key is searched once without being
+timed, as the reference code does: memory that searches use again and again is taken then.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import distributed
+
+from dbfs.build.build import BuildOptions, check_fit
+from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.gang import Gang
+from dbfs.display import progress as progresses
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate import kronecker
+from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
+from dbfs.graph.graph import Graph
+from dbfs.graph.load import choose_backend, load
+from dbfs.graph500.output import block, statistics
+from dbfs.integers import whole_count
+from dbfs.validation.validate import validate
+
+EDGEFACTOR = 16
+ROOTS = 64
+
+_WARM_UP_SCALE = 10
+
+
+@dataclass(frozen=True)
+class Search:
+    """One of the searches.
+
+    Attributes:
+        key: vertex id it started from.
+        seconds: how long it took.
+        edges: input edges within the traversed component, duplicates counted, self-loops not.
+        validation_seconds: how long validating it took.
+    """
+
+    key: int
+    seconds: float
+    edges: int
+    validation_seconds: float
+
+
+@dataclass(frozen=True)
+class Graph500Result:
+    """A run without fault. ``str`` is the benchmark's output, ``to_dict`` has all of it for JSON.
+
+    Attributes:
+        scale: the graph has 2^scale vertices.
+        edgefactor: and as many times so many edges.
+        ranks: ranks that took part (Graph500's ``num_mpi_processes``).
+        backend: what they computed on.
+        exchange: how they exchanged.
+        generation_seconds, construction_seconds: see the module.
+        searches: in the order in which they ran.
+    """
+
+    scale: int
+    edgefactor: int
+    ranks: int
+    backend: str
+    exchange: str
+    generation_seconds: float
+    construction_seconds: float
+    searches: tuple[Search, ...]
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """The benchmark's results by their names, in its order; times in seconds, TEPS in edges a second."""
+        return {
+            "SCALE": self.scale,
+            "edgefactor": self.edgefactor,
+            "NBFS": len(self.searches),
+            "graph_generation": self.generation_seconds,
+            "num_mpi_processes": self.ranks,
+            "construction_time": self.construction_seconds,
+            **statistics(
+                [search.seconds for search in self.searches],
+                [search.edges for search in self.searches],
+                [search.validation_seconds for search in self.searches],
+            ),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Statistics and searches, ready for JSON."""
+        return {
+            "statistics": self.statistics,
+            "backend": self.backend,
+            "exchange": self.exchange,
+            "searches": [vars(search) for search in self.searches],
+        }
+
+    def __str__(self) -> str:
+        return block(self.statistics)
+
+
+def graph500(
+    scale: int,
+    *,
+    edgefactor: int = EDGEFACTOR,
+    roots: int = ROOTS,
+    client: distributed.Client | None = None,
+    ranks: int | None = None,
+    backend: str = "auto",
+    progress: bool | None = None,
+) -> Graph500Result:
+    """Run the benchmark.
+
+    Args:
+        scale: 2^scale vertices.
+        edgefactor: edges a vertex; the benchmark fixes 16.
+        roots: search keys, distinct vertices of degree at least 1; the benchmark fixes 64.
+        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        ranks: how many workers take part, one rank each; all if None.
+        backend: see ``load``.
+        progress: whether to show bars for the phases and the searches: see ``dbfs.progress``.
+
+    Raises:
+        ValidationError: a search broke a rule: which, with vertices that show it and ranks. The run ends there.
+        InvalidOptionError: scale, edge factor or roots are out of range, or fewer vertices than roots have a neighbour.
+        GraphTooLargeError: the graph won't fit; with the bytes needed and there, and the largest scale that would.
+        ClientError, NoWorkersError, WorkerLostError, BackendUnavailableError, DeadlineExceededError: see ``load``.
+    """
+    edges = kronecker(scale, edgefactor)
+    if whole_count(roots, "roots") == 0:
+        raise InvalidOptionError("roots must be at least 1, not 0")
+    client = current_client(client)
+    gang = Gang(client, roster(client, ranks))
+    backend = choose_backend(gang, backend)
+    _require_fit(edges, scale, edgefactor, gang, backend)
+    with progresses.bar("loading code", progress=progress):
+        _warm_up(gang, backend)
+    start = time.perf_counter()
+    with load(edges, client=client, ranks=ranks, keep_edges=True, backend=backend, progress=progress) as graph:
+        construction = time.perf_counter() - start - graph.read_seconds
+        keys = graph.sample_sources(roots)
+        _search(graph, keys[0], "the search before the first")
+        searches = []
+        with progresses.bar("searching", roots, progress) as shown:
+            for index, key in enumerate(keys):
+                searches.append(_search(graph, key, f"search {index + 1} of {roots}"))
+                shown.set(index + 1, f"{index + 1:,} of {roots:,}, {searches[-1].seconds:.3g} s the last")
+        return Graph500Result(
+            scale=scale,
+            edgefactor=edgefactor,
+            ranks=graph.ranks,
+            backend=graph.backend,
+            exchange=graph.exchange,
+            generation_seconds=graph.read_seconds,
+            construction_seconds=construction,
+            searches=tuple(searches),
+        )
+
+
+def _warm_up(gang: Gang, backend: str) -> None:
+    """Have every rank do all that is done later, once."""
+    edges = kronecker(_WARM_UP_SCALE)
+    assert edges.m is not None
+    # A piece for each rank.
+    with dask.config.set({"dbfs.build.piece-edges": -(-edges.m // gang.p)}):
+        options: dict[str, Any] = {"keep_edges": True, "backend": backend, "progress": False}
+        with load(edges, client=gang.client, ranks=gang.p, **options) as graph:
+            _search(graph, graph.sample_sources(1)[0], "warm-up")
+
+
+def _search(graph: Graph, key: int, what: str) -> Search:
+    """Search from one key and validate what was found."""
+    start = time.perf_counter()
+    result = graph.bfs(key, predecessors=True, progress=False)
+    searched = time.perf_counter()
+    try:
+        found = validate(graph, result)
+    except ValidationError as error:
+        raise ValidationError(f"{what}, from {key}: {error}") from error
+    validated = time.perf_counter()
+    result.release()
+    return Search(key, searched - start, found.component_edges, validated - searched)
+
+
+def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str) -> None:
+    """Refuse what won't fit, and say what would."""
+    options = BuildOptions(keep_edges=True)
+
+    def check(edges: EdgeList) -> None:
+        assert edges.n is not None and edges.m is not None
+        check_fit(edges, edges.n, edges.m, gang, options, backend)
+
+    try:
+        check(edges)
+    except GraphTooLargeError as error:
+        for smaller in range(scale - 1, 0, -1):
+            try:
+                check(kronecker(smaller, edgefactor))
+            except GraphTooLargeError:
+                continue
+            raise GraphTooLargeError(f"{error}. The largest scale that would fit is {smaller}") from error
+        raise GraphTooLargeError(f"{error}. No scale would fit") from error

@@ -1,0 +1,1 @@
+"""The service on the scheduler, and the way to it."""

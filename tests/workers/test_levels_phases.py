@@ -1,0 +1,94 @@
+"""The guard of a run's phases: Dask may repeat a task or rebuild a state, and no label may be wrong for it."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.levels import phases as level
+from dbfs_workers.levels import state as traversal
+from dbfs_workers.levels.state import Bin, TraversalState
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.stripe import Stripe
+
+RUN = "a-run"
+
+
+@pytest.fixture
+def state() -> TraversalState:
+    """Rank 0 of 2 on the path 0-1-2-3-4-5, from vertex 0."""
+    stripe = Stripe(6, 2)
+    path = np.arange(6)
+    bins = bin_edges(path[:-1], path[1:], stripe, symmetrise=True, name="path")
+    spec = TraversalSpec(RUN, (0,), predecessors=True, backend="cpu")
+    return traversal.start(build_partition(stripe, 0, [[bins[0]]]), spec)
+
+
+def empty_bin(source: int, at: int, run: str = RUN) -> Bin:
+    return Bin(run, at, source, 0, np.empty(0, np.uint32), np.empty(0, np.uint32))
+
+
+def test_a_repeated_phase_is_refused(state: TraversalState) -> None:
+    edges = level.expand(state, RUN, 0)
+    with pytest.raises(StaleRunError, match=r"rank 0: expand of level 0 .* expected filter-partition of level 0"):
+        level.expand(state, RUN, 0)
+    level.filter_partition(state, RUN, 0, edges)
+    with pytest.raises(StaleRunError, match="filter-partition of level 0"):
+        level.filter_partition(state, RUN, 0, edges)
+
+
+@pytest.mark.parametrize(("run", "at"), [("another-run", 0), (RUN, 1), (RUN, -1)])
+def test_another_run_or_level_is_refused(state: TraversalState, run: str, at: int) -> None:
+    before = state.distances.copy()
+    with pytest.raises(StaleRunError):
+        level.expand(state, run, at)
+    np.testing.assert_array_equal(state.distances, before)
+
+
+def test_a_phase_that_failed_half_way_ends_the_run(state: TraversalState) -> None:
+    edges = level.expand(state, RUN, 0)
+    with pytest.raises(AttributeError):
+        level.filter_partition(state, RUN, 0, None)  # type: ignore[arg-type]
+    with pytest.raises(StaleRunError, match="expected no more"):
+        level.filter_partition(state, RUN, 0, edges)
+
+
+def bins_of_level_0(state: TraversalState) -> list[Bin]:
+    own = level.filter_partition(state, RUN, 0, level.expand(state, RUN, 0))[0]
+    return [own, empty_bin(1, 0)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda own, peer: [own],
+        lambda own, peer: [own, peer, peer],
+        lambda own, peer: [own, replace(peer, run_id="another-run")],
+        lambda own, peer: [own, replace(peer, level=1)],
+        lambda own, peer: [own, replace(peer, target=1)],
+        lambda own, peer: [own, own],
+    ],
+    ids=["missing", "twice", "run", "level", "target", "own twice"],
+)
+def test_wrong_bins_are_refused(state: TraversalState, wrong) -> None:  # type: ignore[no-untyped-def]
+    own, peer = bins_of_level_0(state)
+    with pytest.raises(StaleRunError, match="source, target"):
+        level.contract(state, RUN, 0, wrong(own, peer))
+
+
+def test_an_outbox_keeps_two_levels(state: TraversalState) -> None:
+    level.contract(state, RUN, 0, bins_of_level_0(state))
+    bins = level.filter_partition(state, RUN, 1, level.expand(state, RUN, 1))
+    assert level.take_bin(state, RUN, 0, 1).level == 0
+    assert level.take_bin(state, RUN, 1, 1) is bins[1]
+    for run, at in [(RUN, 2), (RUN, 3), ("another-run", 1)]:
+        with pytest.raises(StaleRunError, match="not in the outbox"):
+            level.take_bin(state, run, at, 1)
+
+
+def test_a_state_cannot_be_copied(state: TraversalState) -> None:
+    with pytest.raises(StaleRunError, match="can't move"):
+        pickle.dumps(state)

@@ -1,0 +1,144 @@
+"""The resident loop in real processes against SciPy: gang x direction x directed x predecessors x graph.
+
+A gang: 1 to 4 ranks on the CPU; on the CPU with the exchange for devices, whose host and device are then both NumPy's;
+1 to 4 ranks that share a GPU.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dbfs_workers.errors import InvalidOptionError
+from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.storage.stripe import Stripe
+from tests import graphs, oracle
+from tests.gpus import on_gpu
+from tests.workers.gang import Gang, partitions, spec
+
+GANGS = [
+    *(pytest.param((p, "cpu", False), id=f"{p} ranks") for p in (1, 2, 3, 4)),
+    pytest.param((3, "cpu", True), id="3 ranks, staged"),
+    *(on_gpu((p, "cuda", True), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
+]
+
+
+@pytest.fixture(scope="module", params=GANGS)
+def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
+    p, backend, staged = request.param
+    gang = Gang(p, backend, staged=staged)
+    yield gang
+    gang.stop()
+
+
+def check(gang: Gang, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
+    """Every direction, with and without predecessors, in one gang call on one loaded graph."""
+    n, src, dst = arrays
+    stripe = Stripe(n, gang.p)
+    matrix = oracle.adjacency(n, src, dst, directed=directed)
+    expected = oracle.distances(matrix, sources)
+    degrees = np.bincount(src, minlength=n)
+    if not directed:
+        loops = src == dst
+        degrees = degrees + np.bincount(dst[~loops], minlength=n)
+    gang.load(partitions(n, src, dst, gang.p, directed=directed))
+    specs = [
+        spec(*sources, direction=direction, predecessors=predecessors)
+        for direction in DIRECTIONS
+        for predecessors in (False, True)
+    ]
+    for asked, answer in zip(specs, gang.run(*specs), strict=True):
+        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(asked))
+        if asked.predecessors:
+            oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
+        assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
+        assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
+        counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
+        np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
+        np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
+        if asked.direction != "auto":
+            assert (counts["bottom_up"] == gang.p * (asked.direction == "bottom-up")).all()
+    assert gang.disconnect() == [False] * gang.p
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("name", graphs.GRAPHS)
+def test_labels_are_scipys(gang: Gang, name: str, directed: bool) -> None:
+    arrays = graphs.GRAPHS[name]()
+    check(gang, arrays, [arrays[0] // 3], directed=directed)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> graphs.Arrays:
+    n = draw(st.integers(1, 150))
+    m = draw(st.integers(0, 4 * n))
+    return graphs.random(n, m, draw(st.integers(0, 2**32 - 1)))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arrays=arrays(), directed=st.booleans(), data=st.data())
+def test_random_graphs_and_several_sources(
+    gang: Gang, arrays: graphs.Arrays, directed: bool, data: st.DataObject
+) -> None:
+    sources = data.draw(st.lists(st.integers(0, arrays[0] - 1), min_size=1, max_size=3))
+    check(gang, arrays, sources, directed=directed)
+
+
+def test_a_dense_graph_turns_bottom_up_and_back(gang: Gang) -> None:
+    """Hubs in the middle, long tails: both switches happen, and the tail's levels have one crossing of known size."""
+    n, src, dst = graphs.random(3000, 60_000, 5)
+    tail = np.arange(3000, 4500)
+    src, dst, n = np.concatenate([src, [7], tail[:-1]]), np.concatenate([dst, [3000], tail[1:]]), 4500
+    gang.load(partitions(n, src, dst, gang.p, directed=False))
+    answer = gang.run(spec(0))[0]
+    expected = oracle.distances(oracle.adjacency(n, src, dst, directed=False), [0])
+    np.testing.assert_array_equal(answer.distances(Stripe(n, gang.p)), expected)
+    for run in answer.ranks:
+        directions = run.counts[:, COUNT_FIELDS.index("bottom_up")]
+        assert directions[0] == 0
+        assert directions.any()
+        assert not directions[-100:].any()
+    gang.disconnect()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("depth", [0, 1, 5, 1000])
+def test_max_depth_bounds_the_labels(gang: Gang, direction: str, depth: int) -> None:
+    n, src, dst = graphs.GRAPHS["sparse random"]()
+    gang.load(partitions(n, src, dst, gang.p, directed=False))
+    answers = gang.run(*(spec(source, max_depth=depth, direction=direction) for source in (3, 4)))
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    for source, answer in zip((3, 4), answers, strict=True):
+        expected = oracle.distances(matrix, [source], depth)
+        np.testing.assert_array_equal(answer.distances(Stripe(n, gang.p)), expected)
+        assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
+    gang.disconnect()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_targets_end_the_run_at_their_distance(gang: Gang, direction: str) -> None:
+    n, src, dst = graphs.GRAPHS["cycle"]()
+    gang.load(partitions(n, src, dst, gang.p, directed=False))
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    for targets, depth in (((0,), 0), ((1, 39), 1), ((7, 36), 7), ((0, 20), None)):
+        answer = gang.run(spec(0, targets=targets, direction=direction))[0]
+        np.testing.assert_array_equal(answer.distances(Stripe(n, gang.p)), oracle.distances(matrix, [0], depth))
+    gang.disconnect()
+
+
+def test_auto_without_in_edges_stays_top_down_and_bottom_up_is_refused(gang: Gang) -> None:
+    n, src, dst = graphs.GRAPHS["dense random"]()
+    gang.load(partitions(n, src, dst, gang.p, directed=True, in_edges=False))
+    answer = gang.run(spec(0))[0]
+    assert not answer.ranks[0].counts[:, COUNT_FIELDS.index("bottom_up")].any()
+    with pytest.raises(InvalidOptionError, match="in_edges=True"):
+        gang.run(spec(0, direction="bottom-up"))
+    with pytest.raises(InvalidOptionError, match="choose one of auto, top-down, bottom-up"):
+        gang.run(spec(0, direction="sideways"))
+    np.testing.assert_array_equal(
+        gang.run(spec(0))[0].distances(Stripe(n, gang.p)), answer.distances(Stripe(n, gang.p))
+    )
+    gang.disconnect()

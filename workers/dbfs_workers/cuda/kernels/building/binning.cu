@@ -1,0 +1,135 @@
+// Building, first part: edges are counted and binned by owner. Threads stride over the edges of one piece.
+//
+// A directed edge is one 64-bit key: its source's row on the owner, above what its columns are sorted by (the target's
+// internal id, or, in degree order, its position). Keys sorted are the rank's CSR. The order inside a bin is any. A turn
+// takes only the edges of some rows, first_row .. end_row - 1 on every owner: what does not fit at once is built in turns.
+#include "common/scalars.cuh"
+
+namespace dbfs {
+
+constexpr u32 kThreads = 256;
+constexpr u32 kMaxRanks = 256;  // building.py refuses more; a thread of a block clears each rank's counter
+constexpr u32 kAll = 0xffffffffu;
+constexpr u32 kNone = 0xffffffffu;  // never a vertex
+constexpr u32 kEdgesAThread = 8;
+constexpr u32 kTile = kThreads * kEdgesAThread;
+
+// The number of the first edge with an id outside 0..n-1 goes to `bad`.
+__device__ __forceinline__ bool inside(i64 source, i64 target, u64 n, i64 number, u64* bad) {
+  if ((u64)source < n && (u64)target < n) return true;
+  atomicMin(bad, (u64)number);
+  return false;
+}
+
+// The owner of a directed edge's source; kMaxRanks where its row is not this turn's.
+__device__ __forceinline__ u32 owner_of(u32 source, u32 ranks, u32 first_row, u32 end_row) {
+  const u32 row = source / ranks;
+  return row >= first_row && row < end_row ? source - row * ranks : kMaxRanks;
+}
+
+// A bin's next place for each lane of the warp, all lanes together; `owner` kMaxRanks for none.
+__device__ __forceinline__ u32 reserve(u32* taken, u32 owner) {
+  const u32 lane = threadIdx.x & 31;
+  const u32 same = __match_any_sync(kAll, owner);
+  const u32 leader = __ffs(same) - 1;
+  u32 base = 0;
+  if (lane == leader && owner < kMaxRanks) base = atomicAdd(&taken[owner], (u32)__popc(same));
+  return __shfl_sync(kAll, base, leader) + __popc(same & ((1u << lane) - 1));
+}
+
+}  // namespace dbfs
+
+// Adds each vertex's edges, at both ends, to degrees[n]; a self-loop that is its own reverse counts once. Reads 16 bytes
+// an edge, with two atomics in L2 (or memory, where degrees don't fit).
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_count_degrees(const i64* sources, const i64* targets, i64 count, u64 n, u32 symmetrise, u64* degrees,
+                       u64* bad) {
+  const i64 threads = (i64)gridDim.x * dbfs::kThreads;
+  for (i64 i = (i64)blockIdx.x * dbfs::kThreads + threadIdx.x; i < count; i += threads) {
+    const i64 source = sources[i], target = targets[i];
+    if (!dbfs::inside(source, target, n, i, bad)) continue;
+    atomicAdd(&degrees[source], 1ull);
+    if (!(symmetrise && source == target)) atomicAdd(&degrees[target], 1ull);
+  }
+}
+
+// counts[ranks]: the directed edges of each owner. A block adds up in shared memory. Reads 16 bytes an edge, and in
+// degree order two positions (position may be null).
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_count_owners(const i64* sources, const i64* targets, i64 count, u64 n, const u32* position, u32 ranks,
+                      u32 symmetrise, u32 first_row, u32 end_row, u64* counts, u64* bad) {
+  using namespace dbfs;
+  __shared__ u32 found[kMaxRanks];
+  if (threadIdx.x < kMaxRanks) found[threadIdx.x] = 0;
+  __syncthreads();
+  const i64 threads = (i64)gridDim.x * kThreads;
+  // Whole warps stay in the loop, for their votes.
+  for (i64 first = (i64)blockIdx.x * kThreads; first < count; first += threads) {
+    const i64 i = first + threadIdx.x;
+    u32 owner = kMaxRanks, reverse = kMaxRanks;
+    if (i < count && inside(sources[i], targets[i], n, i, bad)) {
+      const u32 source = (u32)sources[i], target = (u32)targets[i];
+      owner = owner_of(position ? position[source] : source, ranks, first_row, end_row);
+      if (symmetrise && source != target)
+        reverse = owner_of(position ? position[target] : target, ranks, first_row, end_row);
+    }
+    for (u32 rank = 0; rank < ranks; ++rank) {
+      const u32 here = __popc(__ballot_sync(kAll, owner == rank)) + __popc(__ballot_sync(kAll, reverse == rank));
+      if ((threadIdx.x & 31) == 0 && here) atomicAdd(&found[rank], here);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x < ranks && found[threadIdx.x]) atomicAdd(&counts[threadIdx.x], (u64)found[threadIdx.x]);
+}
+
+// Writes each directed edge's key into its owner's bin; cursors[ranks] begin at the bins' starts. A block takes kTile
+// edges at a time, finds the places of their keys among its own, reserves once an owner, and writes: 16 bytes read an
+// edge, 8 written a directed one. Ids are known to be inside (dbfs_count_owners).
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_bin_edges(const i64* sources, const i64* targets, i64 count, const u32* position, u32 ranks, u32 n_local,
+                   u32 symmetrise, u32 first_row, u32 end_row, u64* cursors, u64* keys) {
+  using namespace dbfs;
+  __shared__ u32 taken[kMaxRanks];
+  __shared__ u64 base[kMaxRanks];
+  for (i64 first = (i64)blockIdx.x * kTile; first < count; first += (i64)gridDim.x * kTile) {
+    if (threadIdx.x < kMaxRanks) taken[threadIdx.x] = 0;
+    __syncthreads();
+    u32 source[kEdgesAThread], target[kEdgesAThread], place[kEdgesAThread], back[kEdgesAThread];
+    u32 from[kEdgesAThread], to[kEdgesAThread];  // owners of the edge and of its reverse, where there are such
+#pragma unroll
+    for (u32 j = 0; j < kEdgesAThread; ++j) {
+      const i64 i = first + j * kThreads + threadIdx.x;
+      const bool there = i < count;
+      source[j] = there ? (u32)sources[i] : kNone;
+      target[j] = there ? (u32)targets[i] : kNone;
+    }
+#pragma unroll
+    for (u32 j = 0; j < kEdgesAThread; ++j) {
+      const bool there = source[j] != kNone;
+      if (position && there) {
+        source[j] = position[source[j]];
+        target[j] = position[target[j]];
+      }
+      from[j] = there ? owner_of(source[j], ranks, first_row, end_row) : kMaxRanks;
+      to[j] = there && symmetrise && source[j] != target[j] ? owner_of(target[j], ranks, first_row, end_row) : kMaxRanks;
+      place[j] = reserve(taken, from[j]);
+      back[j] = reserve(taken, to[j]);
+    }
+    __syncthreads();
+    if (threadIdx.x < ranks) base[threadIdx.x] = atomicAdd(&cursors[threadIdx.x], (u64)taken[threadIdx.x]);
+    __syncthreads();
+#pragma unroll
+    for (u32 j = 0; j < kEdgesAThread; ++j) {
+      const u32 row = source[j] / ranks, other_row = target[j] / ranks;
+      if (from[j] < kMaxRanks) {
+        const u32 column = position ? target[j] : (target[j] - other_row * ranks) * n_local + other_row;
+        keys[base[from[j]] + place[j]] = (u64)row << 32 | column;
+      }
+      if (to[j] < kMaxRanks) {
+        const u32 column = position ? source[j] : (source[j] - row * ranks) * n_local + row;
+        keys[base[to[j]] + back[j]] = (u64)other_row << 32 | column;
+      }
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,49 @@
+// What the resident kernel wants to know of a rank's rows beforehand (device_graph.py).
+#include "common/scalars.cuh"
+
+namespace dbfs {
+
+constexpr u32 kThreads = 256;
+constexpr u32 kAll = 0xffffffffu;
+constexpr u32 kNoVertex = 0xffffffffu;
+
+// Layout of `sums`.
+enum { kLastUsed, kConnected, kMaxDegree, kChunks };
+
+}  // namespace dbfs
+
+// A thread takes a row, a warp adds up; rows are a multiple of 32, so that warps are whole. Reads 8 bytes a row and array
+// of offsets and the row's first in-neighbour, writes 4 bytes a row and a bit. Without in-edges in_offsets is null, with
+// what depends on it.
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* first_in, u32* closed, i64 rows,
+               u32 large_degree, u32 chunk_edges, u64* sums) {
+  using namespace dbfs;
+  const i64 row = (i64)blockIdx.x * kThreads + threadIdx.x;
+  if (row >= rows) return;
+  const u64 degree = offsets[row + 1] - offsets[row];
+  bool used = degree > 0;
+  if (in_offsets) {
+    const i64 first = in_offsets[row];
+    const bool has_in = in_offsets[row + 1] > first;
+    first_in[row] = has_in ? in_columns[first] : kNoVertex;
+    const u32 without = __ballot_sync(kAll, !has_in);
+    if ((threadIdx.x & 31) == 0) closed[row >> 5] = without;
+    used = used || has_in;
+  }
+  u64 last = used ? row + 1 : 0, most = degree;
+  u64 chunks = degree > large_degree ? (degree + chunk_edges - 1) / chunk_edges : 0;
+  const u32 connected = __popc(__ballot_sync(kAll, used));
+  for (u32 step = 16; step; step >>= 1) {
+    const u64 other_last = __shfl_xor_sync(kAll, last, step), other_most = __shfl_xor_sync(kAll, most, step);
+    chunks += __shfl_xor_sync(kAll, chunks, step);
+    last = other_last > last ? other_last : last;
+    most = other_most > most ? other_most : most;
+  }
+  if ((threadIdx.x & 31) == 0 && connected) {
+    atomicMax(&sums[kLastUsed], last);
+    atomicAdd(&sums[kConnected], (u64)connected);
+    atomicMax(&sums[kMaxDegree], most);
+    if (chunks) atomicAdd(&sums[kChunks], chunks);
+  }
+}

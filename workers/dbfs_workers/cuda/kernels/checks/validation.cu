@@ -1,0 +1,74 @@
+// The validator's pass over edges against everybody's labels (validation.py, one level up); the CPU's is
+// validation_kernels.check_edges.
+//
+// A thread looks at kEdges edges of every tile of kThreads * kEdges, so that as many pairs of labels are on their way at
+// once. Reads 8 bytes an edge in order and 8 bytes for each of its ends at random; writes where an edge is a vertex's
+// first support, which is once a vertex, or breaks a rule.
+#include "common/scalars.cuh"
+
+namespace dbfs {
+
+constexpr u32 kThreads = 256;
+constexpr u32 kEdges = 4;
+constexpr u32 kAll = 0xffffffffu;
+
+// Layout of `found`: counts, and after the first two the ends of an edge.
+enum { kSpans = 0, kLeaks = 3, kInside = 6 };
+
+// Another thread may clear a bit of the same word; one that was seen cleared stays so.
+__device__ void support(u32* unsupported, u32 vertex) {
+  const u32 bit = 1u << (vertex & 31);
+  if (unsupported[vertex >> 5] & bit) atomicAnd(&unsupported[vertex >> 5], ~bit);
+}
+
+__device__ void tell(u64* found, u32 kind, u32 from, u32 to) {
+  if (atomicAdd(&found[kind], 1ull) == 0) {
+    found[kind + 1] = from;
+    found[kind + 2] = to;
+  }
+}
+
+}  // namespace dbfs
+
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_check_edges(const u32* src, const u32* dst, i64 count, const u64* table, int predecessors, int directed,
+                     i64 bound, u32* unsupported, u64* found) {
+  using namespace dbfs;
+  constexpr i64 kTile = kThreads * kEdges;
+  u64 inside = 0;
+  for (i64 first = (i64)blockIdx.x * kTile; first < count; first += (i64)gridDim.x * kTile) {
+    u32 u[kEdges], v[kEdges];
+    u64 at_u[kEdges], at_v[kEdges];
+#pragma unroll
+    for (u32 j = 0; j < kEdges; ++j) {
+      const i64 edge = first + j * kThreads + threadIdx.x;
+      // A self-loop shows nothing.
+      u[j] = edge < count ? src[edge] : 0;
+      v[j] = edge < count ? dst[edge] : 0;
+    }
+#pragma unroll
+    for (u32 j = 0; j < kEdges; ++j) {
+      at_u[j] = table[u[j]];
+      at_v[j] = table[v[j]];
+    }
+#pragma unroll
+    for (u32 j = 0; j < kEdges; ++j) {
+      const i64 level_u = at_u[j] >> 32, level_v = at_v[j] >> 32, step = level_v - level_u;
+      const bool both = level_u > 0 && level_v > 0;
+      inside += both && u[j] != v[j];
+      if (both && step == 1) {
+        if (!predecessors || (u32)at_v[j] == u[j]) support(unsupported, v[j]);
+      } else if (both && step == -1) {
+        if (!directed && (!predecessors || (u32)at_u[j] == v[j])) support(unsupported, u[j]);
+      } else if (both && (step > 1 || (step < -1 && !directed))) {
+        tell(found, kSpans, u[j], v[j]);
+      } else if (level_u > 0 && level_v == 0 && level_u < bound) {
+        tell(found, kLeaks, u[j], v[j]);
+      } else if (level_v > 0 && level_u == 0 && level_v < bound && !directed) {
+        tell(found, kLeaks, v[j], u[j]);
+      }
+    }
+  }
+  for (u32 step = 16; step; step >>= 1) inside += __shfl_xor_sync(kAll, inside, step);
+  if ((threadIdx.x & 31) == 0 && inside) atomicAdd(&found[kInside], inside);
+}

@@ -1,0 +1,100 @@
+// Loads, stores and atomics by scope and cache. Plain loads may come from L1, which the acquire at every barrier
+// empties.
+#pragma once
+#include "common/types.cuh"
+
+namespace dbfs {
+
+// A stream read once: kept out of L1, where the visited bitmap should stay.
+__device__ __forceinline__ u32 load_stream(const u32* p) {
+  u32 v;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+
+// Written by a peer or another block in this launch: never from L1.
+__device__ __forceinline__ u32 load_shared_by_gang(const u32* p) {
+  u32 v;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ u64 load_relaxed(const u64* p) {
+  u64 v;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ u64 load_relaxed_sys(const u64* p) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+// The acquiring loads end a wait: what the writer had seen is visible after them, and L1 is empty.
+__device__ __forceinline__ u64 load_acquire(const u64* p) {
+  u64 v;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ u64 load_acquire_sys(const u64* p) {
+  u64 v;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_relaxed_sys(u64* p, u64 v) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+__device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+__device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+// Set bits with no answer: the fastest way to mark.
+__device__ __forceinline__ void set_bits(u32* word, u32 bits) {
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
+}
+
+// Set a bit; true for the one thread that turned it.
+__device__ __forceinline__ bool claim(u32* bitmap, u32 id) {
+  const u32 bit = 1u << (id & 31);
+  return !(atomicOr(&bitmap[id >> 5], bit) & bit);
+}
+
+__device__ __forceinline__ u64 now_ns() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+__device__ __forceinline__ u32 lane_id() { return threadIdx.x & (kLanes - 1); }
+__device__ __forceinline__ u32 warp_in_block() { return threadIdx.x / kLanes; }
+// Consecutive warps lie on different multiprocessors, so that a short queue spreads over all of them.
+__device__ __forceinline__ u32 warp_in_grid() { return warp_in_block() * gridDim.x + blockIdx.x; }
+__device__ __forceinline__ u32 warps_in_grid() { return gridDim.x * kWarps; }
+__device__ __forceinline__ u32 lanes_below() { return (1u << lane_id()) - 1; }
+
+__device__ __forceinline__ u32 scan_exclusive(u32 v, u32& total) {
+  u32 sum = v;
+#pragma unroll
+  for (u32 step = 1; step < kLanes; step <<= 1) {
+    const u32 other = __shfl_up_sync(kAll, sum, step);
+    if (lane_id() >= step) sum += other;
+  }
+  total = __shfl_sync(kAll, sum, kLanes - 1);
+  return sum - v;
+}
+
+__device__ __forceinline__ u32 warp_sum(u32 v) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(kAll, v);
+#else
+#pragma unroll
+  for (u32 step = kLanes / 2; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
+  return v;
+#endif
+}
+
+}  // namespace dbfs

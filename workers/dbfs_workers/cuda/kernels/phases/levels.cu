@@ -1,0 +1,112 @@
+// A level of the resident loop in one launch where the peers' memory can't be mapped (spmd.py): top-down with the
+// contraction of the own bin, bottom-up, and a queue's bitmap. Every array is this rank's own; the host moves the bins
+// and the slices between levels.
+#include "phases/edges.cuh"
+#include "phases/reserve.cuh"
+
+namespace dbfs {
+
+// What a level adds up, each on a cache line of its own (`Line`).
+enum TopDownSum : u32 { kTopDownEdges = 0, kBinEnds };  // one of kBinEnds for each owner; the own one counts discoveries
+enum BottomUpSum : u32 { kBottomUpEdges = 0, kFound, kDegrees };
+
+constexpr u32 kNoOwner = 0xffffffffu;
+
+__device__ __forceinline__ bool has_bit(const u32* bits, u32 id) { return bits[id >> 5] >> (id & 31) & 1; }
+
+}  // namespace dbfs
+
+// top-down: a lane visits an edge. A vertex of this rank is labelled and queued, another's is appended to its owner's
+// bin, n_local places of which begin at owner * n_local. Reads what `visit_edges` does and probes a bit an edge; writes
+// 4 bytes of bitmap and 8 to 12 (own), 4 to 8 (others') a discovery.
+extern "C" __global__ void dbfs_top_down(const u32* rows, const i64* starts, const i64* ends, i64 size,
+                                         const u32* columns, u32 first_id, u32 n_local, u32* visited, u32* bin_rows,
+                                         u32* bin_parents, i32 distance, i32* distances, u32* predecessors,
+                                         u32* discovered, dbfs::Line* sums) {
+  const u32 rank = first_id / n_local;
+  dbfs::visit_edges({rows, starts, ends, size}, columns, [&](bool on, i64, u32 row, u32 neighbour) {
+    const bool won = on && dbfs::claim_unseen(visited, neighbour);
+    if (!__any_sync(dbfs::kAll, won)) return;
+    const u32 owner = won ? neighbour / n_local : dbfs::kNoOwner;
+    const u32 same = __match_any_sync(dbfs::kAll, owner);
+    if (!won) return;
+    const u64 at = dbfs::reserve(&sums[dbfs::kBinEnds + owner].value, same);
+    const u32 there = neighbour - owner * n_local;
+    if (owner == rank) {
+      distances[there] = distance;
+      if (predecessors) predecessors[there] = first_id + row;
+      discovered[at] = there;
+    } else {
+      const u64 place = (u64)owner * n_local + at;
+      bin_rows[place] = there;
+      if (predecessors) bin_parents[place] = first_id + row;
+    }
+  });
+  if (blockIdx.x == 0 && threadIdx.x == 0 && size) sums[dbfs::kTopDownEdges].value = ends[size - 1];
+}
+
+// bottom-up: a warp takes a word of the slice, a lane each row. A lane tries kSerialEdges neighbours alone, then the warp
+// helps each row left (a hub's lanes would wait for it). The first neighbour found in the frontier is the parent. Reads 4
+// bytes of bitmap a word, 16 of offsets a row, 4 and a bit an edge; writes 8 bytes a word, 8 to 12 a row found, and reads
+// its 16 of out-offsets.
+extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_columns, const i64* out_offsets,
+                                          u32 words, const u32* frontier, u32* visited, u32* found_bits, i32 distance,
+                                          i32* distances, u32* predecessors, u32* discovered, dbfs::Line* sums) {
+  using namespace dbfs;
+  const u32 lane = lane_id();
+  u64 inspected = 0, degrees = 0;
+  for (u32 word = warp_in_grid(); word < words; word += gridDim.x * (blockDim.x / kLanes)) {
+    const u32 known = visited[word];
+    const i64 row = (i64)word * kLanes + lane;
+    const bool open = !(known >> lane & 1);
+    i64 at = open ? __ldg(&in_offsets[row]) : 0;
+    const i64 end = open ? __ldg(&in_offsets[row + 1]) : 0;
+    const i64 alone = at + kSerialEdges < end ? at + kSerialEdges : end;
+    const i64 begin = at;
+    u32 parent = kNoVertex;
+    while (at < alone && parent == kNoVertex) {
+      const u32 id = __ldg(&in_columns[at++]);
+      if (has_bit(frontier, id)) parent = id;
+    }
+    for (u32 rest = __ballot_sync(kAll, parent == kNoVertex && at < end); rest; rest &= rest - 1) {
+      const u32 from = __ffs(rest) - 1;
+      const i64 theirs_end = __shfl_sync(kAll, end, from);
+      i64 theirs = __shfl_sync(kAll, at, from);
+      u32 parent_found = kNoVertex;
+      while (theirs < theirs_end && parent_found == kNoVertex) {
+        const i64 mine = theirs + lane;
+        const u32 id = mine < theirs_end ? __ldg(&in_columns[mine]) : kNoVertex;
+        const u32 hits = __ballot_sync(kAll, id != kNoVertex && has_bit(frontier, id));
+        if (hits) parent_found = __shfl_sync(kAll, id, __ffs(hits) - 1);
+        theirs += hits ? __ffs(hits) : kLanes;
+      }
+      if (lane == from) {
+        parent = parent_found;
+        at = theirs < end ? theirs : end;
+      }
+    }
+    inspected += at - begin;
+    const bool found = parent != kNoVertex;
+    const u32 bits = __ballot_sync(kAll, found);
+    if (lane == 0) {
+      found_bits[word] = bits;
+      if (bits) visited[word] = known | bits;
+    }
+    if (found) {
+      distances[row] = distance;
+      if (predecessors) predecessors[row] = parent;
+      discovered[reserve(&sums[kFound].value, bits)] = (u32)row;
+      degrees += __ldg(&out_offsets[row + 1]) - __ldg(&out_offsets[row]);
+    }
+  }
+  add_sum(&sums[kBottomUpEdges].value, inspected);
+  add_sum(&sums[kDegrees].value, degrees);
+}
+
+// A queue's bitmap; the host has cleared it. A thread takes a row: reads 4 bytes, sets a bit.
+extern "C" __global__ void dbfs_mark(const u32* rows, i64 size, u32* bits) {
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {
+    dbfs::set_bits(&bits[rows[i] >> 5], 1u << (rows[i] & 31));
+  }
+}

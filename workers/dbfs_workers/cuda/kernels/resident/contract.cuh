@@ -1,0 +1,53 @@
+// Contraction (Merrill 2012): label what was discovered elsewhere, and queue it.
+//
+// After a sparse level, the bins that peers sent: a rank's own discoveries are labelled already. After a light level,
+// its own queue too (kSettle): then light levels end. Each vertex is claimed in `known` and marked visited. Reads 4
+// bytes a vertex (8 with parents) from this rank's own memory, where the sender wrote them.
+#pragma once
+#include "resident/barrier.cuh"
+
+namespace dbfs {
+
+__device__ __forceinline__ void contract_bin(const Params& a, Block& b, const u32* rows, const u32* row_parents,
+                                             u32 count, const Output& to) {
+  const u32 first_id = a.rank * a.n_local;
+  stage_items(a, b, to, count, [&](u32 i, u32& id, u32& parent) {
+    const u32 row = load_shared_by_gang(&rows[i]);
+    id = first_id + row;
+    if (kPredecessors) parent = load_shared_by_gang(&row_parents[i]);
+    if (!claim(a.known, row)) return false;
+    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], 1u << (row & 31));
+    return true;
+  });
+}
+
+// Bins of the level `to.parity` belongs to; `settle`: and this rank's own pending queue.
+__device__ __forceinline__ void contract(const Params& a, Block& b, const Output& to, bool settle) {
+  const Peer& own = a.peers[a.rank];
+  for (u32 rank = 0; rank < a.ranks; ++rank) {
+    const bool mine = rank == a.rank;
+    if (mine && !settle) continue;
+    const u32* rows = mine ? a.queues[to.queue ^ 1] : own.inbox + inbox_offset(a, to.parity, rank);
+    const u32* parents = mine ? a.queue_parents[to.queue ^ 1] : own.inbox_parents + inbox_offset(a, to.parity, rank);
+    contract_bin(a, b, rows, parents, mine ? b.run.small : (u32)b.values[rank * kFlagWords + kWordSent], to);
+  }
+  if (settle) {  // and what each block kept
+    bool won[kSparseUnroll] = {};
+    u32 ids[kSparseUnroll] = {}, parents[kSparseUnroll] = {};
+    if (threadIdx.x < b.kept) {
+      const u32 row = b.keep_ids[threadIdx.x];
+      ids[0] = a.rank * a.n_local + row;
+      if (kPredecessors) parents[0] = b.keep_parents[threadIdx.x];
+      won[0] = claim(a.known, row);
+    }
+    if (__syncthreads_or(stage(b, won, ids, parents))) {
+      publish(a, b, to);
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) b.kept = 0;
+  }
+  __syncthreads();
+  if (b.staged) publish(a, b, to);
+}
+
+}  // namespace dbfs

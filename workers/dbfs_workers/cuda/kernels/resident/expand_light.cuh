@@ -1,0 +1,273 @@
+// Top-down level of few vertices with few neighbours each, as meshes and road networks have them by the thousand: every
+// step of latency counts, so this path has the fewest instructions and one barrier.
+//
+// A group of lanes, as many as the degrees need (at most 8), takes a vertex: lane j its edges j, j + group,
+// ... No prefix sum, no search. What is discovered, here or by a peer, is queued unlabelled, and the level that takes
+// it labels it if it is the first to. Two bitmaps keep that exact: `visited` says what this rank has queued or sent
+// before; `known` what is labelled, and is claimed when a vertex is taken. With one bitmap a discovery of this level
+// (distance d + 1) could claim a vertex that still lies in the inbox with distance d. A block stages its discoveries by
+// owner and reserves room once for each. In one beat a thread inspects one edge. Reads 4 bytes and 16 of offsets a
+// vertex, 4 bytes and a bit an edge.
+//
+// kAlone: this rank discovers all vertices, because it is the only one or leads (lead.cuh). Then `visited` tells all, and
+// ids are internal ids; else what is queued, here or in an inbox, are rows.
+#pragma once
+#include "resident/lead.cuh"
+
+namespace dbfs {
+
+// Room in the stage for each owner.
+template <bool kAlone>
+__device__ __forceinline__ u32 stage_region(const Params& a) {
+  return kAlone ? kStage : kStage / a.ranks;
+}
+
+struct Queue {
+  u32* ids;
+  u32* parents;
+};
+
+template <bool kAlone>
+__device__ __forceinline__ Queue light_queue(const Params& a, u32 queue) {
+  if (!kGang || !kAlone) return {a.queues[queue], a.queue_parents[queue]};
+  return {a.peers[kLeader].led + led_queue(a, queue), a.peers[kLeader].led_parents + led_queue(a, queue)};
+}
+
+// Where a vertex has its list.
+struct Place {
+  const Csr& csr;
+  u32 owner, row;
+};
+
+template <bool kAlone>
+__device__ __forceinline__ Place place_of(const Params& a, u32 id) {
+  if (!kGang || !kAlone) return {a.out, a.rank, id};
+  const u32 owner = id / a.n_local;
+  return {a.peers[owner].out, owner, id - owner * a.n_local};
+}
+
+template <bool kAlone>
+__device__ __forceinline__ void label_light(const Params& a, u32 id, u32 distance, u32 parent) {
+  if (!kGang || !kAlone) {
+    label(a, id, distance, parent);
+    return;
+  }
+  const Place place = place_of<kAlone>(a, id);
+  a.peers[place.owner].distances[place.row] = (i32)distance;
+  if (kPredecessors) a.peers[place.owner].parents[id] = parent;
+}
+
+struct Taken {
+  u32 id;  // kNoVertex: none
+  u32 parent;
+  bool received;
+};
+
+// The vertex of queue position i, for all lanes of a group.
+template <bool kAlone>
+__device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
+  const Run& run = b.run;
+  Taken taken = {kNoVertex, kNoVertex, false};
+  if (i < run.small) {
+    const Queue queue = light_queue<kAlone>(a, run.queue);
+    // The leader's first frontier, which has its labels.
+    const bool given = kGang && kAlone && !run.frontier.pending;
+    taken.id = given ? a.sources[i] : queue.ids[i];
+    if (kPredecessors && run.frontier.pending && leads) taken.parent = queue.parents[i];
+  } else if (!kAlone && i < items) {
+    i -= run.small;
+    u32 rank = 0;
+    for (; rank < a.ranks; ++rank) {
+      const u32 count = rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
+      if (i < count) break;
+      i -= count;
+    }
+    const u64 at = inbox_offset(a, run.level & 1, rank) + i;
+    taken.id = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
+    if (kPredecessors && leads) taken.parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
+    taken.received = true;
+  }
+  return taken;
+}
+
+// A pending vertex gets its label: false where it has one, another way to it having been shorter. Alone, there is none.
+template <bool kAlone>
+__device__ __forceinline__ bool first_way(const Params& a, u32 id) {
+  if (!kAlone) return claim(a.known, id);
+  if (!kGang) set_bits(&a.known[id >> 5], 1u << (id & 31));
+  return true;
+}
+
+// Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
+template <bool kAlone>
+__device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
+  if (!b.run.frontier.pending) return true;
+  if (!first_way<kAlone>(a, taken.id)) return false;
+  if (taken.received) {
+    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (taken.id >> 5)], 1u << (taken.id & 31));
+  }
+  label_light<kAlone>(a, taken.id, b.run.level, taken.parent);
+  return true;
+}
+
+template <bool kAlone>
+__device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
+  const u32 owner = !kAlone && won ? id / a.n_local : 0;
+  const u32 winners = __ballot_sync(kAll, won);
+  if (!won) return;
+  const u32 same = kAlone ? winners : __match_any_sync(winners, owner);
+  const u32 first = __ffs(same) - 1;
+  u32 at = 0;
+  if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
+  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kAlone>(a);
+  b.stage.ids[at] = kAlone ? id : id - owner * a.n_local;
+  if (kPredecessors) b.stage.parents[at] = parent;
+}
+
+// All threads call it. `last` of the level: the block may keep some. The caller's next block barrier comes before
+// anything is staged again.
+template <bool kAlone>
+__device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, const Output& to, bool last) {
+  const u32 ranks = kAlone ? 1 : a.ranks;
+  __syncthreads();
+  if (threadIdx.x < ranks) {
+    const u32 owner = threadIdx.x, count = b.staged_for[owner];
+    const bool mine = kAlone || owner == a.rank;
+    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    // A block with too many gives half away, so that few levels have a queue to read.
+    const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
+    const u32 leave = count - kept;
+    b.base[owner] = leave ? atomicAdd(&to.slot->lines[mine ? (u32)kSmall : kSent + owner].value, (u64)leave) : 0;
+    b.staged_counts[owner] = count;
+    b.staged_for[owner] = 0;
+    if (mine) {
+      if (last) b.kept = kept;
+      if (kAlone) {
+        b.queued += leave;
+      } else {
+        b.totals[kDiscovered] += count;
+      }
+    }
+  }
+  __syncthreads();
+  const u32 owner = kAlone ? 0 : warp_in_block() % ranks;
+  const u32 share = kAlone ? kWarps : (kWarps - owner + ranks - 1) / ranks;  // warps that serve this owner
+  const bool mine = kAlone || owner == a.rank;
+  const u32 count = b.staged_counts[owner], region = owner * stage_region<kAlone>(a), kept = mine && last ? b.kept : 0;
+  const u64 base = b.base[owner] + (mine ? 0 : inbox_offset(a, to.parity, a.rank));
+  const Queue queue = mine ? light_queue<kAlone>(a, to.queue) : Queue{a.peers[owner].inbox, a.peers[owner].inbox_parents};
+  for (u32 i = (kAlone ? warp_in_block() : warp_in_block() / ranks) * kLanes + lane_id(); i < count;
+       i += share * kLanes) {
+    const u32 id = b.stage.ids[region + i];
+    if (i < kept) {
+      b.keep_ids[i] = id;
+      if (kPredecessors) b.keep_parents[i] = b.stage.parents[region + i];
+      continue;
+    }
+    if (mine && !(kGang && kAlone)) prefetch(&a.out.offsets[id]);
+    queue.ids[base + i - kept] = id;
+    if (kPredecessors) queue.parents[base + i - kept] = b.stage.parents[region + i];
+  }
+}
+
+// While the block waits (its first warp at the barrier): fetch the neighbours of the vertices it keeps.
+template <bool kAlone>
+__device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
+  if (!b.kept) return;
+  const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  u32 id = kNoVertex;
+  if (i < b.kept) {
+    const Place place = place_of<kAlone>(a, b.keep_ids[i]);
+    const Degree degree = degree_of(place.csr, place.row);
+    if (j < degree.count) id = __ldg(&place.csr.columns[degree.begin + j]);
+  }
+  b.keep_edges[threadIdx.x] = id;
+}
+
+// Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
+// reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
+template <bool kAlone>
+__device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
+  const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
+  const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
+  const u32 from = i < kept ? b.keep_ids[i] : 0;
+  bool won = id != kNoVertex;
+  // Read beside the claim, whose answer takes as long: then the list is on its way before fetch_kept asks for it.
+  const i64 begin = !kGang && won ? __ldg(&a.out.offsets[id]) : 0;
+  if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
+  if (!kGang && won) prefetch(&a.out.columns[begin]);
+  if (i < kept && j == 0) {
+    const bool first = first_way<kAlone>(a, from);
+    if (first) label_light<kAlone>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
+    expanded += first;
+  }
+  stage_by_owner<kAlone>(a, b, won, id, (kAlone ? 0 : a.rank * a.n_local) + from);
+}
+
+template <bool kAlone>
+__device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
+  const u32 lane = lane_id(), first_id = kAlone ? 0 : a.rank * a.n_local;
+  const u32 group_log = a.light - 1, group = 1u << group_log, per_warp = kLanes >> group_log;
+  const u32 j = lane & (group - 1);
+  u32* visited = a.peers[kGang ? a.rank : 0].visited;
+  u32 items = b.run.small;
+  if (!kAlone && b.run.frontier.pending) {
+    for (u32 rank = 0; rank < a.ranks; ++rank) {
+      items += rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
+    }
+  }
+  const u32 most_beats = stage_region<kAlone>(a) / kThreads, kept = b.kept;
+  u32 expanded = 0, beats = 0;
+  if (kept) {
+    expand_kept<kAlone>(a, b, kept, expanded);
+    beats = 1;
+  }
+  for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
+    const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
+    // A warp without vertices leaves the multiprocessor to the others.
+    const bool works = warp_first < items;
+    u32 from = kNoVertex, ahead = kNoVertex;
+    const u32* columns = nullptr;
+    Degree degree = {0, 0};
+    if (works) {
+      const Taken taken = take<kAlone>(a, b, warp_first + (lane >> group_log), items, j == 0);
+      from = taken.id;
+      if (from != kNoVertex) {
+        const Place place = place_of<kAlone>(a, from);
+        degree = degree_of(place.csr, place.row);
+        columns = place.csr.columns + degree.begin + j;
+      }
+      // Fetched before it is known whether the vertex counts: that answer takes as long to come.
+      if (j < degree.count) ahead = __ldg(columns);
+      bool mine = from != kNoVertex;
+      if (mine && j == 0) mine = settle<kAlone>(a, b, taken);
+      if (!kAlone) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+      if (!mine) degree.count = 0;
+      expanded += mine && j == 0;
+    }
+    for (u32 at = 0; at < a.max_degree; at += group) {
+      if (beats == most_beats) {
+        publish_by_owner<kAlone>(a, b, to, false);
+        __syncthreads();
+        beats = 0;
+      }
+      if (works) {
+        bool won = at + j < degree.count;
+        const u32 id = ahead;
+        if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
+        if (won) {
+          if (!kGang) prefetch(&a.out.offsets[id]);
+          won = claim(visited, id);
+        }
+        stage_by_owner<kAlone>(a, b, won, id, first_id + from);
+      }
+      ++beats;
+    }
+  }
+  // Alone, the frontier's length is known; and a total costs the barrier a trip to L2.
+  if (!kAlone && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
+  if (beats) publish_by_owner<kAlone>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
+}
+
+}  // namespace dbfs

@@ -1,0 +1,47 @@
+// The frontier's two forms, and the steps between them where the direction changes: queue to bitmap, bitmap to queue.
+#pragma once
+#include "resident/merge.cuh"
+
+namespace dbfs {
+
+// Bitmap to queue, this rank's slice: a warp takes up to 32 words. Reads n_local / 8 bytes, 16 a vertex.
+__device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
+  const u32 words = used_words(a);
+  const u32* slice = a.peers[a.rank].frontier + ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
+  for (u32 step = 0; first_word(step) < words; ++step) {
+    const u32 word = lane_word(step);
+    enqueue_words(a, b, slot, b.run.queue, word, word < words ? slice[word] : 0);
+  }
+}
+
+// Queue to bitmap in three steps: clear, set, and copy the slice to the peers. Needed only where a sparse level is
+// followed by a bottom-up one; a dense level leaves its bitmap. Vertices without neighbours are in no queue, and no
+// one's parent.
+__device__ __forceinline__ void convert(const Params& a, const Block& b) {
+  const u32 thread = blockIdx.x * kThreads + threadIdx.x, threads = gridDim.x * kThreads;
+  const u32 words = (a.rows_used + 31) / 32, queue = b.run.queue;
+  const u64 at = ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
+  u32* slice = a.peers[a.rank].frontier + at;
+  if (b.run.step == kClearBitsStep) {
+    for (u32 word = thread; word < words; word += threads) slice[word] = 0;
+  } else if (b.run.step == kSetBitsStep) {
+    for (u32 i = thread; i < b.run.small; i += threads) {
+      const u32 row = a.queues[queue][i];
+      set_bits(&slice[row >> 5], 1u << (row & 31));
+    }
+    for (u32 i = thread; i < b.run.chunks; i += threads) {
+      const u64 item = a.chunks[queue][i];
+      const u32 row = (u32)(item >> 32);
+      if ((u32)item == 0) set_bits(&slice[row >> 5], 1u << (row & 31));
+    }
+  } else if (kGang) {
+    for (u32 word = thread; word < words; word += threads) {
+      const u32 bits = slice[word];
+      for (u32 rank = 0; rank < a.ranks; ++rank) {
+        if (rank != a.rank) a.peers[rank].frontier[at + word] = bits;
+      }
+    }
+  }
+}
+
+}  // namespace dbfs

@@ -1,0 +1,134 @@
+// The resident engine: one persistent cooperative kernel per rank that runs every level of one traversal.
+//
+// A level is one of five:
+//   light      expand (queue to queue), gang barrier; the next level labels what it takes
+//   led        the same by one rank for all, which wait at their next barrier until it hands over
+//   sparse     expand (queue to queue), gang barrier, contract what peers sent, gang barrier
+//   dense      expand (queue to bitmap), gang barrier, merge the ranks' bitmaps, gang barrier
+//   bottom-up  search the frontier bitmap, gang barrier
+// A rank's blocks all hold the same view of the level, so that every branch here is taken by all of them.
+#include "resident/bottom_up.cuh"
+#include "resident/contract.cuh"
+#include "resident/direction.cuh"
+#include "resident/expand_dense.cuh"
+#include "resident/expand_light.cuh"
+#include "resident/expand_sparse.cuh"
+#include "resident/frontier.cuh"
+#include "resident/start.cuh"
+#include "resident/statistics.cuh"
+
+namespace dbfs {
+
+__device__ __forceinline__ void start_block(const Params& a, Block& b) {
+  if (threadIdx.x == 0) {
+    b.run = {};
+    b.run.step = kResetStep;
+    b.run.unexplored = a.edges_total;
+    b.staged = b.kept = b.queued = b.ended = b.noted = b.reported = 0;
+    // Read by records of levels that have none: a record has 48 bits for it.
+    for (u32 i = 0; i < 2; ++i) b.level_frontier[i] = b.level_found[i] = 0;
+    b.alive = 1;
+    b.epoch = (u32)a.control->epoch.value;
+    // Faster blocks may have arrived at the first barrier: their arrivals are masked, and they add nothing else there.
+    b.round = 0;
+    for (u32 i = 0; i < 2; ++i) b.barriers[i] = load_relaxed(&a.control->barriers[i].value) & ~(u64)(kTurned - 1);
+    b.deadline = now_ns() + a.timeout_ns;
+    if (blockIdx.x == 0) store_relaxed_sys(&a.host->begin_ns, now_ns());
+  }
+  if (threadIdx.x < kTotals) b.tally[threadIdx.x] = 0;
+  if (threadIdx.x < kMaxRanks) b.staged_for[threadIdx.x] = 0;
+  if (threadIdx.x < kTotalCount) b.totals[threadIdx.x] = 0;
+  __syncthreads();
+}
+
+__device__ __forceinline__ void perform(const Params& a, Block& b) {
+  Slot* const slot = step_slot(a, b.run);
+  const Output next = {b.run.queue ^ 1, slot, (b.run.level + 1) & 1, b.run.level + 1};
+  switch (b.run.step) {
+    case kResetStep:
+      reset(a);
+      break;
+    case kStartStep:
+      place_sources(a, b, {0, slot, 0, 0});
+      break;
+    case kSettleStep:
+      contract(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level}, true);
+      break;
+    case kContractStep:
+      contract(a, b, next, false);
+      break;
+    case kCompactStep:
+      compact(a, b, slot);
+      break;
+    case kClearBitsStep:
+    case kSetBitsStep:
+    case kShareBitsStep:
+      convert(a, b);
+      break;
+    case kHandOverStep:
+      if (kGang) hand_over(a, b, slot);
+      break;
+    case kTakeOverStep:
+      if (kGang) take_over(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level});
+      break;
+    case kExpandLightStep:
+      expand_light<!kGang>(a, b, next);
+      break;
+    case kExpandLedStep:
+      if (kGang) expand_light<true>(a, b, next);
+      break;
+    case kExpandSparseStep:
+      expand_sparse(a, b, next);
+      break;
+    case kExpandDenseStep:
+      expand_dense(a, b);
+      break;
+    case kMergeStep:
+      merge(a, b, slot);
+      break;
+    case kScanStep:
+      bottom_up(a, b);
+      break;
+    case kStopStep:
+      break;
+  }
+}
+
+__device__ __forceinline__ void traverse(const Params& a, Block& b) {
+  const bool reports = blockIdx.x == 0 && threadIdx.x == 0;
+  while (b.run.step != kStopStep) {
+    perform(a, b);
+    if (reports && b.run.step == kResetStep) store_relaxed_sys(&a.host->reset_ns, now_ns());
+    if (!end_step(a, b)) return;
+    if (reports && b.run.step == kStartStep) {
+      b.level_began = clock64();
+      store_relaxed_sys(&a.host->gate_ns, now_ns());
+      store_relaxed_sys(&a.host->gate_cycles, b.level_began);
+    }
+  }
+  if (threadIdx.x == 0) b.noted = b.ended;
+  __syncthreads();
+  report_level(a, b);
+  if (reports) {
+    a.control->epoch.value = b.epoch;
+    store_relaxed_sys(&a.host->levels, b.run.level);
+    store_relaxed_sys(&a.host->end_ns, now_ns());
+    store_relaxed_sys(&a.host->end_cycles, clock64());
+    __threadfence_system();
+    store_relaxed_sys(&a.host->status, pack_status(a, kFinished, b.run));
+  }
+}
+
+}  // namespace dbfs
+
+// layout.py mirrors these; a wrong mirror does not compile.
+static_assert(sizeof(dbfs::Params) == DBFS_SIZEOF_PARAMS, "layout.py: Params");
+static_assert(sizeof(dbfs::Control) == DBFS_SIZEOF_CONTROL, "layout.py: Control");
+static_assert(sizeof(dbfs::HostView) == DBFS_SIZEOF_HOST_VIEW, "layout.py: HostView");
+
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads, dbfs::kBlocksPerSm)
+    dbfs_resident(const __grid_constant__ dbfs::Params a) {
+  __shared__ dbfs::Block b;
+  dbfs::start_block(a, b);
+  dbfs::traverse(a, b);
+}

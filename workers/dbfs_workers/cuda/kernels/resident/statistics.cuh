@@ -1,0 +1,85 @@
+// What a level did, written into host memory while the kernel runs.
+//
+// One thread of block 0 notes the end of a level; at the next barrier, while the block waits, its last warp reports it
+// (the last to have neighbours to fetch meanwhile): nothing waits for the writes over PCIe. The records are a ring that
+// the host empties while the kernel runs. Before it fills a half again the warp looks how far the host is, a read over
+// PCIe of about 1 us; where that half is not taken yet, the level waits: a record is late rather than lost.
+#pragma once
+#include "resident/queue.cuh"
+#include "resident/watch.cuh"
+
+namespace dbfs {
+
+// Called by the one thread that ends a level.
+__device__ __forceinline__ void note_level(Block& b) {
+  if (blockIdx.x != 0) return;
+  const u64 now = clock64();
+  b.level_cycles[b.run.level & 1] = now - b.level_began;
+  b.level_modes[b.run.level & 1] = b.run.mode;
+  b.level_began = now;
+  b.ended = b.run.level + 1;
+}
+
+constexpr u32 kRecordWords = kGang ? 7 : 5;
+
+__device__ __forceinline__ u64 record_word(u32 level, u64 value) { return (u64)(level & 0x7fff | 0x8000) << 48 | value; }
+
+// At the first level of a half of the ring the whole warp waits until the host has taken what was there. False: the
+// run is over.
+__device__ __noinline__ bool await_room(const Params& a, const Block& b, u32 level) {
+  bool room = true;
+  if (lane_id() == 0) {
+    u32 spins = 0;
+    while (room && load_relaxed_sys(&a.host->drained) + a.stats_capacity < level + a.stats_capacity / 2) {
+      if ((++spins & 63) == 0) room = keep_waiting(a, b, spins);
+    }
+  }
+  return __shfl_sync(kAll, room, 0);
+}
+
+// Writes the next level noted, and clears its counters: their last reader is past, and the next to count there is two
+// barriers away. Each field of the record has a lane, so that all cost one trip to L2.
+__device__ __forceinline__ void report_level(const Params& a, Block& b) {
+  if (blockIdx.x != 0 || warp_in_block() != kWarps - 1) return;
+  const u32 level = b.reported, lane = lane_id();
+  const bool due = b.noted > level;
+  __syncwarp();
+  if (!due) return;
+  const bool next_half = level >= a.stats_capacity && (level & (a.stats_capacity / 2 - 1)) == 0;
+  if (next_half && !await_room(a, b, level)) return;
+  Slot* slots = a.control->slots;
+  Slot* made = &slots[(level + 1) % kLevelSlots];
+  Slot* spent = &slots[level % kLevelSlots];
+  Slot* settled = &slots[kLevelSlots + level % kSettleSlots];
+  const u32 mode = b.level_modes[level & 1];
+  u64 value = 0, sent = 0;
+  if (lane < 3) {
+    Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
+    value = load_relaxed(&line->value);
+  }
+  // Counted only where a rank knows it from what it takes: in light levels of several ranks.
+  if (lane == 0 && !(kGang && mode == kLightLevel)) value = b.level_frontier[level & 1];
+  // A light level of one rank has told them with its arrivals only.
+  if (lane == 2 && mode == (kGang ? kLedLevel : kLightLevel)) value = b.level_found[level & 1];
+  if (lane == 3) value = b.level_cycles[level & 1];
+  if (lane == 4) value = mode;
+  if (kGang) {
+    static_assert(kMaxRanks == 8, "a lane a rank, summed over lanes 0 to 7");
+    if (lane < kMaxRanks) sent = load_relaxed(&made->lines[kSent + lane].value);
+#pragma unroll
+    for (u32 step = kMaxRanks / 2; step; step >>= 1) sent += __shfl_xor_sync(kAll, sent, step);
+    if (lane == 5) value = sent;
+    if (lane == 6) value = b.level_found[level & 1];
+  }
+  u64* const record = (u64*)&a.host->records[level & (a.stats_capacity - 1)];
+  if (lane < kRecordWords) store_relaxed_sys(record + lane, record_word(level, value));
+  if (lane == kRecordWords) store_relaxed_sys(&a.host->level, level + 1);
+  __syncwarp();
+  if (lane == 0) b.reported = level + 1;
+  if (lane < kTotals + kTotalCount) {
+    spent->lines[lane].value = 0;
+    settled->lines[lane].value = 0;
+  }
+}
+
+}  // namespace dbfs

@@ -1,0 +1,41 @@
+// What a finished run found on this rank, from its labels: at each distance the rows and the sum of their degrees.
+#include "common/memory.cuh"
+
+// A thread reads one row: 20 bytes. A block counts in shared memory, the first `shared_bins` distances; where there are
+// more, few rows are at each. Few distances have 2^copies counters each, so that lanes do not fight over them. `sums`:
+// [2][bins] rows, then degrees, by distance.
+extern "C" __global__ void dbfs_summary(const i64* offsets, const i32* distances, i64 rows, u32 bins, u32 shared_bins,
+                                        u32 copies, u64* sums) {
+  extern __shared__ u32 counted[];
+  u32* const degrees = counted + (shared_bins << copies);
+  for (u32 i = threadIdx.x; i < shared_bins << copies; i += blockDim.x) counted[i] = degrees[i] = 0;
+  __syncthreads();
+  const u32 copy = dbfs::lane_id() & ((1u << copies) - 1);
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += threads) {
+    const u32 bin = (u32)distances[row];
+    if (bin >= bins) continue;  // unreached: -1
+    const u64 degree = offsets[row + 1] - offsets[row];
+    if (bin >= shared_bins) {
+      atomicAdd(&sums[bin], 1ull);
+      atomicAdd(&sums[bins + bin], degree);
+      continue;
+    }
+    const u32 at = bin << copies | copy, low = (u32)degree;
+    atomicAdd(&counted[at], 1u);
+    const u64 high = (degree >> 32) + (atomicAdd(&degrees[at], low) + low < low);
+    if (high) atomicAdd(&sums[bins + bin], high << 32);
+  }
+  __syncthreads();
+  for (u32 bin = threadIdx.x; bin < shared_bins; bin += blockDim.x) {
+    u64 count = 0, degree = 0;
+    for (u32 i = bin << copies; i < (bin + 1) << copies; ++i) {
+      count += counted[i];
+      degree += degrees[i];
+    }
+    if (count) {
+      atomicAdd(&sums[bin], count);
+      atomicAdd(&sums[bins + bin], degree);
+    }
+  }
+}

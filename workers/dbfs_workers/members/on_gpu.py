@@ -1,0 +1,229 @@
+"""A worker's part in a gang on GPUs: its slice of the graph in device memory and the resident kernels.
+
+Forming the gang takes two rounds: every rank makes its engines (``make``) and hands out what its peers map them by;
+then every rank maps all others (``connect``). A partition built on the CPU is uploaded here. There are two
+engines, with and without predecessors: the faster one needs no parents in the window, and peers' windows can't be
+exchanged in the middle of a run.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.cuda import device_memory, failures, layout, records, sizes
+from dbfs_workers.cuda import run as cuda_run
+from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
+from dbfs_workers.cuda.resident import ResidentKernel
+from dbfs_workers.cuda.summary import summarise
+from dbfs_workers.errors import (
+    DbfsError,
+    ExchangeUnavailableError,
+    InvalidOptionError,
+    RunAbortedError,
+    StaleRunError,
+)
+from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.members.member import Member
+from dbfs_workers.reports import Position, RankRun
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import Partition
+
+DIRECTIONS = {
+    "auto": cuda_run.Direction.AUTO,
+    "top-down": cuda_run.Direction.TOP_DOWN,
+    "bottom-up": cuda_run.Direction.BOTTOM_UP,
+}
+
+Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
+"""Of the engine without predecessors, and of the one with them."""
+
+
+class CudaMember(Member):
+    """See ``Member``. ``make`` and ``connect`` come before the first run, ``recover`` after one that failed."""
+
+    def __init__(self, rank: int, partition_key: Any) -> None:
+        super().__init__(rank, partition_key)
+        self._graph: DeviceGraph | None = None
+        self._engines: list[ResidentKernel] = []
+        # Guards what follows: aborts come from the event loop's thread, and a launch forgets those before it.
+        self._lock = threading.Lock()
+        self._ended = 0
+        self._running: ResidentKernel | None = None
+        self._index = 0
+        self._stop: tuple[int, Cause, str] | None = None
+
+    def make(self, partition: Partition) -> Infos:
+        """Make the engines; compiles the kernels where the cache has none.
+
+        Raises:
+            GraphTooLargeError: the GPU's free memory does not hold them.
+            ExchangeUnavailableError: there are more ranks than the kernels serve.
+        """
+        import cupy
+
+        stripe = partition.stripe
+        if stripe.p > layout.MAX_RANKS:
+            raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {stripe.p}")
+        where = f"rank {self.rank}, making its engines"
+        needed = sizes.member(stripe, partition.m_local, bottom_up=partition.parents is not None)
+        uploaded = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
+        with failures.typed_errors(where):
+            device_memory.require(sum(needed.values()) + uploaded, where)
+            device_memory.give_back()
+            self._graph = on_device(partition.on(cupy))
+            # One by one: where there is no room for the second, the first is closed with this rank.
+            for wanted in (False, True):
+                self._engines.append(ResidentKernel(self._graph, predecessors=wanted))
+        return (self._engines[0].info(), self._engines[1].info())
+
+    def connect(self, infos: Sequence[Infos]) -> None:
+        """Map the windows of all ranks.
+
+        Raises:
+            ExchangeUnavailableError: a peer's memory can't be mapped: it is on another host, in another container, or
+                in the same process.
+        """
+        import cupy
+
+        try:
+            for engine, of_ranks in zip(self._engines, zip(*infos, strict=True), strict=True):
+                engine.connect(of_ranks)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
+
+    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
+        """See ``Member``."""
+        if number <= self._ended:
+            raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
+        try:
+            if specs[0].direction == "bottom-up" and partition.parents is None:
+                raise InvalidOptionError(
+                    "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+                )
+            # Results that nobody has let go of lie on the GPU, too: it may be full.
+            with failures.typed_errors(f"rank {self.rank}"):
+                return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
+        finally:
+            with self._lock:
+                self._ended = number
+
+    def position(self, number: int) -> Position | None:
+        """See ``Member``."""
+        engine, index = self._running, self._index
+        return None if engine is None or number != self.number else engine.position(index)
+
+    def fetch(self, labels: RankLabels) -> RankLabels:
+        """Copy them from the GPU."""
+        import cupy
+
+        parents = labels.predecessors
+        return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """Stop this rank's kernel. Peers have to be told on their own: kernels don't tell each other."""
+        with self._lock:
+            if number <= self._ended or (self._stop is not None and self._stop[0] == number):
+                return
+            self._stop = (number, cause, message)
+            if self._running is not None and number == self.number:
+                self._running.abort()
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        """Its part of the barriers will not come any more."""
+        self.abort(number, Cause.LOST, f"lost rank {rank}")
+
+    def recover(self) -> None:
+        """Forget a run that failed. The kernels of all ranks have left, and none starts before all have recovered."""
+        for engine in self._engines:
+            engine.recover()
+
+    def detach(self) -> None:
+        """Unmap the peers' memory. All ranks do so before any of them closes."""
+        for engine in self._engines:
+            engine.disconnect()
+
+    def _traverse(self, number: int, index: int, spec: TraversalSpec, deadline: float) -> RankRun:
+        engine = self._engines[int(spec.predecessors)]
+        engine.prepare(
+            cuda_run.KernelOptions(
+                sources=tuple(dict.fromkeys(spec.sources)),
+                targets=spec.targets,
+                max_depth=cuda_run.UNLIMITED if spec.max_depth is None else spec.max_depth,
+                direction=DIRECTIONS[spec.direction],
+                timeout=max(1e-3, deadline - time.monotonic()),
+            )
+        )
+        with self._lock:
+            self._refuse(number, f"rank {self.rank}, before its first level")
+            engine.launch()
+            self._index, self._running = index, engine
+        try:
+            outcome = engine.wait()
+        except cuda_run.KernelAbortedError as error:
+            self._refuse(number, str(error))
+            raise RunAbortedError(str(error)) from error
+        except cuda_run.KernelHungError as error:
+            raise RunAbortedError(f"{error}; its worker has to be restarted") from error
+        finally:
+            with self._lock:
+                self._running = None
+        return self._report(engine, outcome)
+
+    def _refuse(self, number: int, where: str) -> None:
+        """Raise the error of an aborted run."""
+        if self._stop is None or self._stop[0] != number:
+            return
+        _, cause, message = self._stop
+        error: DbfsError = abort_error(cause, where, self.rank, message)
+        raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
+
+    def _report(self, engine: ResidentKernel, outcome: cuda_run.KernelOutcome) -> RankRun:
+        summary = summarise(engine.graph, engine.distances, outcome.records.size)
+        parents = engine.predecessors
+        return RankRun(
+            # The engine's arrays are the next run's.
+            labels=RankLabels(engine.distances.copy(), None if parents is None else parents.copy()),
+            counts=records.counts(
+                outcome,
+                summary,
+                ranks=engine.graph.stripe.p,
+                slice_bytes=engine.graph.rows_used // 8,
+                predecessors=parents is not None,
+                direction=engine.direction,
+            ),
+            seconds=records.seconds(outcome),
+            reached=int(summary.rows.sum()),
+            edges=int(summary.degrees.sum()),
+            depth=summary.depth,
+            elapsed=outcome.seconds - outcome.reset_seconds,
+            setup=outcome.reset_seconds,
+        )
+
+    def _free(self) -> None:
+        import cupy
+
+        # Where the worker closes in the middle of a run, the leader may be reading this rank's lists.
+        shared = any(engine.shared for engine in self._engines)
+        for engine in self._engines:
+            engine.close()
+        self._engines = []
+        self._graph = None
+        if not shared:
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def on_device(partition: Partition) -> DeviceGraph:
+    """A partition of CuPy arrays, as the engines take it."""
+    into = partition.in_edges
+    return device_graph(
+        partition.stripe,
+        partition.rank,
+        partition.row_offsets,
+        partition.columns,
+        symmetric=not partition.directed,
+        in_csr=None if into is None else (into.row_offsets, into.columns),
+    )

@@ -1,0 +1,1 @@
+"""How a graph lies on ranks."""

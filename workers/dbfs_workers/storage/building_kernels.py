@@ -1,0 +1,106 @@
+"""CPU kernels of the build: counting and binning edges by owner, and making a CSR of them."""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT16, UINT32, int64, kernel, void
+from dbfs_workers.storage.partition import BUCKET_BITS
+
+
+@kernel(INT64, READ_INT64, READ_INT64, int64, int64, types.boolean)
+def count_bins(src, dst, p, buckets, symmetrise):
+    """Offsets int64[p * buckets + 1] of the bins by owner and bucket: a count of each and its prefix sum."""
+    offsets = np.zeros(p * buckets + 1, np.int64)
+    for i in range(src.size):
+        row = src[i] // p
+        offsets[(src[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
+        if symmetrise and src[i] != dst[i]:
+            row = dst[i] // p
+            offsets[(dst[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
+    for at in range(p * buckets):
+        offsets[at + 1] += offsets[at]
+    return offsets
+
+
+@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
+def bin_by_owner(src, dst, p, n_local, buckets, symmetrise, cursor, rows, columns):
+    """Write each edge at its bin's cursor (int64[p * buckets]): the source's row and the target's internal id."""
+    for i in range(src.size):
+        u, v = src[i], dst[i]
+        u_row, v_row = u // p, v // p
+        u_owner, v_owner = u - u_row * p, v - v_row * p
+        place = u_owner * buckets + (u_row >> BUCKET_BITS)
+        at = cursor[place]
+        rows[at] = u_row
+        columns[at] = v_owner * n_local + v_row
+        cursor[place] = at + 1
+        if symmetrise and u != v:
+            place = v_owner * buckets + (v_row >> BUCKET_BITS)
+            at = cursor[place]
+            rows[at] = v_row
+            columns[at] = u_owner * n_local + u_row
+            cursor[place] = at + 1
+
+
+@kernel(void, READ_INT64, READ_INT64, types.boolean, INT64)
+def count_both_ends(src, dst, symmetrise, degrees):
+    """Add an edge to the degrees of both its ends; a self-loop that is its own reverse counts once."""
+    for i in range(src.size):
+        degrees[src[i]] += 1
+        if not (symmetrise and src[i] == dst[i]):
+            degrees[dst[i]] += 1
+
+
+@kernel(void, READ_UINT16, READ_INT64, INT64)
+def count_degrees(rows, starts, degrees):
+    """Add each row's edges to its degree."""
+    for bucket in range(starts.size - 1):
+        first = bucket << BUCKET_BITS
+        for i in range(starts[bucket], starts[bucket + 1]):
+            degrees[first + rows[i]] += 1
+
+
+@kernel(void, READ_UINT16, READ_INT64, READ_UINT32, INT64, UINT32)
+def place_columns(rows, starts, columns, cursor, placed):
+    """Write each column at its row's cursor (int64[n_local])."""
+    for bucket in range(starts.size - 1):
+        first = bucket << BUCKET_BITS
+        for i in range(starts[bucket], starts[bucket + 1]):
+            row = first + rows[i]
+            placed[cursor[row]] = columns[i]
+            cursor[row] += 1
+
+
+@kernel(void, UINT32, int64, int64)
+def to_positions(columns, p, n_local):
+    """Turn internal ids into vertex ids, in place."""
+    width = np.uint32(n_local)
+    for k in range(columns.size):
+        owner = columns[k] // width
+        columns[k] = (columns[k] - owner * width) * np.uint32(p) + owner
+
+
+@kernel(void, UINT32, int64, int64)
+def to_internal(columns, p, n_local):
+    """Turn vertex ids into internal ids, in place."""
+    ranks = np.uint32(p)
+    for k in range(columns.size):
+        row = columns[k] // ranks
+        columns[k] = (columns[k] - row * ranks) * np.uint32(n_local) + row
+
+
+@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64)
+def sort_rows(row_offsets, columns, first_id, step):
+    """Sort each row's columns in place; returns (self-loops, duplicates). Row i has the id ``first_id + i * step``."""
+    self_loops = 0
+    duplicates = 0
+    for row in range(row_offsets.size - 1):
+        neighbours = columns[row_offsets[row] : row_offsets[row + 1]]
+        if neighbours.size > 1:
+            neighbours.sort()
+        for k in range(neighbours.size):
+            if neighbours[k] == first_id + row * step:
+                self_loops += 1
+            if k > 0 and neighbours[k] == neighbours[k - 1]:
+                duplicates += 1
+    return self_loops, duplicates

@@ -1,0 +1,89 @@
+"""The stripe: which rank owns a vertex, and where (Merrill 2012, section 6).
+
+Vertex ``v`` belongs to rank ``v % p`` and is row ``v // p`` there. Its internal id is ``owner * n_local + row``, so
+that the owner is one division and each rank's part of an n-bit bitmap is one contiguous slice of whole words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import GraphTooLargeError
+
+WORD_BITS = 32
+# The largest uint32 is kept free: it means "no vertex" in predecessor arrays.
+MAX_INTERNAL_IDS = 2**32 - 1
+NO_VERTEX = np.uint32(0xFFFFFFFF)
+
+Ids = TypeVar("Ids", int, NDArray[np.int64])
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """How ``n`` vertices lie on ``p`` ranks.
+
+    The conversions take one id or an array of ids, and trust them: callers check ranges at the edge of the system.
+
+    Raises:
+        GraphTooLargeError: if internal ids would not fit 32 bits.
+    """
+
+    n: int
+    p: int
+
+    def __post_init__(self) -> None:
+        if self.p < 1 or self.n < 0:
+            raise ValueError(f"a stripe needs p >= 1 and n >= 0, not p={self.p}, n={self.n}")
+        if self.p * self.n_local > MAX_INTERNAL_IDS:
+            raise GraphTooLargeError(
+                f"{self.n} vertices on {self.p} ranks need {self.p * self.n_local} internal ids; "
+                f"32 bits hold {MAX_INTERNAL_IDS}"
+            )
+
+    @property
+    def n_local(self) -> int:
+        """Rows per rank: ceil(n / p) rounded up to whole bitmap words, at least one word. Rows past n are padding."""
+        rows = -(-self.n // self.p)
+        return max(WORD_BITS, -(-rows // WORD_BITS) * WORD_BITS)
+
+    @property
+    def words_local(self) -> int:
+        """Words of one rank's slice of a bitmap over all vertices."""
+        return self.n_local // WORD_BITS
+
+    @property
+    def words(self) -> int:
+        """Words of a bitmap over all internal ids."""
+        return self.words_local * self.p
+
+    def owned(self, rank: int) -> int:
+        """Vertices that rank owns (rows that are not padding)."""
+        return max(0, -(-(self.n - rank) // self.p))
+
+    def owner(self, vertex: Ids) -> Ids:
+        """Rank of a vertex."""
+        return vertex % self.p
+
+    def row(self, vertex: Ids) -> Ids:
+        """Local id of a vertex on its owner."""
+        return vertex // self.p
+
+    def internal(self, vertex: Ids) -> Ids:
+        """Internal id of a vertex."""
+        return (vertex % self.p) * self.n_local + vertex // self.p
+
+    def vertex(self, internal: Ids) -> Ids:
+        """Vertex id of an internal id."""
+        # Without a remainder: of an array, one takes NumPy four times as long as a quotient.
+        owner = internal // self.n_local
+        return (internal - owner * self.n_local) * self.p + owner
+
+
+def own_rows(stripe: Stripe, rank: int, vertices: Sequence[int]) -> NDArray[np.uint32]:
+    """Local ids of those vertices that a rank owns, ascending and each once."""
+    unique = np.unique(np.asarray(vertices, np.int64))
+    rows: NDArray[np.int64] = stripe.row(unique[stripe.owner(unique) == rank])
+    return rows.astype(np.uint32)

@@ -1,0 +1,1 @@
+"""What Dask tasks run on workers."""
