@@ -21,8 +21,8 @@ from dbfs.errors import (
     ResultReleasedError,
 )
 from dbfs.graph.graph import Graph
-from tests import oracle
-from tests.graphs import GRAPHS, Arrays
+from tests.support import oracle
+from tests.support.graphs import GRAPHS, Arrays
 
 
 @contextmanager

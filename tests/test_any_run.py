@@ -21,8 +21,8 @@ import dbfs
 from dbfs.errors import ValidationError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
-from tests import graphs, oracle
-from tests.graphs import Arrays
+from tests.support import graphs, oracle
+from tests.support.graphs import Arrays
 
 Distances = NDArray[np.int32]
 

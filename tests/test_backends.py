@@ -17,8 +17,8 @@ from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import backends, gpus, plugin
 from dbfs_workers.storage.stripe import Stripe
-from tests.cuda import standin
-from tests.graphs import GRAPHS
+from tests.support import standin
+from tests.support.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
 
 

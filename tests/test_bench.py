@@ -18,7 +18,7 @@ from dbfs.bench.saved import read, to_json
 from dbfs.bench.scaling import ScalingPlan, bench_scaling
 from dbfs.cli import main
 from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
-from tests import oracle
+from tests.support import oracle
 
 SETTINGS = Settings(2, 1, ("top-down",), "given", False, "cpu")
 CORPUS = """

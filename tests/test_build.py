@@ -27,8 +27,8 @@ from dbfs.errors import (
 )
 from dbfs.graph.graph import Graph
 from dbfs_workers.storage.stripe import Stripe
-from tests import oracle
-from tests.graphs import random
+from tests.support import oracle
+from tests.support.graphs import random
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 4])

@@ -59,7 +59,7 @@ def test_cluster_settings_are_settings_that_dask_has() -> None:
 
 def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
-    from tests.ssh_server import ssh_server
+    from tests.support.ssh_server import ssh_server
 
     start = runpy.run_path(str(CONFIGS / "ssh" / "cluster.py"))["cluster"]
     hosts = ("127.0.0.1",) * 3

@@ -18,9 +18,10 @@ import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
-from tests import oracle, test_parity
-from tests.gpus import GPUS, needs_gpu
-from tests.graphs import GRAPHS
+from tests import test_parity
+from tests.support import oracle
+from tests.support.gpus import GPUS, needs_gpu
+from tests.support.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
 from tests.test_service import ENDLESS, Background, lose_rank_1_mid_run
 

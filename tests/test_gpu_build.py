@@ -31,7 +31,7 @@ from dbfs_workers.gpus import visible_gpus
 from dbfs_workers.storage.partition import InputEdges, Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
 from tests.generate.test_generate_cuts import ONE_OF_EACH
-from tests.graphs import GRAPHS
+from tests.support.graphs import GRAPHS
 
 GPUS = len(visible_gpus())
 pytestmark = [

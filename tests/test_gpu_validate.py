@@ -13,8 +13,8 @@ import dbfs
 from dbfs.errors import ValidationError
 from dbfs_workers.checks import validation
 from dbfs_workers.checks.validation import Rule, Verdict
-from tests.gpus import needs_gpu
-from tests.graphs import GRAPHS, random
+from tests.support.gpus import needs_gpu
+from tests.support.graphs import GRAPHS, random
 from tests.test_gpu import four_on_one_gpu
 from tests.workers.test_validation import EDGES, MUTATIONS, Setting, labels
 

@@ -15,8 +15,8 @@ from dbfs.errors import (
     ResultReleasedError,
 )
 from dbfs.graph.graph import Graph
-from tests import oracle
-from tests.graphs import GRAPHS
+from tests.support import oracle
+from tests.support.graphs import GRAPHS
 
 
 @pytest.fixture(scope="module")

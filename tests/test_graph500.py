@@ -23,7 +23,7 @@ from dbfs.errors import GraphTooLargeError, InvalidOptionError, InvalidVertexTyp
 from dbfs.graph.graph import Graph
 from dbfs.graph500.benchmark import Search
 from dbfs.graph500.output import block, statistics, summary
-from tests import oracle
+from tests.support import oracle
 
 MODULE = importlib.import_module("dbfs.graph500.benchmark")
 

@@ -18,9 +18,9 @@ import yaml
 
 import dbfs
 from dbfs.errors import ExchangeUnavailableError, WorkerLostError
-from tests import oracle
-from tests.graphs import GRAPHS
-from tests.hosts import Host, network
+from tests.support import oracle
+from tests.support.graphs import GRAPHS
+from tests.support.hosts import Host, network
 
 ROOT = Path(__file__).parents[1]
 CONFIGS, EXAMPLES = ROOT / "configs", ROOT / "examples"

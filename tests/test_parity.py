@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.graph.graph import Graph
-from tests import oracle
-from tests.graphs import GRAPHS, Arrays, random
+from tests.support import oracle
+from tests.support.graphs import GRAPHS, Arrays, random
 
 RANKS = (1, 2, 3, 4)
 

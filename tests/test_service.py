@@ -29,7 +29,7 @@ from dbfs.errors import (
 )
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
-from tests.graphs import GRAPHS
+from tests.support.graphs import GRAPHS
 
 EXCHANGES = ("shared_memory", "comm")
 

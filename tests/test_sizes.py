@@ -13,7 +13,7 @@ from dbfs_workers.levels.state import Bin
 from dbfs_workers.storage.building import bin_edges
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.taskgraph import Barrier
-from tests.workers.gang import partitions
+from tests.support.gang import partitions
 
 ROWS = np.arange(1000, dtype=np.uint32)
 ON_A_GPU: Any = SimpleNamespace(nbytes=4000)

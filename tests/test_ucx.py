@@ -14,8 +14,8 @@ from dbfs.cluster import connect as cluster
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.levels.state import Bin
 from dbfs_workers.tasks import taskgraph as taskgraph_tasks  # noqa: F401 - says how bins are sent
-from tests.gpus import GPUS, needs_gpu
-from tests.graphs import GRAPHS
+from tests.support.gpus import GPUS, needs_gpu
+from tests.support.graphs import GRAPHS
 from tests.test_parity import Way, check, loaded
 
 T = TypeVar("T", bound=Callable[..., object])

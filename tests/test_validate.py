@@ -26,8 +26,8 @@ from dbfs.graph.graph import Graph
 from dbfs_workers.checks import validation
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
-from tests.cuda import standin
-from tests.graphs import GRAPHS
+from tests.support import standin
+from tests.support.graphs import GRAPHS
 from tests.workers.test_validation import MUTATIONS
 
 # The module: dbfs has a function of its name.

@@ -22,7 +22,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
-from tests import oracle
+from tests.support import oracle
 
 SECONDS = 300.0
 # Levels that are light, and led with several ranks; light ones with more sources than are led, and led ones that are

@@ -28,8 +28,8 @@ from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as build_tasks
 from dbfs_workers.tasks import build_on_gpu as tasks
-from tests.cuda import standin
-from tests.graphs import GRAPHS
+from tests.support import standin
+from tests.support.graphs import GRAPHS
 
 NAMES = ["one vertex", "one vertex, self-loop", "fewer vertices than ranks", "self-loops and duplicates", "hub"]
 

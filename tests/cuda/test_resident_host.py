@@ -14,7 +14,7 @@ from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError,
 from dbfs_workers.members import on_gpu as member
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.storage.stripe import Stripe
-from tests.cuda.standin import Cupy
+from tests.support.standin import Cupy
 
 STRIPE = Stripe(200, 2)
 ROWS = STRIPE.n_local

@@ -20,7 +20,7 @@ from dbfs_workers.levels import state as traversal
 from dbfs_workers.members import staged
 from dbfs_workers.members.staged import StagedMember
 from dbfs_workers.storage.partition import Partition
-from tests.workers.gang import partitions, spec
+from tests.support.gang import partitions, spec
 
 
 class CudaRuntimeError(RuntimeError):

@@ -3,10 +3,10 @@
 import fsspec
 import numpy as np
 import pytest
-from edge_files import read_all, write
 
 from dbfs.edges.readers import lines, open_edges
 from dbfs.errors import InvalidOptionError
+from tests.support.edge_files import read_all, write
 
 RANDOM = np.random.default_rng(3)
 N, M = 60, 300

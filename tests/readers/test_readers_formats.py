@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from edge_files import PACKERS, read_all, write
 
 from dbfs.edges.readers import FORMATS, open_edges
 from dbfs.errors import InvalidOptionError
+from tests.support.edge_files import PACKERS, read_all, write
 
 MTX = "%%MatrixMarket matrix coordinate {} {}\n% a comment\n\n3 3 3\n{}"
 # name, text, edges, n, m, directed, mirrored

@@ -8,10 +8,10 @@ import pickle
 import stat
 
 import pytest
-from edge_files import read_all, write
 
 from dbfs.edges.readers import open_edges
 from dbfs.errors import FormatError, MissingFileError, TruncatedFileError
+from tests.support.edge_files import read_all, write
 
 MTX = "%%MatrixMarket matrix coordinate pattern general\n"
 REAL = "%%MatrixMarket matrix coordinate real general\n"

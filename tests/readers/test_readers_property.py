@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from edge_files import PACKERS, read_all
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbfs.edges.readers import open_edges
+from tests.support.edge_files import PACKERS, read_all
 
 BLANKS = st.sampled_from([" ", "  ", "\t", " \t", "\t \t"])
 GAPS = {"\t": st.sampled_from([" ", "   ", "\t", " \t "]), ",": st.sampled_from([",", " ,", ", "]), ";": st.just(";")}

@@ -21,8 +21,8 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import Segment, nbytes
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.storage.stripe import Stripe
-from tests.gpus import on_gpu
-from tests.workers.gang import PATIENCE, Gang, partitions, spec, started
+from tests.support.gang import PATIENCE, Gang, partitions, spec, started
+from tests.support.gpus import on_gpu
 
 BACKENDS = ["cpu", on_gpu("cuda", id="cuda")]
 

@@ -15,9 +15,9 @@ from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage.stripe import Stripe
-from tests import graphs, oracle
-from tests.gpus import on_gpu
-from tests.workers.gang import Gang, partitions, spec
+from tests.support import graphs, oracle
+from tests.support.gang import Gang, partitions, spec
+from tests.support.gpus import on_gpu
 
 GANGS = [
     *(pytest.param((p, "cpu", False), id=f"{p} ranks") for p in (1, 2, 3, 4)),

@@ -9,8 +9,8 @@ from dbfs_workers.errors import InvalidVertexError
 from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import count_degrees, degree_order
 from dbfs_workers.storage.stripe import Stripe
-from tests import graphs, oracle
-from tests.workers.gang import Gang, spec
+from tests.support import graphs, oracle
+from tests.support.gang import Gang, spec
 
 
 @settings(deadline=None)

@@ -17,9 +17,9 @@ from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
-from tests import graphs
-from tests.gpus import on_gpu
-from tests.workers.gang import partitions
+from tests.support import graphs
+from tests.support.gang import partitions
+from tests.support.gpus import on_gpu
 
 
 @pytest.fixture(scope="module", params=["cpu", on_gpu("cuda", id="cuda")])

@@ -6,8 +6,8 @@ import pytest
 from dbfs_workers.exchange import segment
 from dbfs_workers.levels import scratch
 from dbfs_workers.levels.scratch import Scratch
-from tests import graphs
-from tests.workers.gang import partitions, spec
+from tests.support import graphs
+from tests.support.gang import partitions, spec
 
 
 @pytest.mark.parametrize("in_edges", [False, True])

@@ -20,8 +20,8 @@ from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
-from tests import oracle
-from tests.graphs import GRAPHS, random
+from tests.support import oracle
+from tests.support.graphs import GRAPHS, random
 
 Distances, Parents = NDArray[np.int32], NDArray[np.int64]
 RANKS = (1, 2, 3, 4)
