@@ -15,11 +15,11 @@ from dbfs.cluster import connect as cluster
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
-from dbfs_workers import backends, gpus, plugin
+from dbfs_workers import gpus
 from dbfs_workers.storage.stripe import Stripe
-from tests.support import standin
 from tests.support.graphs import GRAPHS
-from tests.test_parity import Way, check, loaded
+from tests.support.parity import Way, check, loaded
+from tests.support.standin import pretend_to_have_a_gpu
 
 
 @pytest.fixture
@@ -273,14 +273,6 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
     asyncio.run(forming.recover(record("cuda"), gang.ask, 1.0))
     assert gang.asked[6:] == ["dbfs_recover"] * 4
-
-
-def pretend_to_have_a_gpu() -> None:
-    """On a worker: one GPU for all of them, which is NumPy's, and whose phases the CPU runs."""
-    standin.install(pytest.MonkeyPatch(), mapped=False)
-    cpu = backends.get("cpu")
-    backends.get = lambda name: cpu  # type: ignore[assignment]
-    plugin.own_gpu = lambda: "0"
 
 
 def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ from dbfs.errors import DeadlineExceededError
 from dbfs_workers.cuda import sampler
 from dbfs_workers.rpc import NAME
 from dbfs_workers.storage.partition import Partition
-from tests.test_backends import pretend_to_have_a_gpu
+from tests.support.standin import pretend_to_have_a_gpu
 
 ELSEWHERE = 1000
 """Bytes of the stand-in GPUs that are in use before anything is loaded."""

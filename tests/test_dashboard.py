@@ -27,7 +27,7 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from tests.test_service import ENDLESS, Background
+from tests.support.runs import ENDLESS, Background
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
 from dbfs.records import RunProgress
 from dbfs_workers.storage.pieces import Edges
-from tests.test_service import ENDLESS, Background
+from tests.support.runs import ENDLESS, Background
 
 
 @pytest.fixture

@@ -18,12 +18,11 @@ import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
-from tests import test_parity
-from tests.support import oracle
-from tests.support.gpus import GPUS, needs_gpu
+from tests.support import oracle, parity
+from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS
-from tests.test_parity import Way, check, loaded
-from tests.test_service import ENDLESS, Background, lose_rank_1_mid_run
+from tests.support.parity import Way, check, loaded
+from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 MAPPED = {
@@ -33,7 +32,7 @@ MAPPED = {
     "cuda_ipc, degree order": Way("resident", "cuda_ipc", order="degree"),
 }
 # Every way of the CPU, on a GPU.
-THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in test_parity.WAYS.items()}
+THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.items()}
 
 
 def needs(ranks: int) -> object:
@@ -47,10 +46,6 @@ RANKS = [needs(ranks) for ranks in (1, 2, 4)]
 def gpus() -> Iterator[distributed.Client]:
     with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
         yield client
-
-
-def four_on_one_gpu() -> distributed.Client:
-    return distributed.Client(n_workers=4, threads_per_worker=1, dashboard_address=None, memory_limit=0)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +67,7 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
 
 
-@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("ranks", parity.RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_through_the_host(sharing: distributed.Client, name: str, directed: bool, ranks: int) -> None:
@@ -82,7 +77,7 @@ def test_graphs_through_the_host(sharing: distributed.Client, name: str, directe
             check(graph, arrays, THROUGH_HOST[way], [0])
 
 
-@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("ranks", parity.RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("way", THROUGH_HOST)
 def test_ways_through_the_host(sharing: distributed.Client, way: str, directed: bool, ranks: int) -> None:
@@ -195,14 +190,14 @@ def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) ->
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("seed", range(12))
 def test_options_in_any_combination(gpus: distributed.Client, seed: int, ranks: int) -> None:
-    test_parity.assert_options_agree(gpus, MAPPED["cuda_ipc"], ranks, 10 * seed + ranks)
+    parity.assert_options_agree(gpus, MAPPED["cuda_ipc"], ranks, 10 * seed + ranks)
 
 
-@pytest.mark.parametrize("ranks", test_parity.RANKS)
+@pytest.mark.parametrize("ranks", parity.RANKS)
 @pytest.mark.parametrize("seed", range(4))
 def test_options_in_any_combination_through_the_host(sharing: distributed.Client, seed: int, ranks: int) -> None:
-    test_parity.assert_options_agree(sharing, THROUGH_HOST["shared memory"], ranks, 10 * seed + ranks)
-    test_parity.assert_options_agree(sharing, THROUGH_HOST["comm"], ranks, 10 * seed + 5)
+    parity.assert_options_agree(sharing, THROUGH_HOST["shared memory"], ranks, 10 * seed + ranks)
+    parity.assert_options_agree(sharing, THROUGH_HOST["comm"], ranks, 10 * seed + 5)
 
 
 def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:
@@ -337,7 +332,7 @@ def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchan
 
 def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
-    lose_rank_1_mid_run(graph)
+    kill_rank_1_mid_run(graph)
     client.wait_for_workers(workers, timeout=60)
     with dbfs.load("path:n=50", client=client, backend="cuda") as again:
         assert again.bfs(0, validate=True).depth == 49

@@ -30,7 +30,7 @@ from dbfs.errors import GraphTooLargeError, InvalidVertexError, TruncatedFileErr
 from dbfs_workers.gpus import visible_gpus
 from dbfs_workers.storage.partition import InputEdges, Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
-from tests.generate.test_generate_cuts import ONE_OF_EACH
+from tests.support.generators import ONE_OF_EACH
 from tests.support.graphs import GRAPHS
 
 GPUS = len(visible_gpus())

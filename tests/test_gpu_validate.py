@@ -13,10 +13,9 @@ import dbfs
 from dbfs.errors import ValidationError
 from dbfs_workers.checks import validation
 from dbfs_workers.checks.validation import Rule, Verdict
-from tests.support.gpus import needs_gpu
+from tests.support.gpus import four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS, random
-from tests.test_gpu import four_on_one_gpu
-from tests.workers.test_validation import EDGES, MUTATIONS, Setting, labels
+from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 
@@ -51,12 +50,12 @@ def test_verdicts_are_those_of_the_cpu(ranks: int, directed: bool, edges: str) -
     on_cpu = Setting(*GRAPHS["two components"](), ranks, directed, edges)
     on_gpu = replace(on_cpu, xp=cupy)
     for mutate in (None, *MUTATIONS):
-        distances, parents = labels(on_cpu, [0])
+        distances, parents = right_labels(on_cpu, [0])
         if mutate is not None:
             mutate(distances, parents)
         for given in ((distances, parents), (distances, None)):
             assert told(on_gpu.verdict(*given)) == told(on_cpu.verdict(*given)), mutate
-    distances, parents = labels(on_cpu, [0])
+    distances, parents = right_labels(on_cpu, [0])
     parents[[10, 31]] = 11, 5
     for farthest in (None, 31, 30):
         found = on_gpu.verdict(distances, parents, farthest=farthest)
@@ -71,7 +70,7 @@ def test_blocks_and_many_wrong_labels(monkeypatch: pytest.MonkeyPatch, edges: st
     for ranks, directed in itertools.product((1, 2), (False, True)):
         on_cpu = Setting(*random(3000, 20_000, 9), ranks, directed, edges)
         on_gpu = replace(on_cpu, xp=cupy)
-        distances, parents = labels(on_cpu, [1])
+        distances, parents = right_labels(on_cpu, [1])
         generator = np.random.default_rng(3)
         for share in (0.0, 0.001, 0.5):
             changed = generator.random(3000) < share

@@ -13,7 +13,7 @@ import dbfs
 from dbfs.display import progress
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
-from tests.test_service import ENDLESS, Background
+from tests.support.runs import ENDLESS, Background
 
 
 class SeenEnoughError(Exception):

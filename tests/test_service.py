@@ -30,11 +30,9 @@ from dbfs.errors import (
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from tests.support.graphs import GRAPHS
+from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
 EXCHANGES = ("shared_memory", "comm")
-
-# Enough levels for a run to be caught in the middle, on any machine.
-ENDLESS = 3_000_000
 
 
 @pytest.fixture
@@ -48,30 +46,6 @@ def mortal() -> Iterator[distributed.Client]:
 def exchange(request: pytest.FixtureRequest) -> Iterator[str]:
     with dask.config.set({"dbfs.exchange": request.param}):
         yield request.param
-
-
-class Background:
-    """A traversal in a thread of its own, until it ends by an error or a result."""
-
-    def __init__(self, graph: Graph, **options: object) -> None:
-        self.error: BaseException | None = None
-        self.graph = graph
-        self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
-        self.thread.start()
-        while not any(run.status.running for run in dbfs.runs(client=graph.gang.client)):
-            assert self.thread.is_alive(), self.error
-            time.sleep(0.02)
-
-    def _run(self, **options: object) -> None:
-        try:
-            self.graph.bfs(0, **options)  # type: ignore[arg-type]
-        except BaseException as error:
-            self.error = error
-
-    def join(self) -> BaseException | None:
-        self.thread.join(20)
-        assert not self.thread.is_alive(), "the run hangs"
-        return self.error
 
 
 def test_a_named_graph_is_everybodys(client: distributed.Client, leaves_nothing: None) -> None:
@@ -233,21 +207,9 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 
-def lose_rank_1_mid_run(graph: Graph) -> None:
-    """Kill its worker, and see the run end with an error that says so."""
-    victim = graph.gang.addresses[1]
-    pid = graph.gang.client.run(os.getpid, workers=[victim])[victim]
-    run = Background(graph)
-    os.kill(pid, signal.SIGKILL)
-    error = run.join()
-    assert isinstance(error, WorkerLostError)
-    assert "level" in str(error)
-    assert "rank 1" in str(error)
-
-
 def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
-    lose_rank_1_mid_run(graph)
+    kill_rank_1_mid_run(graph)
     with pytest.raises(WorkerLostError, match="lost rank 1.*load the graph again"):
         graph.bfs(0)
     assert dbfs.graphs(client=mortal)[0].lost == (1,)

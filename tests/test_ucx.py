@@ -16,7 +16,7 @@ from dbfs_workers.levels.state import Bin
 from dbfs_workers.tasks import taskgraph as taskgraph_tasks  # noqa: F401 - says how bins are sent
 from tests.support.gpus import GPUS, needs_gpu
 from tests.support.graphs import GRAPHS
-from tests.test_parity import Way, check, loaded
+from tests.support.parity import Way, check, loaded
 
 T = TypeVar("T", bound=Callable[..., object])
 MISSING = r"UCX needs distributed-ucxx.*pip install dbfs\[ucx-cu13\], or \[ucx-cu12\]"

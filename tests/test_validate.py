@@ -3,7 +3,6 @@
 What the rules catch is tested in ``tests/workers/test_validation.py``; here a few of the mutations go the whole way.
 """
 
-import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,13 +25,10 @@ from dbfs.graph.graph import Graph
 from dbfs_workers.checks import validation
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import validation as tasks
 from tests.support import standin
 from tests.support.graphs import GRAPHS
-from tests.workers.test_validation import MUTATIONS
-
-# The module: dbfs has a function of its name.
-validate = importlib.import_module("dbfs.validation.validate")
-
+from tests.support.validation import MUTATIONS
 
 def two_paths(client: distributed.Client, ranks: int, **options: object) -> Graph:
     n, src, dst = GRAPHS["two components"]()
@@ -209,7 +205,7 @@ def test_a_gpu_that_is_full_is_told_of_in_words_that_every_client_reads(
     edges, stripe = SimpleNamespace(), Stripe(5, 2)
     with pytest.raises(GraphTooLargeError, match="rank 1, checking its edges: 9 bytes wanted; 5 bytes are free"):
         if of_input:
-            validate._check_input(stripe, 1, [(edges, edges)], [], None, False, False, None)  # type: ignore[list-item]
+            tasks.check_input(stripe, 1, [(edges, edges)], [], None, False, False, None)  # type: ignore[list-item]
         else:
             partition = SimpleNamespace(stripe=stripe, rank=1, columns=edges)
-            validate._check_partition(partition, [], False, False, None)  # type: ignore[arg-type]
+            tasks.check_partition(partition, [], False, False, None)  # type: ignore[arg-type]

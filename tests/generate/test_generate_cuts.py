@@ -13,7 +13,6 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import (
     GENERATORS,
     complete,
-    corpus,
     geometric,
     grid2d,
     grid3d,
@@ -31,6 +30,7 @@ from dbfs.edges.generate.lattice import lattice
 from dbfs.edges.generate.mesh import mesh
 from dbfs.edges.generate.stencil import stencil27
 from dbfs_workers.storage.pieces import GeneratedPiece
+from tests.support.generators import ONE_OF_EACH
 
 SEEDS = st.integers(0, 2**64 - 1)
 SIDES = st.tuples(*[st.integers(1, 6)] * 3)
@@ -64,20 +64,6 @@ GRAPHS = st.one_of(
         SEEDS,
     ),
 )
-ONE_OF_EACH = [
-    kronecker(6),
-    rmat(7, 6),
-    uniform(10, 777),
-    grid2d(16),
-    grid3d(9),
-    path(778),
-    star(778),
-    complete(40),
-    tree(778),
-    random_tree(778),
-    geometric(5000, 0.01),
-    corpus("kkt_power", 256),
-]
 NOT_ARRAY_CODE = ("kronecker", "geometric")
 
 

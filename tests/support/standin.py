@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dbfs_workers import backends, plugin
 from dbfs_workers.cuda import building, device_memory
 from dbfs_workers.errors import ExchangeUnavailableError
 
@@ -79,6 +80,14 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
     monkeypatch.setattr(device_memory, "mapped", _mapped if mapped else _refuse)
     monkeypatch.setattr(device_memory, "copy_from", _copy_from)
     return cupy
+
+
+def pretend_to_have_a_gpu() -> None:
+    """On a worker: one GPU for all of them, which is NumPy's, and whose phases the CPU runs."""
+    install(pytest.MonkeyPatch(), mapped=False)
+    cpu = backends.get("cpu")
+    backends.get = lambda name: cpu  # type: ignore[assignment]
+    plugin.own_gpu = lambda: "0"
 
 
 @contextmanager

@@ -5,219 +5,21 @@ given order of vertices and by degree) or of the partitions.
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import Rule, Verdict
+from dbfs_workers.checks.validation import Rule
 from dbfs_workers.errors import ValidationError
-from dbfs_workers.storage.building import bin_edges, build_partition
-from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
-from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
+from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels
 
-Distances, Parents = NDArray[np.int32], NDArray[np.int64]
 RANKS = (1, 2, 3, 4)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A graph on ranks, the edges to check against, and the module of all arrays (NumPy, or CuPy in GPU tests)."""
-
-    n: int
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    ranks: int
-    directed: bool
-    edges: str = "input"
-    xp: ModuleType = np
-
-    @property
-    def order(self) -> DegreeOrder | None:
-        if not self.edges.endswith("by degree"):
-            return None
-        symmetrise = not self.directed
-        return degree_order(count_degrees(self.src, self.dst, self.n, symmetrise=symmetrise, name="test"))
-
-    def partition(self, rank: int) -> Partition:
-        stripe, order = Stripe(self.n, self.ranks), self.order
-        src, dst = (self.src, self.dst) if order is None else order.relabel(self.src, self.dst)
-        bins = bin_edges(src, dst, stripe, symmetrise=not self.directed, name="test")
-        return build_partition(stripe, rank, [[bins[rank]]], directed=self.directed, hub_first=order is not None)
-
-    def verdict(
-        self,
-        distances: Distances | None,
-        parents: Parents | None,
-        sources: tuple[int, ...] = (0,),
-        farthest: int | None = None,
-    ) -> Verdict:
-        stripe, order, ranks = Stripe(self.n, self.ranks), self.order, range(self.ranks)
-        of_input = self.edges.startswith("input")
-        if order is not None:
-            distances = None if distances is None else distances[order.vertex]
-            parents = None if parents is None else order.predecessors_by_position(parents)
-            sources = tuple(order.position[list(sources)].tolist())
-        theirs = None if parents is None else [self.xp.asarray(parents[rank :: self.ranks]) for rank in ranks]
-        if distances is not None:
-            ours = [self.xp.asarray(distances[rank :: self.ranks]) for rank in ranks]
-        else:
-            assert theirs is not None
-            ours, lost = validation.levels_of(stripe, theirs)
-            if lost is not None:
-                return Verdict((validation.of_vertices(lost, order),), 0, 0)
-        packed = [
-            validation.pack_labels(
-                stripe, rank, ours[rank], None if theirs is None else theirs[rank], sources, farthest
-            )
-            for rank in ranks
-        ]
-        checks = []
-        for rank in ranks:
-            if of_input:
-                mine = np.array_split(np.arange(self.src.size), self.ranks)[rank]
-                blocks = [self.xp.asarray(ids[mine].astype(np.uint32)) for ids in (self.src, self.dst)]
-                edges = iter([(blocks[0], blocks[1])])
-            else:
-                edges = validation.partition_edges(self.partition(rank).on(self.xp))
-            checks.append(
-                validation.check_edges(
-                    stripe,
-                    rank,
-                    edges,
-                    packed,
-                    order if of_input else None,
-                    self.xp,
-                    predecessors=parents is not None,
-                    directed=self.directed,
-                    farthest=farthest,
-                )
-            )
-        return validation.judge(stripe, packed, checks, order, predecessors=parents is not None, of_input=of_input)
-
-
-EDGES = ("input", "input, by degree", "partition", "partition, by degree")
-
-
-# The path 0-1-...-31 and another, 32-...-63; the source is 0.
-def cycle(distances: Distances, parents: Parents) -> None:
-    parents[[10, 11]] = 11, 10
-
-
-def circle_apart(distances: Distances, parents: Parents) -> None:
-    parents[[40, 41]], distances[[40, 41]] = (41, 40), (5, 6)
-
-
-def level_skipped(distances: Distances, parents: Parents) -> None:
-    distances[10:32] += 1
-
-
-def not_a_neighbour(distances: Distances, parents: Parents) -> None:
-    parents[20] = 18
-
-
-def neighbour_too_deep(distances: Distances, parents: Parents) -> None:
-    parents[31], parents[20] = 30, 21
-
-
-def parent_unreached(distances: Distances, parents: Parents) -> None:
-    parents[31] = 50
-
-
-def unreached_neighbour(distances: Distances, parents: Parents) -> None:
-    distances[31], parents[31] = -1, -1
-
-
-def reached_out_of_component(distances: Distances, parents: Parents) -> None:
-    distances[32:], parents[32:] = np.arange(32, 64), np.arange(31, 63)
-
-
-def root_with_a_parent(distances: Distances, parents: Parents) -> None:
-    parents[0] = 1
-
-
-def root_unreached(distances: Distances, parents: Parents) -> None:
-    distances[0], parents[0] = -1, -1
-
-
-def root_not_at_zero(distances: Distances, parents: Parents) -> None:
-    distances[:32] += 1
-
-
-def a_second_root(distances: Distances, parents: Parents) -> None:
-    distances[32], parents[32] = 0, 32
-
-
-def one_off(distances: Distances, parents: Parents) -> None:
-    distances[31] -= 1
-
-
-def distance_out_of_range(distances: Distances, parents: Parents) -> None:
-    distances[5] = 64
-
-
-def distance_below_range(distances: Distances, parents: Parents) -> None:
-    distances[40] = -2
-
-
-def parent_out_of_range(distances: Distances, parents: Parents) -> None:
-    parents[5] = 2**40
-
-
-def parent_just_out_of_range(distances: Distances, parents: Parents) -> None:
-    parents[5] = 64
-
-
-def parent_below_range(distances: Distances, parents: Parents) -> None:
-    parents[40] = -2
-
-
-def parent_without_distance(distances: Distances, parents: Parents) -> None:
-    parents[40] = 41
-
-
-Rules = tuple[Rule | None, Rule | None, Rule | None]
-# By both labels, by predecessors alone, by distances alone; None where nothing is wrong with those.
-MUTATIONS: dict[Callable[[Distances, Parents], None], Rules] = {
-    cycle: (Rule.TREE, Rule.TREE, None),
-    circle_apart: (Rule.TREE, Rule.TREE, Rule.PARENT),
-    level_skipped: (Rule.STEP, None, Rule.SPAN),
-    not_a_neighbour: (Rule.STEP, Rule.PARENT, None),
-    neighbour_too_deep: (Rule.TREE, Rule.TREE, None),
-    parent_unreached: (Rule.TREE, Rule.TREE, None),
-    unreached_neighbour: (Rule.COMPONENT, Rule.COMPONENT, Rule.COMPONENT),
-    reached_out_of_component: (Rule.PARENT, Rule.PARENT, Rule.PARENT),
-    root_with_a_parent: (Rule.ROOT, Rule.TREE, None),
-    root_unreached: (Rule.ROOT, Rule.TREE, Rule.ROOT),
-    root_not_at_zero: (Rule.ROOT, None, Rule.ROOT),
-    a_second_root: (Rule.ROOT, Rule.ROOT, Rule.ROOT),
-    one_off: (Rule.STEP, None, Rule.PARENT),
-    distance_out_of_range: (Rule.RANGE, None, Rule.RANGE),
-    distance_below_range: (Rule.RANGE, None, Rule.RANGE),
-    parent_out_of_range: (Rule.RANGE, Rule.RANGE, None),
-    parent_just_out_of_range: (Rule.RANGE, Rule.RANGE, None),
-    parent_below_range: (Rule.RANGE, Rule.RANGE, None),
-    parent_without_distance: (Rule.RANGE, Rule.TREE, None),
-}
-
-
-def labels(setting: Setting, sources: list[int]) -> tuple[Distances, Parents]:
-    """Right ones, by SciPy; each vertex has its last possible parent."""
-    matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=setting.directed)
-    distances = oracle.distances(matrix, sources)
-    parents = np.full(setting.n, -1)
-    for u, v in zip(*matrix.nonzero(), strict=True):
-        if distances[u] >= 0 and distances[v] == distances[u] + 1:
-            parents[v] = u
-    parents[sources] = sources
-    return distances, parents
 
 
 @pytest.mark.parametrize("edges", EDGES)
@@ -225,7 +27,7 @@ def labels(setting: Setting, sources: list[int]) -> tuple[Distances, Parents]:
 @pytest.mark.parametrize("ranks", RANKS)
 def test_every_mutation_is_caught_by_its_rule(ranks: int, directed: bool, edges: str) -> None:
     setting = Setting(*GRAPHS["two components"](), ranks, directed, edges)
-    right = labels(setting, [0])
+    right = right_labels(setting, [0])
     for given in (right, (None, right[1]), (right[0], None)):
         assert setting.verdict(*given).violations == ()
     for mutate, (of_both, of_parents, of_distances) in MUTATIONS.items():
@@ -255,7 +57,7 @@ def test_random_labels_against_the_oracle(directed: bool, edges: str) -> None:
     for seed, ranks in itertools.product(range(6), RANKS):
         setting = Setting(*random(30, 40, seed), ranks, directed, edges)
         matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=directed)
-        right = labels(setting, [3])
+        right = right_labels(setting, [3])
         for _ in range(20):
             distances, parents = right[0].copy(), right[1].copy()
             for _ in range(generator.integers(1, 3)):
@@ -283,10 +85,10 @@ def test_right_labels_of_every_graph(name: str, edges: str) -> None:
     for ranks, directed in itertools.product((1, 3), (False, True)):
         setting = Setting(*GRAPHS[name](), ranks, directed, edges)
         sources = [0, setting.n - 1, 0]
-        verdict = setting.verdict(*labels(setting, sources), sources=tuple(sources))
+        verdict = setting.verdict(*right_labels(setting, sources), sources=tuple(sources))
         assert verdict.violations == ()
         loops = setting.src == setting.dst
-        reached = labels(setting, sources)[0] >= 0
+        reached = right_labels(setting, sources)[0] >= 0
         within = int((reached[setting.src] & reached[setting.dst] & ~loops).sum())
         both = edges.startswith("partition") and not directed
         assert verdict.component_edges == within * (2 if both else 1)
@@ -295,7 +97,7 @@ def test_right_labels_of_every_graph(name: str, edges: str) -> None:
 
 def test_a_violation_names_vertices_ranks_and_how_many() -> None:
     setting = Setting(*GRAPHS["two components"](), 4, False)
-    distances, parents = labels(setting, [0])
+    distances, parents = right_labels(setting, [0])
     distances[10:32] += 1
     distances[50] = 99
     words = [str(violation) for violation in setting.verdict(distances, parents).violations]
@@ -306,7 +108,7 @@ def test_a_violation_names_vertices_ranks_and_how_many() -> None:
         # The second of four ranks has no such edge: each has sixteen.
         "rule 3: an edge joins levels that differ by more than one: vertices 9, 10 (rank 0)",
     ]
-    distances, parents = labels(setting, [0])
+    distances, parents = right_labels(setting, [0])
     parents[[10, 11, 12]] = 12, 10, 11
     distances[20], parents[[20, 25]] = -1, (-1, 3)
     words = [str(violation) for violation in setting.verdict(distances, parents).violations]
@@ -323,7 +125,7 @@ def test_a_violation_names_vertices_ranks_and_how_many() -> None:
 @pytest.mark.parametrize("edges", EDGES)
 def test_a_bound_on_depth_is_respected(edges: str) -> None:
     setting = Setting(*GRAPHS["path"](), 3, False, edges)
-    distances, parents = labels(setting, [0])
+    distances, parents = right_labels(setting, [0])
     beyond = distances > 5
     distances[beyond], parents[beyond] = -1, -1
     assert setting.verdict(distances, parents, farthest=5).violations == ()
@@ -338,7 +140,7 @@ def test_a_mirror_image_of_a_wrong_edge_is_seen_from_either_end() -> None:
     setting = Setting(*GRAPHS["two components"](), 1, False)
     turned = replace(setting, src=setting.dst, dst=setting.src)
     for mutate, (rule, _, _) in MUTATIONS.items():
-        distances, parents = labels(setting, [0])
+        distances, parents = right_labels(setting, [0])
         mutate(distances, parents)
         for one in (setting, turned):
             assert rule in {violation.rule for violation in one.verdict(distances, parents).violations}

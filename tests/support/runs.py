@@ -1,0 +1,50 @@
+"""Runs that last long enough for a test to interrupt them."""
+
+import os
+import signal
+import threading
+import time
+
+import dbfs
+from dbfs.errors import WorkerLostError
+from dbfs.graph.graph import Graph
+
+ENDLESS = 3_000_000
+"""Vertices of a path: a traversal from its end takes so many levels that a test can catch the run midway."""
+
+
+class Background:
+    """A traversal that runs in a thread of its own. The constructor returns once the run has started."""
+
+    def __init__(self, graph: Graph, **options: object) -> None:
+        self.error: BaseException | None = None
+        self.graph = graph
+        self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
+        self.thread.start()
+        while not any(run.status.running for run in dbfs.runs(client=graph.gang.client)):
+            assert self.thread.is_alive(), self.error
+            time.sleep(0.02)
+
+    def _run(self, **options: object) -> None:
+        try:
+            self.graph.bfs(0, **options)  # type: ignore[arg-type]
+        except BaseException as error:
+            self.error = error
+
+    def join(self) -> BaseException | None:
+        """Wait for the end of the run; return its error, None if the run finished."""
+        self.thread.join(20)
+        assert not self.thread.is_alive(), "the run hangs"
+        return self.error
+
+
+def kill_rank_1_mid_run(graph: Graph) -> None:
+    """Kill the worker of rank 1 during a run, and check that the run's error names the rank and the level."""
+    victim = graph.gang.addresses[1]
+    pid = graph.gang.client.run(os.getpid, workers=[victim])[victim]
+    run = Background(graph)
+    os.kill(pid, signal.SIGKILL)
+    error = run.join()
+    assert isinstance(error, WorkerLostError)
+    assert "level" in str(error)
+    assert "rank 1" in str(error)
