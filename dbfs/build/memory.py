@@ -79,7 +79,7 @@ def estimate_bytes(
         build["degree order"] = 3 * 8 * stripe.n
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
-        "bins": segment.touched(stripe, predecessors=True),
+        "bins": segment.resident_nbytes(stripe, predecessors=True),
         # Distances and predecessors as the rank keeps them, and predecessors as they are handed out.
         "labels": (4 + 4 + 8) * rows,
     }

@@ -16,8 +16,8 @@ def test_bytes_are_as_estimated(p: int, in_edges: bool) -> None:
     n, src, dst = graphs.GRAPHS["sparse random"]()
     for partition in partitions(n, src, dst, p, directed=True, in_edges=in_edges):
         assert Scratch(partition).nbytes == scratch.nbytes(partition.stripe, bottom_up=in_edges)
-        touched = segment.touched(partition.stripe, predecessors=True)
-        assert touched < 4 * segment.body_words(partition.stripe)
+        resident = segment.resident_nbytes(partition.stripe, predecessors=True)
+        assert resident < 4 * segment.body_words(partition.stripe)
 
 
 def test_a_traversal_forgets_the_one_before() -> None:

@@ -21,12 +21,12 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
-from dbfs_workers.exchange.post import WorkerPost
 from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.reports import Position, RankReport
+from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, answering
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_key
@@ -112,8 +112,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         exchange: Exchange
         answer = None
         if handle == b"":
-            post = WorkerPost(self.worker, graph_id, addresses)
-            exchange = post.exchange = CommExchange(striped, rank, post)
+            transport = DaskTransport(self.worker, graph_id, addresses)
+            exchange = transport.exchange = CommExchange(striped, rank, transport)
         else:
             # Imported here: it compiles kernels, which takes the event loop's time once.
             from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -206,7 +206,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             member.kept[spec.run_id, index] = OwnedLabels(client, rank.labels)
         return [RankReport.of(rank) for rank in done]
 
-    async def position(self, graph_id: str, number: int) -> Position | None:
+    async def position(self, graph_id: str, number: int) -> RunPosition | None:
         """Where this rank is in a run; None where it is in none of that number, or before its first level."""
         member = self.members.get(graph_id)
         return None if member is None else member.position(number)
@@ -270,7 +270,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = self.members.get(graph_id)
         # A peer's last words may come after this rank has left.
         if isinstance(member, LoopMember) and isinstance(member.exchange, CommExchange):
-            member.exchange.receive(WorkerPost.unwrap(message))
+            member.exchange.receive(DaskTransport.unwrap(message))
 
     def _enter(self, graph_id: str, member: Member) -> None:
         if graph_id in self.members:

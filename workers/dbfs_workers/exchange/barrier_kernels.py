@@ -1,9 +1,9 @@
-"""Kernels of the shared-memory barrier: publish a record, wait for everybody's, abort.
+"""Kernels of the shared-memory barrier: publish a record, wait for the records of all ranks, abort.
 
 ``words`` is the head of the shared segment, as ``dbfs_workers.exchange.segment`` lays it out. A tag is
-``run number << 32 | crossing``. It grows, so a rank that is already at the next crossing still satisfies those that
-wait at this one; it can't be two ahead, because it waits for them there, so it has not overwritten the record they
-read: records are doubled by the crossing's parity.
+``run number << 32 | crossing``. Tags only grow, so a rank that is one crossing ahead still counts as arrived. No rank
+gets two crossings ahead, because it waits at the next one. Each rank has two records, chosen by the crossing's parity,
+so a rank that is one crossing ahead has not overwritten the record that its peers still read.
 """
 
 from numba import types
@@ -12,31 +12,46 @@ from dbfs_workers.exchange.segment import ABORT, ARRIVED, RECORDS, RUN, SLEEPERS
 from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, sleep_while, wake, yield_core
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel
 
-CROSSED, AGAIN, ABORTED, STALE = 0, 1, 2, 3
+CROSSED, TIMED_OUT, ABORTED, STALE = 0, 1, 2, 3
 
-# Giving up the core is the quickest way to wait, with ranks that outnumber the cores too; but where another program
-# wants the core, it takes it for a whole time slice. A rank that sees that happen sleeps instead (futex), and is woken
-# at once, for the next thousand crossings. Microseconds a level of a path with 2 / 4 ranks on 2 cores, idle and beside
-# a busy program on each core: only yielding 8 / 25 and 1200 / 2200, only sleeping 27 / 96 and 35 / 150, this 10 / 31
-# and 28 / 145.
-_LOOKS = 20
+# A wait spins, then yields the core (sched_yield), then sleeps (futex). Yielding is the fastest way to wait, even with
+# more ranks than cores. But a busy program that gets the core keeps it for a whole time slice. A rank that lost its
+# core for 1 ms does not yield in the next thousand crossings: it spins, then sleeps until its peer wakes it.
+# Microseconds a level of a path with 2 / 4 ranks on 2 cores:
+#                     idle cores    a busy program on each core
+#   yielding only       8 / 25        1200 / 2200
+#   sleeping only      27 / 96          35 / 150
+#   as here            10 / 31          28 / 145
+_SPINS = 20
 _YIELDS = 200
 _SLEEPS = 10
-_SLICE = 1_000_000  # nanoseconds
-_CROSSINGS = 1000
+_LOST_CORE = 1_000_000  # nanoseconds that a yield takes if another program got the core
+_CROSSINGS_WITHOUT_YIELDS = 1000
 
-# Of ``patience``: crossings left in which the rank does not yield; room for the clock.
-CROWDED, CLOCK = 0, 1
+# Layout of ``backoff``, int64[5]: the number of crossings left without yields; four words for ``yield_core``.
+NO_YIELD, CLOCK = 0, 1
 
 
 @kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, INT64, READ_INT64, INT64)
-def wait(words, stride, record, tag, first, gathered, timeout, patience):
-    """Wait for the ranks from ``first`` on, copying their records into ``gathered`` (int64[(p + 1) * record.size]).
+def wait(words, stride, record, tag, first, gathered, timeout, backoff):
+    """Wait for the ranks from ``first`` on, and copy their records into ``gathered`` (int64[(p + 1) * record.size]).
 
-    Looks, gives up the core between looks, and then sleeps, at most ``timeout`` at a time, before it returns (AGAIN,
-    peer): the caller looks at the clock and comes back with that peer as ``first``. The other outcomes are (CROSSED,
-    p), the last row of ``gathered`` then being the sums, (ABORTED, peer waited for) and (STALE, peer that is in another
-    run). ``patience`` (int64[5], zeros at first) is what the rank remembers of its waits.
+    Args:
+        words: int64, the head of the segment.
+        stride: words of a rank's part of the head.
+        record: int64, this rank's record.
+        tag: this crossing.
+        first: the first rank to wait for; the records of the ranks before it were copied by an earlier call.
+        gathered: the records by rank, and their sums in the last row.
+        timeout: int64[2], seconds and nanoseconds: the longest single sleep.
+        backoff: int64[5], the rank's memory of its waits; zeros at first.
+
+    Returns:
+        (CROSSED, p): all ranks arrived.
+        (TIMED_OUT, peer): the peer did not arrive within the sleeps. The caller checks the deadline and the peer's
+        process, and calls again with ``first=peer``.
+        (ABORTED, peer): the run was aborted while this rank waited for the peer (p: after all ranks arrived).
+        (STALE, peer): the peer is in another run.
     """
     width = record.size
     p = gathered.size // width - 1
@@ -50,14 +65,15 @@ def wait(words, stride, record, tag, first, gathered, timeout, patience):
             if load_acquire(words, ABORT) >> 16 == tag >> 32:
                 return ABORTED, peer
             tries += 1
-            if tries > _LOOKS and patience[CROWDED] == 0 and tries <= _LOOKS + _YIELDS:
-                if yield_core(patience[CLOCK:]) > _SLICE:
-                    patience[CROWDED] = _CROSSINGS
-            elif tries > _LOOKS:
+            if tries > _SPINS and backoff[NO_YIELD] == 0 and tries <= _SPINS + _YIELDS:
+                if yield_core(backoff[CLOCK:]) > _LOST_CORE:
+                    backoff[NO_YIELD] = _CROSSINGS_WITHOUT_YIELDS
+            elif tries > _SPINS:
                 slept += 1
                 if slept > _SLEEPS:
-                    return AGAIN, peer
-                # The peer looks for sleepers after it has arrived, so one of the two sees the other.
+                    return TIMED_OUT, peer
+                # The sleeper registers before it looks; the peer looks for sleepers after it arrives. So no wake-up
+                # is lost: at least one of the two sees the other.
                 fetch_add(words, peer * stride + SLEEPERS, 1)
                 seen = load_acquire(words, peer * stride + ARRIVED)
                 if seen < tag:
@@ -68,7 +84,7 @@ def wait(words, stride, record, tag, first, gathered, timeout, patience):
             gathered[peer * width + i] = words[at + i]
         if seen >> 32 != tag >> 32 or gathered[peer * width + RUN] != record[RUN]:
             return STALE, peer
-    # Everybody may have arrived at a cancelled run's barrier too: it shall stop by the next level.
+    # The ranks of a cancelled run may all arrive. Without this check the run would go on to the next level.
     if load_acquire(words, ABORT) >> 16 == tag >> 32:
         return ABORTED, p
     for i in range(width):
@@ -80,22 +96,25 @@ def wait(words, stride, record, tag, first, gathered, timeout, patience):
 
 
 @kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, INT64, READ_INT64, INT64)
-def cross(words, stride, record, tag, rank, gathered, timeout, patience):
-    """Publish this rank's record and wait for everybody's: see ``wait``."""
+def cross(words, stride, record, tag, rank, gathered, timeout, backoff):
+    """Publish this rank's record, wake the ranks that sleep until it arrives, and ``wait`` for all ranks."""
     at = rank * stride + RECORDS + (tag & 1) * record.size
     for i in range(record.size):
         words[at + i] = record[i]
-    if patience[CROWDED]:
-        patience[CROWDED] -= 1
+    if backoff[NO_YIELD]:
+        backoff[NO_YIELD] -= 1
     exchange(words, rank * stride + ARRIVED, tag)
     if fetch_add(words, rank * stride + SLEEPERS, 0):
         wake(words, rank * stride + ARRIVED)
-    return wait(words, stride, record, tag, 0, gathered, timeout, patience)
+    return wait(words, stride, record, tag, 0, gathered, timeout, backoff)
 
 
 @kernel(types.boolean, INT64, int64)
 def set_abort(words, value):
-    """Abort run ``value >> 16`` unless it, or a later one, was aborted already; returns whether this call did."""
+    """Set the abort word to ``value`` (see ``get_abort``); return whether this call set it.
+
+    The word stays as it is if this run, or a later one, was aborted before.
+    """
     while True:
         seen = load_acquire(words, ABORT)
         if seen >> 16 >= value >> 16:
@@ -106,5 +125,5 @@ def set_abort(words, value):
 
 @kernel(int64, INT64)
 def get_abort(words):
-    """The abort word: ``run number << 16 | cause << 8 | rank``; 0 before the first abort."""
+    """Return the abort word: ``run number << 16 | cause << 8 | rank``, or 0 before the first abort."""
     return load_acquire(words, ABORT)

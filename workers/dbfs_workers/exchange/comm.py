@@ -1,8 +1,8 @@
-"""The exchange between ranks that share no memory: each crossing is one message to every peer, carried by a ``Post``.
+"""The exchange between ranks that share no memory: at each crossing a rank sends one message to every peer.
 
-A message holds the counts, what was binned for that peer since the last crossing, and the slice where there is one. A
-rank has crossed when it has a message of this crossing from every peer; there is no other barrier. Messages carry the
-run's id and number: those of an older run are dropped, those of a run this rank has yet to begin are kept.
+A message has the sender's counts, its new bin entries for that peer, and its slice if the level has slices. A rank has
+crossed when it has a message of this crossing from every peer; there is no other barrier. Every message carries the
+run's id and number. Messages of an earlier run are dropped; messages of a run that has yet to begin here are kept.
 """
 
 import threading
@@ -20,15 +20,18 @@ from dbfs_workers.storage.stripe import Stripe
 
 
 @dataclass(frozen=True)
-class Letter:
-    """What one rank sends another at one crossing.
+class CrossingMessage:
+    """The message from one rank to another at one crossing.
 
     Attributes:
-        number: the gang's running number of the run.
-        crossing: crossings of this run so far.
-        rows: uint32 local ids on the receiver, binned since the last crossing.
-        parents: uint32 internal ids, as many; None where no predecessors are wanted.
-        slice: uint32[words_local] of the sender's frontier; None in a crossing without slices.
+        run_id: the attempt's id.
+        number: the gang's serial number of the run.
+        crossing: number of the crossing in its run, from 1.
+        source: the rank that sends.
+        counts: the sender's counts, ``COUNTS`` of them.
+        rows: uint32[k], the local ids on the receiver that were binned since the last crossing.
+        parents: uint32[k], the internal ids of their parents; None without predecessors.
+        slice: uint32[words_local], the sender's slice of the frontier; None in a crossing without slices.
     """
 
     run_id: str
@@ -42,13 +45,20 @@ class Letter:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays."""
+        """Bytes of the arrays."""
         return sum(array.nbytes for array in (self.rows, self.parents, self.slice) if array is not None)
 
 
 @dataclass(frozen=True)
 class Abort:
-    """Ends a run on the rank that gets it. ``rank`` is the one to blame."""
+    """The message that ends a run on the receiving rank.
+
+    Attributes:
+        number: the gang's serial number of the run.
+        cause: why the run was aborted.
+        rank: the rank that caused the abort.
+        message: what that rank said about the cause.
+    """
 
     number: int
     cause: Cause
@@ -56,31 +66,28 @@ class Abort:
     message: str
 
 
-class Post(Protocol):
-    """Carries messages to peers, in order for each of them. Called from any thread; returns at once.
+class Transport(Protocol):
+    """Carrier of messages to peers, in order for each peer. Calls ``CommExchange.peer_lost`` if delivery fails."""
 
-    What can't be delivered because the peer is gone is reported by ``CommExchange.lost``.
-    """
-
-    def send(self, peer: int, message: Letter | Abort) -> None:
-        """Send a message to a rank."""
+    def send(self, peer: int, message: CrossingMessage | Abort) -> None:
+        """Queue a message to a rank. Callable from any thread; returns at once."""
         ...
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         ...
 
 
 class CommExchange:
-    """See ``dbfs_workers.exchange.protocol.Exchange``."""
+    """An ``Exchange`` by messages. ``receive`` and ``peer_lost`` may be called from any thread, as ``abort`` may."""
 
-    def __init__(self, stripe: Stripe, rank: int, post: Post) -> None:
+    def __init__(self, stripe: Stripe, rank: int, transport: Transport) -> None:
         self.rank = rank
         self.p = stripe.p
-        self._post = post
+        self._transport = transport
         self._n_local = stripe.n_local
         self._peers = [peer for peer in range(self.p) if peer != rank]
-        # Only what is written takes memory, as in shared memory: a bin is filled once from front to back.
+        # Pages that are never written take no memory, as in ``segment``: a bin is filled once from front to back.
         self.bin_rows = np.empty(self.p * stripe.n_local, np.uint32)
         self.bin_parents = np.empty(self.p * stripe.n_local, np.uint32)
         self.bin_ends = np.zeros(self.p, np.int64)
@@ -93,8 +100,8 @@ class CommExchange:
         self._crossing = 0
         self._deadline = 0.0
         self._changed = threading.Condition()
-        self._letters: dict[tuple[int, int, int], Letter] = {}
-        self._received: dict[int, Letter] = {}
+        self._inbox: dict[tuple[int, int, int], CrossingMessage] = {}
+        self._received: dict[int, CrossingMessage] = {}
         self._abort: Abort | None = None
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
@@ -102,11 +109,12 @@ class CommExchange:
         with self._changed:
             if number <= self._number:
                 raise StaleRunError(
-                    f"rank {self.rank}: run {run_id} has number {number}, not after {self._number}, the last one's"
+                    f"rank {self.rank}: run {run_id} has number {number}, "
+                    f"which is not after {self._number}, the number of the last run"
                 )
             self._run_id, self._number, self._deadline = run_id, number, deadline
             self._crossing = 0
-            self._letters = {place: letter for place, letter in self._letters.items() if letter.number >= number}
+            self._inbox = {key: message for key, message in self._inbox.items() if message.number >= number}
 
     def reset(self, predecessors: bool) -> None:
         """See ``Exchange.reset``."""
@@ -123,36 +131,36 @@ class CommExchange:
         where = f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
         self._crossing += 1
         for peer in self._peers:
-            self._post.send(peer, self._letter(peer, counts, sliced))
-        wanted = [(self._number, self._crossing, peer) for peer in self._peers]
+            self._transport.send(peer, self._message_to(peer, counts, sliced))
+        expected = [(self._number, self._crossing, peer) for peer in self._peers]
         with self._changed:
             while True:
                 if self._abort is not None and self._abort.number == self._number:
                     raise self._aborted(where, self._abort)
-                missing = [place[2] for place in wanted if place not in self._letters]
+                missing = [key[2] for key in expected if key not in self._inbox]
                 remaining = self._deadline - time.monotonic()
                 if remaining > 0 and missing:
                     self._changed.wait(remaining)
                     continue
                 break
-            self._received = {} if missing else {place[2]: self._letters.pop(place) for place in wanted}
+            self._received = {} if missing else {key[2]: self._inbox.pop(key) for key in expected}
         if remaining <= 0:
             waited_for = f"waiting for rank {missing[0]}" if missing else "at the barrier"
             self.abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, {waited_for}")
             raise DeadlineExceededError(f"{where}: the deadline passed {waited_for}")
-        for peer, letter in self._received.items():
-            if letter.run_id != self._run_id:
+        for peer, message in self._received.items():
+            if message.run_id != self._run_id:
                 raise StaleRunError(f"{where}: rank {peer} is in another run")
-            self.gathered[peer] = letter.counts
+            self.gathered[peer] = message.counts
         self.gathered[self.rank] = counts
         sums: list[int] = self.gathered.sum(axis=0).tolist()
         return sums
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
-        for letter in self._received.values():
-            if letter.rows.size:
-                yield letter.rows, letter.parents
+        for message in self._received.values():
+            if message.rows.size:
+                yield message.rows, message.parents
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
         """See ``Exchange.slice_of``."""
@@ -167,18 +175,18 @@ class CommExchange:
         abort = Abort(number, cause, self.rank, message)
         if self.receive(abort):
             for peer in self._peers:
-                self._post.send(peer, abort)
+                self._transport.send(peer, abort)
 
-    def lost(self, number: int, peer: int) -> None:
-        """A peer is gone, and with it the run, which this rank may have yet to begin."""
+    def peer_lost(self, number: int, peer: int) -> None:
+        """End a run on all ranks because the worker of rank ``peer`` is lost. The run may not have begun here yet."""
         abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
         if self.receive(abort):
             for other in self._peers:
                 if other != peer:
-                    self._post.send(other, abort)
+                    self._transport.send(other, abort)
 
-    def receive(self, message: Letter | Abort) -> bool:
-        """Take a message from the post; returns whether it was news."""
+    def receive(self, message: CrossingMessage | Abort) -> bool:
+        """Take a message of a peer. Return False if it is ignored: of an earlier run, or not the run's first abort."""
         with self._changed:
             if message.number < self._number:
                 return False
@@ -187,20 +195,20 @@ class CommExchange:
                     return False
                 self._abort = message
             else:
-                self._letters[message.number, message.crossing, message.source] = message
+                self._inbox[message.number, message.crossing, message.source] = message
             self._changed.notify_all()
             return True
 
     def close(self) -> None:
         """See ``Exchange.close``."""
-        self._post.close()
-        self._letters, self._received = {}, {}
+        self._transport.close()
+        self._inbox, self._received = {}, {}
 
-    def _letter(self, peer: int, counts: tuple[int, ...], sliced: bool) -> Letter:
+    def _message_to(self, peer: int, counts: tuple[int, ...], sliced: bool) -> CrossingMessage:
         start, end = self._sent[peer], int(self.bin_ends[peer])
         self._sent[peer] = end
         base = peer * self._n_local
-        return Letter(
+        return CrossingMessage(
             run_id=self._run_id,
             number=self._number,
             crossing=self._crossing,

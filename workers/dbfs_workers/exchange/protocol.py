@@ -1,8 +1,8 @@
-"""What the resident level loop needs of its peers. Shared memory, Dask comms and CUDA peers implement it.
+"""The protocol between the resident level loop and the exchange that connects its rank with the other ranks.
 
-Between two crossings a rank works alone. It writes the bins of a top-down level behind what it wrote before (``bin_*``)
-or its slice of the frontier's bitmap (``slice``), and crosses: the one barrier of a level, which carries everyone's
-counts and makes everyone's bins, or slices, readable until the next crossing.
+Between two crossings of the barrier a rank works alone. In a top-down level it appends to its bins (``bin_*``); in a
+bottom-up level it writes its slice of the frontier's bitmap (``slice``). Then the rank crosses the barrier. A crossing
+sums the counts of all ranks. It makes the bins and slices of all ranks readable until the next crossing.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from dbfs_workers.errors import (
 )
 
 COUNTS = 5
-"""Numbers that a rank adds to a crossing; what they mean is the level loop's business."""
+"""Number of counts that a rank adds to a crossing. The level loop defines what each of them counts."""
 
 
 class Cause(IntEnum):
@@ -40,9 +40,9 @@ class Exchange(Protocol):
         rank: this rank.
         p: number of ranks.
         bin_rows: uint32[p * n_local], the bin for owner ``o`` starting at ``o * n_local``: local ids on the owner.
-        bin_parents: uint32[p * n_local], their parents where the run wants predecessors.
-        bin_ends: int64[p], how many entries each bin has.
-        gathered: int64[p, COUNTS], by rank, the counts of the last crossing.
+        bin_parents: uint32[p * n_local], the internal id of each entry's parent; unused without predecessors.
+        bin_ends: int64[p], the number of entries in each bin since ``reset``.
+        gathered: int64[p, COUNTS], the counts of the last crossing by rank.
     """
 
     rank: int
@@ -56,31 +56,34 @@ class Exchange(Protocol):
         """Enter a run.
 
         Args:
-            run_id: travels with every message; a peer in another run is refused.
-            number: the gang's running number of this run, at least 1 and greater than that of any run before.
-            deadline: when waits give up, on ``time.monotonic()``'s clock.
+            run_id: the attempt's id. Every crossing compares it between ranks.
+            number: the gang's serial number of this run: at least 1, and greater than that of every earlier run.
+            deadline: end of all waits, in seconds of ``time.monotonic()``.
 
         Raises:
-            StaleRunError: the number is not greater than the last one's.
+            StaleRunError: the number is not greater than that of the last run.
         """
         ...
 
     def reset(self, predecessors: bool) -> None:
-        """Empty the bins for a new traversal; the next crossing must come before anything is binned."""
+        """Empty the bins for a new traversal.
+
+        The caller must cross once before it bins anything: until then a peer may still read the old entries.
+        """
         ...
 
     def slice(self) -> NDArray[np.uint32]:
-        """uint32[words_local] to write this rank's slice of the frontier into, for the next crossing."""
+        """Return uint32[words_local], the buffer for this rank's slice of the frontier at the next crossing."""
         ...
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
-        """Send the counts and what was binned since the last crossing, wait for everyone's, and return their sums.
+        """Publish the counts and the new entries of the bins, wait for all ranks, and return the summed counts.
 
         Args:
-            level: the level, for errors.
-            phase: the phase, for errors.
+            level: the level, named in errors.
+            phase: the phase, named in errors.
             counts: this rank's counts.
-            sliced: whether this rank, and so every rank, wrote its slice.
+            sliced: whether this rank wrote its slice. The value must be the same on all ranks.
 
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks;
@@ -90,24 +93,40 @@ class Exchange(Protocol):
         ...
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
-        """Rows and parents of each bin for this rank that peers sent in the last crossing; empty ones are left out."""
+        """Yield the rows and parents that each peer binned for this rank before the last crossing.
+
+        Peers without new entries are left out. The parents are None without predecessors.
+        """
         ...
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
-        """A rank's slice of the frontier as of the last crossing, this rank's own included."""
+        """Return uint32[words_local], the slice of the frontier that rank ``source`` wrote before the last crossing.
+
+        ``source`` may be this rank.
+        """
         ...
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop a run on all ranks by their next crossing. Later causes of the same run, and ended runs, are ignored."""
+        """Stop a run on all ranks by their next crossing.
+
+        The first cause counts: an abort of a run that was aborted before, or of an earlier run, is ignored.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of everything. No peer may be in a run."""
+        """Release the memory and the connections. No peer may be in a run."""
         ...
 
 
 def abort_error(cause: Cause, where: str, rank: int, message: str) -> DbfsError:
-    """The error that ends a run on a rank which finds it aborted; ``rank`` is the one to blame."""
+    """Return the error that an aborted run raises on a rank.
+
+    Args:
+        cause: why the run was aborted.
+        where: the rank, level and phase that noticed the abort; the message begins with it.
+        rank: the rank that caused the abort.
+        message: what that rank said about the cause.
+    """
     if cause is Cause.CANCELLED:
         return RunCancelledError(f"{where}: cancelled{f': {message}' if message else ''}")
     if cause is Cause.DEADLINE:

@@ -1,27 +1,27 @@
-"""The memory that the ranks of one host share, where everything lies in it, and who is still alive.
+"""The memory segment that the ranks of one host share: its layout, how ranks open it, and which ranks are alive.
 
-Layout (int64 words of the head; every rank's part of it starts ``stride`` words after the one before):
+The head has one part for each rank, ``stride`` int64 words apart:
 
-| words | what | written by |
+| words | content | written by |
 | --- | --- | --- |
-| ``ARRIVED`` | tag of the last crossing this rank arrived at | the rank |
-| ``SLEEPERS`` | how many ranks sleep until this one arrives | they |
-| ``ABORT`` | of rank 0's part only: run number, cause and rank of the last abort | anyone, by compare-exchange |
+| ``ARRIVED`` | tag of the last crossing at which this rank arrived | the rank |
+| ``SLEEPERS`` | number of ranks that sleep until this rank arrives | the sleeping ranks |
+| ``ABORT`` | in rank 0's part only: run number, cause and rank of the last abort | any rank, by compare-exchange |
 | ``ATTACHED`` | 1 once this rank has opened the segment | the rank |
 | ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | the rank, before it aborts |
 | ``RECORDS`` | two records by crossing parity: ``RUN`` (the run's digest), counts, ends of the bins | the rank |
 
-A page-aligned body for each rank follows (uint32 words): ``rows[p][n_local]`` and ``parents[p][n_local]``, its bins by
-owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap by crossing parity.
+A page-aligned body for each rank follows the head (uint32 words): ``rows[p][n_local]`` and ``parents[p][n_local]``, its
+bins by owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap by crossing parity.
 
-A bin is filled once from front to back during a whole traversal: a rank sends a remote vertex at most once (Merrill
-2012, section 6), so ``n_local`` places are enough and nothing is ever overwritten while a peer reads it. Only what is
-written takes memory.
+A bin is filled once from front to back during a whole traversal, because a rank sends a remote vertex at most once
+(Merrill 2012, section 6). So ``n_local`` entries are enough, and no entry is overwritten while a peer reads it. Pages
+that are never written take no memory.
 
-The memory is a nameless file (memfd) that peers open through ``/proc/<pid>/fd``. So nothing has to be unlinked: the
-kernel frees it with the last process that has it, however that ends, and ``/dev/shm``'s size (64 MiB in a container)
-is no bound. Each rank holds an open-file-description lock on one byte of the file; the kernel drops it when the
-process ends, which is how peers tell a dead rank from a slow one, across PID reuse and unreaped children.
+The memory is a nameless file (memfd), which peers open through ``/proc/<pid>/fd``. No name has to be unlinked: the
+kernel frees the memory when the last process with it ends, however it ends. The size of ``/dev/shm`` (64 MiB in a
+container) is no limit. Each rank holds an open-file-description lock on one byte of the file. The kernel drops that
+lock when the process ends. So peers can distinguish a dead rank from a slow one, despite PID reuse and zombies.
 """
 
 import contextlib
@@ -49,13 +49,21 @@ MESSAGE_BYTES = 256
 RECORDS = MESSAGE + MESSAGE_BYTES // 8
 RUN = 0
 
-_TOKEN = 17  # of rank 0's part: a random number that shows a peer it opened the right file
+_TOKEN = 17  # in rank 0's part: a random number, by which a peer checks that it opened the right file
 _FLOCK = "hhqqi"
 
 
 @dataclass(frozen=True)
 class SegmentHandle:
-    """What a peer needs to open the segment: the creator's process and descriptor, and the token expected in it."""
+    """What a peer needs to open the segment. Picklable.
+
+    Attributes:
+        pid: process id of the creator.
+        descriptor: the creator's file descriptor of the memory.
+        token: the number that the segment must contain.
+        stripe: the stripe of the graph, which determines the layout.
+        record: words of a record.
+    """
 
     pid: int
     descriptor: int
@@ -65,23 +73,23 @@ class SegmentHandle:
 
 
 def head_words(record: int) -> int:
-    """Words of one rank's part of the head; a record has ``record`` words."""
+    """Return the int64 words of one rank's part of the head, for records of ``record`` words."""
     return -(-(RECORDS + 2 * record) // 8) * 8
 
 
 def body_words(stripe: Stripe) -> int:
-    """uint32 words of one rank's body, whole pages."""
+    """Return the uint32 words of one rank's body, rounded up to whole pages."""
     return _pages(4 * (2 * stripe.p * stripe.n_local + 2 * stripe.words_local)) // 4
 
 
-def touched(stripe: Stripe, *, predecessors: bool) -> int:
-    """The most memory that traversals make one rank's body take: every vertex of the others binned, and two slices."""
+def resident_nbytes(stripe: Stripe, *, predecessors: bool) -> int:
+    """Return the most bytes of one rank's body that become resident: all vertices of the peers binned, two slices."""
     bins = (stripe.p - 1) * stripe.n_local * 4 * (2 if predecessors else 1)
     return bins + 2 * stripe.words_local * 4
 
 
 def nbytes(stripe: Stripe, record: int) -> int:
-    """Size of the segment: addresses, of which traversals touch only ``touched`` a rank."""
+    """Return the size of the segment in bytes of address space; ``resident_nbytes`` is what a traversal uses of it."""
     return _pages(8 * stripe.p * head_words(record)) + 4 * stripe.p * body_words(stripe)
 
 
@@ -89,7 +97,8 @@ class Segment:
     """One rank's view of the segment.
 
     Attributes:
-        words: int64, the head.
+        rank: this rank.
+        words: int64[p * stride], the head.
         stride: words of a rank's part of the head.
         handle: what peers attach with; valid while the creator has the segment open.
     """
@@ -107,9 +116,9 @@ class Segment:
         """Make the segment of a gang, as its rank 0.
 
         Raises:
-            ExchangeUnavailableError: this system has no such memory.
+            ExchangeUnavailableError: the system lacks memfd, open-file-description locks or futex.
         """
-        # Imported here because it compiles kernels: a client that asks for sizes needs none.
+        # Imported here because it compiles kernels: a client that computes sizes needs none.
         from dbfs_workers.intrinsics import FUTEX
 
         if not (hasattr(os, "memfd_create") and hasattr(fcntl, "F_OFD_SETLK") and FUTEX):
@@ -127,49 +136,50 @@ class Segment:
         """Open a segment as another rank.
 
         Raises:
-            ExchangeUnavailableError: the creator is on another host, in another container, of another user, or gone.
+            ExchangeUnavailableError: this process can't open the creator's memory. The creator is on another host, in
+                another container, runs as another user, or has ended.
         """
         path = f"/proc/{handle.pid}/fd/{handle.descriptor}"
-        there = f"rank {rank} can't open the shared memory of process {handle.pid}"
+        failed = f"rank {rank} can't open the shared memory of process {handle.pid}"
         try:
             opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise ExchangeUnavailableError(f"{there}: {error}") from error
+            raise ExchangeUnavailableError(f"{failed}: {error}") from error
         with _closing_on_error(opened) as descriptor:
-            # Another process may have that id here: its file must not be mapped, and is not if its size is another.
+            # On another host that process id may belong to another program, whose file must not be mapped.
             if os.fstat(descriptor).st_size != nbytes(handle.stripe, handle.record):
-                raise ExchangeUnavailableError(f"{there}: another file is there")
+                raise ExchangeUnavailableError(f"{failed}: {path} is another file")
             segment = cls(descriptor, handle, rank)
         if segment.words[_TOKEN] != handle.token:
             segment.close()
-            raise ExchangeUnavailableError(f"{there}: another file is there")
+            raise ExchangeUnavailableError(f"{failed}: {path} is another file")
         segment._join()
         return segment
 
     def rows(self, rank: int) -> NDArray[np.uint32]:
-        """uint32[p * n_local]: a rank's bins by owner."""
+        """Return uint32[p * n_local], a rank's bins by owner."""
         return self._body(rank, 0, self.handle.stripe.p * self.handle.stripe.n_local)
 
     def parents(self, rank: int) -> NDArray[np.uint32]:
-        """uint32[p * n_local]: the parents of ``rows``."""
+        """Return uint32[p * n_local], the parents of a rank's bins."""
         return self._body(rank, self.handle.stripe.p * self.handle.stripe.n_local, None)
 
     def slices(self, rank: int, parity: int) -> NDArray[np.uint32]:
-        """uint32[words_local]: a rank's slice of the frontier's bitmap."""
+        """Return uint32[words_local], a rank's slice of the frontier's bitmap for crossings of that parity."""
         stripe = self.handle.stripe
         return self._body(rank, 2 * stripe.p * stripe.n_local + parity * stripe.words_local, stripe.words_local)
 
     def write_message(self, text: str) -> None:
-        """Leave the reason of an abort."""
+        """Write the reason of this rank's abort, cut to 255 bytes."""
         message = text.encode()[: MESSAGE_BYTES - 1]
         self._message(self.rank)[:] = np.frombuffer(message.ljust(MESSAGE_BYTES, b"\0"), np.int64)
 
     def read_message(self, rank: int) -> str:
-        """The reason a rank left."""
+        """Return the reason of a rank's abort."""
         return self._message(rank).tobytes().rstrip(b"\0").decode(errors="ignore")
 
-    def dead(self) -> list[int]:
-        """Ranks whose process has ended or that have closed the segment; not one that has yet to attach."""
+    def dead_ranks(self) -> list[int]:
+        """Return the peers that attached and whose process has ended or closed the segment since."""
         return [
             rank
             for rank in range(self.handle.stripe.p)
@@ -179,7 +189,7 @@ class Segment:
         ]
 
     def close(self) -> None:
-        """Let go of the memory. Arrays that still refer to it keep it until they are gone."""
+        """Release the memory. If arrays still refer to the memory, the last of them releases it."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
@@ -202,8 +212,8 @@ class Segment:
         return np.frombuffer(self._memory, np.uint32, stripe.p * stripe.n_local if size is None else size, start)
 
     def _lock(self, command: int, rank: int) -> int:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, rank, 1, 0)
-        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(self._descriptor, command, asked))[0]
+        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, rank, 1, 0)
+        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(self._descriptor, command, request))[0]
         return kind
 
 

@@ -1,6 +1,6 @@
-"""The exchange between ranks on one host: bins, slices and counts in memory that all of them map.
+"""The exchange between ranks on one host: bins, slices and counts in memory that all ranks map.
 
-A crossing is a store, a wait for p - 1 words, and a copy of p small records; ``barrier_kernels`` says how it waits.
+A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``barrier_kernels`` has the wait.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
 from dbfs_workers.storage.stripe import Stripe
 
-# How long a rank sleeps at most before it looks for an abort: seconds, nanoseconds.
+# The longest sleep before a rank looks for an abort: seconds, nanoseconds.
 _TIMEOUT = np.array([0, 2_000_000], np.int64)
-_LIVENESS_INTERVAL = 0.02
-_MAX_RANKS = 255  # the abort word keeps a rank in one byte
+_LIVENESS_INTERVAL = 0.02  # seconds
+_MAX_RANKS = 255  # the abort word has one byte for the rank
 
 
 class SharedMemoryExchange:
-    """See ``dbfs_workers.exchange.protocol.Exchange``. Made by ``create`` on rank 0 and ``attach`` on the others."""
+    """An ``Exchange`` in a shared memory segment. Rank 0 makes it with ``create``, the other ranks with ``attach``."""
 
     def __init__(self, segment: Segment) -> None:
         stripe = segment.handle.stripe
@@ -41,19 +41,19 @@ class SharedMemoryExchange:
         width = _record_words(stripe)
         self._record = np.zeros(width, np.int64)
         self.bin_ends = self._record[1 + COUNTS :]
-        # One row a rank and one for the sums.
+        # One row for each rank, and one for the sums.
         gathered = np.zeros((self.p + 1, width), np.int64)
         self._gathered = gathered.ravel()
         self.gathered = gathered[: self.p, 1 : 1 + COUNTS]
         self._sums = gathered[self.p, 1 : 1 + COUNTS]
         self._ends = gathered[: self.p, 1 + COUNTS + self.rank]
-        self._taken = [0] * self.p
+        self._read_ends = [0] * self.p
         self._rows = [segment.rows(rank) for rank in range(self.p)]
         self._parents = [segment.parents(rank) for rank in range(self.p)]
         self._slices = [[segment.slices(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
         self.bin_rows = self._rows[self.rank]
         self.bin_parents = self._parents[self.rank]
-        self._patience = np.zeros(5, np.int64)
+        self._backoff = np.zeros(5, np.int64)
         self._predecessors = False
         self._run_id = ""
         self._number = 0
@@ -64,16 +64,18 @@ class SharedMemoryExchange:
 
     @classmethod
     def create(cls, stripe: Stripe) -> "SharedMemoryExchange":
-        """Rank 0's end, and the memory; peers attach with its ``handle``.
+        """Make the segment and rank 0's end of the exchange. Peers attach with its ``handle``.
 
         Raises:
-            ExchangeUnavailableError: not on this system, or too many ranks.
+            ExchangeUnavailableError: there are more than 255 ranks, or the system can't share memory in this way.
         """
         return cls(Segment.create(stripe, _record_words(stripe)))
 
     @classmethod
     def attach(cls, handle: SegmentHandle, rank: int) -> "SharedMemoryExchange":
-        """Another rank's end. Rank 0 must not close before all have attached, nor may a run begin.
+        """Make another rank's end of the exchange.
+
+        No run may begin, and rank 0 must not close, before all ranks have attached.
 
         Raises:
             ExchangeUnavailableError: this rank can't map rank 0's memory.
@@ -82,27 +84,28 @@ class SharedMemoryExchange:
 
     @property
     def handle(self) -> SegmentHandle:
-        """What the other ranks attach with. Picklable."""
+        """What the other ranks attach with."""
         return self._segment.handle
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
         if number <= self._number:
             raise StaleRunError(
-                f"rank {self.rank}: run {run_id} has number {number}, which is not after {self._number}, the last one's"
+                f"rank {self.rank}: run {run_id} has number {number}, "
+                f"which is not after {self._number}, the number of the last run"
             )
         self._run_id, self._number, self._deadline = run_id, number, deadline
         self._crossing = 0
-        # The ranks are called one after another: at the first crossing a rank waits long, and those that are yet to
-        # come want its core. (The kernel counts down before it waits.)
-        self._patience[kernels.CROWDED] = max(2, self._patience[kernels.CROWDED])
+        # The ranks start one after another. At the first crossing the early ranks wait long, and the late ones need
+        # their cores to start: so no yields in this crossing. (The kernel counts down before it waits, hence 2.)
+        self._backoff[kernels.NO_YIELD] = max(2, self._backoff[kernels.NO_YIELD])
         digest = hashlib.blake2b(run_id.encode(), digest_size=8).digest()
         self._record[RUN] = int.from_bytes(digest, "little", signed=True)
 
     def reset(self, predecessors: bool) -> None:
         """See ``Exchange.reset``."""
         self.bin_ends[:] = 0
-        self._taken = [0] * self.p
+        self._read_ends = [0] * self.p
         self._predecessors = predecessors
 
     def slice(self) -> NDArray[np.uint32]:
@@ -110,13 +113,13 @@ class SharedMemoryExchange:
         return self._slices[(self._crossing + 1) & 1][self.rank]
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:  # noqa: ARG002
-        """See ``Exchange.cross``. Slices lie in shared memory already, whether or not they were written."""
+        """See ``Exchange.cross``. ``sliced`` is unused: a slice is written to shared memory in the first place."""
         self._crossing += 1
         self._record[1 : 1 + COUNTS] = counts
         tag = self._number << 32 | self._crossing
         segment = self._segment
         status, peer = kernels.cross(
-            segment.words, segment.stride, self._record, tag, self.rank, self._gathered, _TIMEOUT, self._patience
+            segment.words, segment.stride, self._record, tag, self.rank, self._gathered, _TIMEOUT, self._backoff
         )
         if status != kernels.CROSSED or time.monotonic() > self._deadline:
             self._wait(status, peer, tag, level, phase)
@@ -127,9 +130,9 @@ class SharedMemoryExchange:
         """See ``Exchange.incoming``."""
         base = self.rank * self._n_local
         for source, end in enumerate(self._ends.tolist()):
-            start = self._taken[source]
+            start = self._read_ends[source]
             if end > start:
-                self._taken[source] = end
+                self._read_ends[source] = end
                 parents = self._parents[source][base + start : base + end] if self._predecessors else None
                 yield self._rows[source][base + start : base + end], parents
 
@@ -142,8 +145,8 @@ class SharedMemoryExchange:
         self._abort(number, cause, message, self.rank)
 
     def close(self) -> None:
-        """See ``Exchange.close``. The memory is freed when the last rank has closed, or its process has ended."""
-        # Locked: an abort may come from another thread at any time.
+        """See ``Exchange.close``. The kernel frees the memory when every rank has closed, or its process has ended."""
+        # Another thread may abort at any time: without the lock it could write to unmapped memory.
         with self._aborting:
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
@@ -151,7 +154,7 @@ class SharedMemoryExchange:
             self._segment.close()
 
     def _wait(self, status: int, peer: int, tag: int, level: int, phase: str) -> None:
-        """The part of a crossing that looks at the clock and at the peers' pulse."""
+        """Finish a crossing, or raise: check the deadline and the peer's process between calls of the wait kernel."""
         segment = self._segment
         checked = 0.0
         while True:
@@ -162,19 +165,19 @@ class SharedMemoryExchange:
                 raise self._aborted(where)
             now = time.monotonic()
             if now > self._deadline:
-                waited_for = f"waiting for rank {peer}" if status == kernels.AGAIN else "at the barrier"
+                waited_for = f"waiting for rank {peer}" if status == kernels.TIMED_OUT else "at the barrier"
                 self._abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, {waited_for}", self.rank)
                 raise DeadlineExceededError(f"{where}: the deadline passed {waited_for}")
             if status == kernels.CROSSED:
                 return
             if now - checked > _LIVENESS_INTERVAL:
                 checked = now
-                # Whoever died after it arrived is no loss to this crossing, and found missing at the next.
-                if peer in segment.dead():
+                # Only the awaited peer counts: a rank that died after it arrived is found at the next crossing.
+                if peer in segment.dead_ranks():
                     self._abort(self._number, Cause.LOST, "", peer)
                     raise WorkerLostError(f"{where}: lost rank {peer}")
             status, peer = kernels.wait(
-                segment.words, segment.stride, self._record, tag, peer, self._gathered, _TIMEOUT, self._patience
+                segment.words, segment.stride, self._record, tag, peer, self._gathered, _TIMEOUT, self._backoff
             )
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:

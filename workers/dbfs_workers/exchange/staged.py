@@ -1,8 +1,8 @@
-"""The exchange of ranks on devices that can't map each other's memory: another exchange's, through the host.
+"""The exchange of ranks on GPUs that can't map each other's memory: it goes through the host and a host exchange.
 
-The phases bin and mark on the device. At a crossing, what was binned since the last one is copied into the host's bins,
-from where the other exchange takes it; what peers sent is copied back to the device. So an edge costs what it does on
-the device, and a vertex that two ranks know of 8 bytes over the bus (16 with its parent).
+The phases bin and mark in device memory. At a crossing, the new entries of the bins are copied into the bins of the
+host exchange, which carries them to their owners. The owners copy the received entries to their devices. So only
+remote vertices cross the bus, not edges: 8 bytes for each entry of a bin (16 with its parent), half at either end.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from dbfs_workers.storage.stripe import Stripe
 
 
 def nbytes(stripe: Stripe) -> int:
-    """Bytes of a rank's bins and slice on its device, once a run has wanted predecessors."""
+    """Return the bytes of a rank's bins, their parents and its slice on the device."""
     return 2 * 4 * stripe.p * stripe.n_local + 4 * stripe.words_local
 
 
 class StagedExchange:
-    """See ``dbfs_workers.exchange.protocol.Exchange``. Bins, parents and slices are the backend's arrays."""
+    """An ``Exchange`` whose bins, parents and slices are arrays of a backend, carried by the exchange ``host``."""
 
     def __init__(self, host: Exchange, stripe: Stripe, backend: Backend) -> None:
         self.rank = host.rank
@@ -34,7 +34,7 @@ class StagedExchange:
         self.bin_ends = host.bin_ends
         self.gathered = host.gathered
         self._staged = [0] * self.p
-        # One is enough: peers read the host's copies, of which there are two.
+        # One buffer is enough: peers read the copies of the host exchange, which has two by parity.
         self._slice: NDArray[np.uint32] = backend.xp.zeros(stripe.words_local, np.uint32)
         self._predecessors = False
 

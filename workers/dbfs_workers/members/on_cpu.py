@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.members.member import Member
-from dbfs_workers.reports import Position, RankRun
+from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -48,7 +48,7 @@ class LoopMember(Member):
         self._watch = loop.Watch(number)
         return loop.traverse(self._scratch, specs, self._end, watch=self._watch, deadline=deadline)
 
-    def position(self, number: int) -> Position | None:
+    def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""
         watch = self._watch
         return None if watch is None or watch.number != number else watch.position()
@@ -64,7 +64,7 @@ class LoopMember(Member):
     def peer_lost(self, number: int, rank: int) -> None:
         """Who shares memory with it sees that sooner; who waits for its message can't."""
         if isinstance(self.exchange, CommExchange):
-            self.exchange.lost(number, rank)
+            self.exchange.peer_lost(number, rank)
 
     def _free(self) -> None:
         self.exchange.close()
