@@ -12,7 +12,7 @@ from typing import Any
 
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
-from dbfs_workers.reports import Position
+from dbfs_workers.reports import RunPosition
 from dbfs_workers.spec import direction_name
 
 # Seconds between two looks, of a gang of many ranks so many for each. Measured with 4 ranks on 2 busy cores: a look
@@ -66,13 +66,13 @@ async def look(run: RunEntry, ask: Ask) -> None:
 
     answers = await asyncio.gather(*map(question, addresses), return_exceptions=True)
     # A rank that is lost, or does not answer, ends the run elsewhere, with an error of its own.
-    if all(isinstance(answer, Position) for answer in answers):
+    if all(isinstance(answer, RunPosition) for answer in answers):
         run.note(_sum(run, answers))
 
 
 def _sum(run: RunEntry, positions: list[Any]) -> RunProgress:
     # One that is ahead has counted more; those behind are about to.
-    ahead: Position = max(positions, key=lambda position: (position.traversal, position.level))
+    ahead: RunPosition = max(positions, key=lambda position: (position.traversal, position.level))
     same = [position for position in positions if position.traversal == ahead.traversal]
     return RunProgress(
         traversals=run.traversals,

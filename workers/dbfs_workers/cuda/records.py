@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, Position
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 
 # 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
 CAPACITY: Final = 1 << 14
@@ -113,9 +113,9 @@ class Records:
             self._header["drained"] = self._count
             wanted -= complete
 
-    def position(self, traversal: int) -> Position:
+    def position(self, traversal: int) -> RunPosition:
         """Where the run was at the last drain; ``traversal`` is its index. From any thread."""
-        return Position(traversal, *self._place)
+        return RunPosition(traversal, *self._place)
 
     def records(self) -> NDArray[Any]:
         """``layout.RECORD`` of every level taken."""

@@ -38,7 +38,7 @@ from dbfs_workers.cuda.run import (
 )
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.reports import Position
+from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 # Measured: NOTES.md.
@@ -256,7 +256,7 @@ class ResidentKernel:
         self.prepare(options)
         self.launch()
 
-    def position(self, traversal: int) -> Position:
+    def position(self, traversal: int) -> RunPosition:
         """Where the run is, or was a moment ago; ``traversal`` is its index. From any thread."""
         return self._records.position(traversal)
 

@@ -21,7 +21,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, share_looked_at
 from dbfs_workers.levels.scratch import Scratch
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, Position, RankRun
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankRun, RunPosition
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.storage.stripe import own_rows
 
@@ -48,13 +48,13 @@ class Watch:
         """The traversal of that index begins."""
         self._under_way = (index, traversal)
 
-    def position(self) -> Position | None:
+    def position(self) -> RunPosition | None:
         """Where the run is; None before its first traversal."""
         if self._under_way is None:
             return None
         index, traversal = self._under_way
         frontier = traversal.scratch.frontier.size
-        return Position(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
+        return RunPosition(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
 
 
 def traverse(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.reports import Position, RankRun
+from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -70,7 +70,7 @@ class Member(ABC):
         """Take part in traversals, in the member's thread; arguments and errors as for ``levels.loop.traverse``."""
 
     @abstractmethod
-    def position(self, number: int) -> Position | None:
+    def position(self, number: int) -> RunPosition | None:
         """Where a run is; None where it is not under way here, or before its first level. From any thread."""
 
     @abstractmethod

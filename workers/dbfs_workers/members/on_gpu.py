@@ -27,7 +27,7 @@ from dbfs_workers.errors import (
 )
 from dbfs_workers.exchange.protocol import Cause, abort_error
 from dbfs_workers.members.member import Member
-from dbfs_workers.reports import Position, RankRun
+from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -111,7 +111,7 @@ class CudaMember(Member):
             with self._lock:
                 self._ended = number
 
-    def position(self, number: int) -> Position | None:
+    def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""
         engine, index = self._running, self._index
         return None if engine is None or number != self.number else engine.position(index)

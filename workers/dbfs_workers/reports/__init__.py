@@ -1,0 +1,11 @@
+"""Reports: what one rank found and did in a traversal, and the form in which that reaches the scheduler and the client.
+
+In: a finished traversal's labels, counts and times, from the level loop or from the resident kernel (``RankRun``).
+Out: the same without the labels, packed into few bytes (``RankReport``); and, while a run is under way, the place that
+a rank has reached (``RunPosition``).
+"""
+
+from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
+from dbfs_workers.reports.run import RankReport, RankRun, RunPosition
+
+__all__ = ["COUNT_FIELDS", "TIME_FIELDS", "RankReport", "RankRun", "RunPosition"]

@@ -1,0 +1,106 @@
+"""Pack the tables of a long traversal, so that moving them takes less time than the traversal did.
+
+A road network has thousands of levels with a dozen numbers each. Most of these numbers follow from others of the same
+level, or differ little from those of the level before. So a column of counts is stored as the difference from its
+expected value, and of that the difference from level to level, in the smallest integer type that holds it.
+"""
+
+import pickle
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.reports.fields import COUNT_FIELDS
+
+Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Counts int64[levels, len(COUNT_FIELDS)] and seconds float64[levels, len(TIME_FIELDS)]."""
+
+# Tables of fewer levels travel unpacked.
+_LEAST_LEVELS: Final = 64
+
+# Name of an extra column that is not stored: the frontier of the next level.
+_NEXT_FRONTIER: Final = "next frontier"
+# Expected value of a column of counts: a sum of other columns, each times a factor. Unpacking goes from top to bottom,
+# so a column may depend on keys above its own only. An expectation need not hold: a bottom-up level sends slices, and a
+# CPU culls what it received.
+_EXPECTED: Final = {
+    "discovered": {_NEXT_FRONTIER: 1},
+    "own": {"discovered": 1, "culled": 1, "sent": -1},
+    "filtered": {"edges": 1, "own": -1, "sent": -1},
+    "bytes_sent": {"sent": 4},
+}
+
+
+@dataclass(frozen=True)
+class PackedTables:
+    """The tables of a long traversal, by columns. A column of equal entries is stored as one entry.
+
+    Attributes:
+        levels: number of levels.
+        steps: by name of a column of counts, the change from level to level of its difference from the expected value.
+        times: columns of seconds, in single precision.
+    """
+
+    levels: int
+    steps: dict[str, NDArray[Any]]
+    times: list[NDArray[Any]]
+
+    @classmethod
+    def pack(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> "PackedTables":
+        """Pack the tables of at least one level."""
+        levels = len(counts)
+        columns = dict(zip(COUNT_FIELDS, counts.T, strict=True))
+        columns[_NEXT_FRONTIER] = _next_frontier(columns["frontier"])
+        # Two arrays serve all columns: a worker's allocator returns freed memory to the system at once, and each new
+        # array would get its memory again page by page.
+        difference, step = np.empty((2, levels), np.int64)
+        steps = {}
+        for name in COUNT_FIELDS:
+            difference[:] = columns[name]
+            for other, factor in _EXPECTED.get(name, {}).items():
+                difference -= columns[other] if factor == 1 else np.multiply(columns[other], factor, out=step)
+            step[0] = difference[0]
+            np.subtract(difference[1:], difference[:-1], out=step[1:])
+            steps[name] = _narrow(step)
+        return cls(levels, steps, [_narrow(column) for column in seconds.T])
+
+    def unpack(self) -> Tables:
+        """Return the tables: the counts exactly, the seconds as they were in single precision."""
+        steps = {name: np.broadcast_to(step, self.levels) for name, step in self.steps.items()}
+        counts = {name: np.cumsum(step, dtype=np.int64) for name, step in steps.items()}
+        counts[_NEXT_FRONTIER] = _next_frontier(counts["frontier"])
+        for name, others in _EXPECTED.items():
+            for other, factor in others.items():
+                counts[name] += factor * counts[other]
+        seconds = [np.broadcast_to(times, self.levels).astype(np.float64) for times in self.times]
+        return np.stack([counts[name] for name in COUNT_FIELDS], axis=1), np.stack(seconds, axis=1)
+
+
+def pack(counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> bytes:
+    """Return the tables as bytes; ``unpack`` reverses it."""
+    tables = (counts, seconds) if len(counts) < _LEAST_LEVELS else PackedTables.pack(counts, seconds)
+    # Protocol 5 copies no array before it is written.
+    return pickle.dumps(tables, protocol=5)
+
+
+def unpack(packed: bytes) -> Tables:
+    """Return the tables that ``pack`` was given; seconds of 64 levels and more come in single precision."""
+    tables: Tables | PackedTables = pickle.loads(packed)
+    return tables.unpack() if isinstance(tables, PackedTables) else tables
+
+
+def _next_frontier(frontier: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.append(frontier[1:], 0)
+
+
+def _narrow(column: NDArray[Any]) -> NDArray[Any]:
+    """Return the column in its smallest type, as one entry if all entries are equal."""
+    low, high = column.min(), column.max()
+    if low == high:
+        return column[:1].copy()
+    if column.dtype.kind == "f":
+        return column.astype(np.float32)
+    # With a negative entry the type is signed. The smallest type of -high - 1 is signed, and wide enough for high.
+    return column.astype(np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1)))

@@ -1,0 +1,91 @@
+"""One rank's part in a traversal: as it stands, as it was computed, and as it is reported."""
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.reports import packing
+from dbfs_workers.storage.labels import RankLabels
+
+
+class RunPosition(NamedTuple):
+    """The place that one rank has reached in a run. Another thread reads the fields one after another, so that they may
+    belong to neighbouring levels.
+
+    Attributes:
+        traversal: index of the traversal under way.
+        level: the level under way.
+        bottom_up: whether it is bottom-up.
+        frontier: vertices of this rank that it expands.
+        reached: vertices of this rank reached so far.
+    """
+
+    traversal: int
+    level: int
+    bottom_up: bool
+    frontier: int
+    reached: int
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """One traversal on one rank.
+
+    Attributes:
+        labels: distances and predecessors.
+        counts: int64[levels, len(COUNT_FIELDS)]: see ``dbfs_workers.reports.fields``.
+        seconds: float64[levels, len(TIME_FIELDS)]: see there.
+        reached: vertices labelled on this rank, the sources included.
+        edges: the sum of their degrees.
+        depth: the largest distance on this rank, 0 if it reached nothing.
+        elapsed: seconds from the first crossing, after which all ranks are ready, to the last.
+        setup: seconds before the first crossing ended: clearing the state, taking memory for labels, waiting for the
+            other ranks.
+    """
+
+    labels: RankLabels
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    reached: int
+    edges: int
+    depth: int
+    elapsed: float
+    setup: float
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """One traversal on one rank, without its labels. Fields as in ``RankRun``.
+
+    The tables are unpacked when they are first read. Seconds of 64 levels and more come in single precision.
+    """
+
+    reached: int
+    edges: int
+    depth: int
+    elapsed: float
+    setup: float
+    packed: bytes
+
+    @classmethod
+    def of(cls, run: RankRun) -> "RankReport":
+        """Return the report of a traversal."""
+        packed = packing.pack(run.counts, run.seconds)
+        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed)
+
+    @functools.cached_property
+    def _tables(self) -> packing.Tables:
+        return packing.unpack(self.packed)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64[levels, len(COUNT_FIELDS)]."""
+        return self._tables[0]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """float64[levels, len(TIME_FIELDS)]."""
+        return self._tables[1]
