@@ -1,7 +1,7 @@
-"""A worker's part in one gang: what a run needs from one traversal to the next, on the CPU or on a GPU.
+"""The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
-``Member`` is what the worker plugin knows; ``LoopMember`` stands here. ``CudaMember`` in ``dbfs_workers.cuda.member``
-and ``StagedMember`` in ``dbfs_workers.cuda.staged`` are imported only where a gang runs on GPUs.
+``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember`` and ``staged.StagedMember`` implement it on GPUs;
+the worker plugin imports those two only if a gang runs on GPUs.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.reports import RankRun, RunPosition
@@ -17,15 +17,17 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class OwnedLabels:
-    """The labels of one traversal, and the client they belong to."""
+    """This rank's labels of one traversal.
+
+    Attributes:
+        client: id of the client that the labels belong to.
+        labels: distances and predecessors, in the memory of the member's device.
+    """
 
     client: str
     labels: RankLabels
@@ -37,29 +39,30 @@ class Member(ABC):
     Attributes:
         rank: its rank.
         partition_key: Dask key of its partition.
-        number: of the run under way, or the last one.
-        kept: labels of traversals, by run id and index.
+        number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
+        kept: labels of traversals, by run id and the traversal's index in the run.
     """
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         self.rank = rank
         self.partition_key = partition_key
-        # One thread: a gang's runs come one after another, and exchange and GPU belong to the thread that uses them.
+        # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
+        # GPU may be used by one thread only.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
         self.number = 0
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do something in the member's thread, after what is under way there."""
+        """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
-        """Forget labels."""
+        """Release labels, given by run id and index."""
         for run_id, index in dropped:
             self.kept.pop((run_id, index), None)
 
     def close(self) -> None:
-        """End the run in progress, if any, and let go of the memory."""
+        """Abort the run in progress, if any, and release the memory. Returns at once."""
         self.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
         self._executor.submit(self._free)
         self._executor.shutdown(wait=False)
@@ -67,24 +70,42 @@ class Member(ABC):
 
     @abstractmethod
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """Take part in traversals, in the member's thread; arguments and errors as for ``levels.loop.traverse``."""
+        """Take part in the traversals of a run. Called in the member's thread.
+
+        Args:
+            partition: this rank's edges.
+            number: the gang's serial number of the run.
+            specs: the traversals, all of one run id.
+            deadline: end of all waits, in seconds of ``time.monotonic()``.
+
+        Returns:
+            The labels, counts and times of each traversal on this rank.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.
+            StaleRunError: the number is not greater than that of the last run, or a peer is in another run.
+            InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges.
+        """
 
     @abstractmethod
     def position(self, number: int) -> RunPosition | None:
-        """Where a run is; None where it is not under way here, or before its first level. From any thread."""
+        """Return how far a run is. None if it is not in progress here, or before its first level. From any thread."""
 
     @abstractmethod
     def fetch(self, labels: RankLabels) -> RankLabels:
-        """A traversal's labels as NumPy arrays."""
+        """Return labels as NumPy arrays."""
 
     @abstractmethod
     def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop a run; from any thread. Later causes of the same run, and runs that are over, are ignored."""
+        """Stop a run by its next level, on this rank at least. From any thread.
+
+        Ignored if this run was aborted before, or is over.
+        """
 
     @abstractmethod
     def peer_lost(self, number: int, rank: int) -> None:
-        """A rank's worker is gone."""
+        """End a run because the worker of ``rank`` is lost."""
 
     @abstractmethod
     def _free(self) -> None:
-        """Let go of the memory, in the member's thread."""
+        """Release the memory. Called in the member's thread."""

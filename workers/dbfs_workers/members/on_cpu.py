@@ -1,10 +1,6 @@
-"""A worker's part in one gang: what a run needs from one traversal to the next, on the CPU or on a GPU.
+"""A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
-``Member`` is what the worker plugin knows; ``LoopMember`` stands here. ``CudaMember`` in ``dbfs_workers.cuda.member``
-and ``StagedMember`` in ``dbfs_workers.cuda.staged`` are imported only where a gang runs on GPUs.
-"""
-
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
@@ -17,15 +13,13 @@ from dbfs_workers.storage.partition import Partition
 if TYPE_CHECKING:
     from dbfs_workers.levels import loop
 
-T = TypeVar("T")
-
 
 class LoopMember(Member):
-    """A rank on the CPU: ``Scratch``, an exchange, and the loop of ``dbfs_workers.levels.loop``.
+    """A member that runs ``levels.loop.traverse`` with a ``Scratch`` and an exchange. See ``Member``.
 
     Attributes:
         backend: name of the backend that runs the phases.
-        exchange: the host's end of the exchange.
+        exchange: this rank's end of the exchange in host memory. It takes aborts and the messages of peers.
     """
 
     backend = "cpu"
@@ -33,20 +27,20 @@ class LoopMember(Member):
     def __init__(self, rank: int, partition_key: Any, exchange: Exchange) -> None:
         super().__init__(rank, partition_key)
         self.exchange = exchange
-        # What the loop crosses by.
-        self._end = exchange
+        # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
+        self._loop_exchange = exchange
         self._scratch: Any = None
         self._watch: loop.Watch | None = None
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """See ``Member``. The scratch is made by the first run."""
+        """See ``Member``. The first run allocates the scratch."""
         from dbfs_workers.levels import loop
         from dbfs_workers.levels.scratch import Scratch
 
         if self._scratch is None:
             self._scratch = Scratch(partition, self.backend)
         self._watch = loop.Watch(number)
-        return loop.traverse(self._scratch, specs, self._end, watch=self._watch, deadline=deadline)
+        return loop.traverse(self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
 
     def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""
@@ -54,19 +48,22 @@ class LoopMember(Member):
         return None if watch is None or watch.number != number else watch.position()
 
     def fetch(self, labels: RankLabels) -> RankLabels:
-        """They are NumPy's."""
+        """Return the labels as they are: NumPy arrays."""
         return labels
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop a run on all ranks."""
+        """Stop a run on all ranks by their next crossing."""
         self.exchange.abort(number, cause, message)
 
     def peer_lost(self, number: int, rank: int) -> None:
-        """Who shares memory with it sees that sooner; who waits for its message can't."""
+        """End the run if this rank exchanges by messages.
+
+        Ranks that share memory with the lost rank notice the loss themselves. Ranks that wait for its message do not.
+        """
         if isinstance(self.exchange, CommExchange):
             self.exchange.peer_lost(number, rank)
 
     def _free(self) -> None:
         self.exchange.close()
-        self._end = self.exchange
+        self._loop_exchange = self.exchange
         self._scratch = None

@@ -1,10 +1,10 @@
-"""A worker's part in a gang on GPUs that can't map each other's memory: the level loop over the CUDA backend.
+"""A rank on a GPU that can't map its peers' memory: the member that runs the level loop with the CUDA backend.
 
-A level costs some launches and copies where the resident kernel's costs a barrier, and its bins cross the bus twice. No
-kernel waits for a peer, so several ranks may share a GPU.
+A level costs several kernel launches and copies; a level of the resident kernel costs one barrier. Bins cross the bus
+twice, once at the sender and once at the receiver. No kernel waits for a peer, so several ranks may share a GPU.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,30 +20,29 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 
-if TYPE_CHECKING:
-    pass
-
-# Bytes a row that a level takes for a while: the frontier's offsets, degrees and their sums, a bin that came.
+# Temporary bytes of a level for each row: the frontier's offsets, degrees and their sums (8 bytes each), and a received
+# bin with its parents.
 _LEVEL_BYTES = 3 * 8 + 8
 
 
 class StagedMember(LoopMember):
-    """See ``Member``. ``make`` comes before the first run."""
+    """A member that stages the exchange through the host. See ``Member``. ``make`` must precede the first run."""
 
     backend = "cuda"
 
     def make(self, partition: Partition) -> None:
-        """Take the GPU's memory; compiles the kernels where the cache has none.
+        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks.
 
         Raises:
             ImportError: CuPy can't be imported.
-            GraphTooLargeError: the GPU's free memory does not hold it.
+            GraphTooLargeError: the GPU has too little free memory.
+            RunAbortedError: CUDA failed.
         """
         who = f"rank {self.rank}"
         device_memory.require(nbytes(partition), who)
         with failures.typed_errors(who):
             self._scratch = Scratch(partition, self.backend)
-            self._end = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
+            self._loop_exchange = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``."""
@@ -51,7 +50,7 @@ class StagedMember(LoopMember):
             return super().traverse(partition, number, specs, deadline)
 
     def fetch(self, labels: RankLabels) -> RankLabels:
-        """Copy them from the GPU."""
+        """Copy labels from the GPU."""
         to_host, parents = backends.get(self.backend).to_host, labels.predecessors
         return RankLabels(to_host(labels.distances), None if parents is None else to_host(parents))
 
@@ -63,7 +62,10 @@ class StagedMember(LoopMember):
 
 
 def nbytes(partition: Partition) -> int:
-    """Bytes that a member takes of its GPU, one run's labels included; those of a partition that is there are not."""
+    """Return the bytes that a member allocates on its GPU, with one traversal's labels.
+
+    The partition is included unless it is on the GPU already.
+    """
     stripe = partition.stripe
     kept: Any = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
     kept += scratch.nbytes(stripe, bottom_up=partition.parents is not None) + staged.nbytes(stripe)
