@@ -1,4 +1,4 @@
-"""The errors of dbfs: see ``dbfs_workers.errors`` for what each one means."""
+"""The errors of dbfs for users; ``dbfs_workers.errors`` defines them by topic and says when each is raised."""
 
 from dbfs_workers.errors import (
     BackendUnavailableError,
@@ -12,6 +12,7 @@ from dbfs_workers.errors import (
     GraphNotFoundError,
     GraphTooLargeError,
     InvalidOptionError,
+    InvalidOptionTypeError,
     InvalidVertexError,
     InvalidVertexTypeError,
     MissingFileError,
@@ -43,6 +44,7 @@ __all__ = [
     "GraphNotFoundError",
     "GraphTooLargeError",
     "InvalidOptionError",
+    "InvalidOptionTypeError",
     "InvalidVertexError",
     "InvalidVertexTypeError",
     "MissingFileError",

@@ -16,8 +16,8 @@ from dbfs.analytics import Components
 from dbfs.errors import (
     DirectedGraphError,
     InvalidOptionError,
+    InvalidOptionTypeError,
     InvalidVertexError,
-    InvalidVertexTypeError,
     ResultReleasedError,
 )
 from dbfs.graph.graph import Graph
@@ -175,16 +175,20 @@ def test_what_is_refused(client: distributed.Client) -> None:
         result = graph.bfs(0)
         with pytest.raises(InvalidOptionError, match="k must be at least 0, not -1"):
             graph.khop(0, -1)
-        with pytest.raises(InvalidVertexTypeError, match=r"k must be an integer, not 1\.0"):
+        with pytest.raises(InvalidOptionTypeError, match=r"k must be an integer, not 1\.0"):
             graph.khop(0, 1.0)  # type: ignore[arg-type]
         with pytest.raises(InvalidVertexError, match="source 70"):
             graph.khop(70, 1)
         with pytest.raises(InvalidOptionError, match="distance must be at least 0, not -1"):
             result.vertices_at(-1)
+        with pytest.raises(InvalidOptionTypeError, match=r"distance must be an integer, not 1\.0"):
+            result.vertices_at(1.0)  # type: ignore[arg-type]
         with pytest.raises(InvalidOptionError, match="predecessors=True"):
             result.tree()
         with pytest.raises(InvalidOptionError, match="1 components, counted from 0; there is no 1"):
             graph.components().vertices(1)
+        with pytest.raises(InvalidOptionTypeError, match="component must be an integer, not True"):
+            graph.components().vertices(True)
         result.release()
         with pytest.raises(ResultReleasedError):
             result.vertices_at(0)

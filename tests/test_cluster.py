@@ -7,7 +7,7 @@ import pytest
 import dbfs
 from dbfs import config
 from dbfs.cluster.connect import current_client, roster
-from dbfs.errors import ClientError, InvalidOptionError, InvalidVertexTypeError, NoWorkersError
+from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError, NoWorkersError
 
 
 def test_too_few_workers(client: distributed.Client) -> None:
@@ -67,8 +67,10 @@ def test_ranks_below_one(client: distributed.Client) -> None:
     with pytest.raises(InvalidOptionError, match="ranks must be at least 1, not 0"):
         dbfs.estimate(dbfs.path(5), 0)
     for ranks in (2.0, True):
-        with pytest.raises(InvalidVertexTypeError, match="ranks must be an integer"):
+        with pytest.raises(InvalidOptionTypeError, match="ranks must be an integer"):
             dbfs.load("path:n=5", client=client, ranks=ranks)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOptionTypeError, match="ranks must be an integer"):
+            dbfs.estimate(dbfs.path(5), ranks)  # type: ignore[arg-type]
 
 
 def test_an_existing_scheduler_and_an_explicit_client(client: distributed.Client) -> None:

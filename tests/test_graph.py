@@ -10,6 +10,7 @@ from dbfs.errors import (
     ClientError,
     EdgeInputError,
     InvalidOptionError,
+    InvalidOptionTypeError,
     InvalidVertexError,
     InvalidVertexTypeError,
     ResultReleasedError,
@@ -102,6 +103,17 @@ def test_bad_options(graph: Graph, options: dict[str, object], words: str) -> No
         graph.bfs(0, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("max_depth", [2.0, True, "2"])
+def test_an_option_of_the_wrong_type(graph: Graph, max_depth: object) -> None:
+    with pytest.raises(InvalidOptionTypeError, match="max_depth must be an integer"):
+        graph.bfs(0, max_depth=max_depth)  # type: ignore[arg-type]
+
+
+def test_an_external_id_of_the_wrong_type_is_a_vertex_error(graph: Graph) -> None:
+    with pytest.raises(InvalidVertexTypeError, match="external id must be an integer"):
+        graph.vertex(1.0)  # type: ignore[arg-type]
+
+
 def test_an_empty_graph_has_no_source(client: distributed.Client) -> None:
     with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=2) as graph:
         assert (graph.n, graph.m) == (0, 0)
@@ -184,7 +196,7 @@ def test_too_few_vertices_have_a_neighbour(client: distributed.Client) -> None:
             graph.sample_sources(3)
         with pytest.raises(InvalidOptionError, match="count must be at least 0, not -1"):
             graph.sample_sources(-1)
-        with pytest.raises(InvalidVertexTypeError, match=r"count must be an integer, not 1\.5"):
+        with pytest.raises(InvalidOptionTypeError, match=r"count must be an integer, not 1\.5"):
             graph.sample_sources(1.5)  # type: ignore[arg-type]
 
 

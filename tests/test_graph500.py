@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 import dbfs
 from dbfs.cli import main
-from dbfs.errors import GraphTooLargeError, InvalidOptionError, InvalidVertexTypeError
+from dbfs.errors import GraphTooLargeError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.graph.graph import Graph
 from dbfs.graph500.benchmark import Search
 from dbfs.graph500.output import block, statistics, summary
@@ -254,5 +254,5 @@ def test_roots_are_a_count(client: distributed.Client) -> None:
         dbfs.graph500(10, roots=0, client=client)
     with pytest.raises(InvalidOptionError, match="roots must be at least 0, not -1"):
         dbfs.graph500(10, roots=-1, client=client)
-    with pytest.raises(InvalidVertexTypeError, match="roots must be an integer"):
+    with pytest.raises(InvalidOptionTypeError, match="roots must be an integer"):
         dbfs.graph500(10, roots=1.5, client=client)  # type: ignore[arg-type]

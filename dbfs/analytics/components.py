@@ -51,7 +51,7 @@ class Components:
 
         Raises:
             InvalidOptionError: there is no component of that number.
-            InvalidVertexTypeError: not an integer.
+            InvalidOptionTypeError: not an integer.
         """
         number = whole_number(component, "component")
         if not 0 <= number < self.count:

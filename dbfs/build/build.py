@@ -36,7 +36,7 @@ def estimate(edges: EdgeList, ranks: int, options: BuildOptions = _AS_GIVEN, *, 
         EdgeInputError: the numbers of vertices and edges are known only after reading.
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: no such backend, or ``ranks`` is below 1.
-        InvalidVertexTypeError: ``ranks`` is no integer.
+        InvalidOptionTypeError: ``ranks`` is no integer.
     """
     if edges.n is None or edges.m is None:
         raise EdgeInputError(f"{edges.name}: how many vertices and edges it has is known only after reading it")

@@ -171,7 +171,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     Raises:
         NoWorkersError: fewer than ``ranks`` workers (or none) came within the timeout.
         InvalidOptionError: ``ranks`` is below 1.
-        InvalidVertexTypeError: it is no integer.
+        InvalidOptionTypeError: it is no integer.
     """
     wanted = 1 if ranks is None else whole_count(ranks, "ranks", 1)
     seconds = config.seconds("workers-timeout", timeout)

@@ -27,7 +27,7 @@ from dbfs.errors import (
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
-from dbfs.integers import whole_count, whole_number
+from dbfs.integers import vertex_number, whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
@@ -111,8 +111,9 @@ class Graph(GraphCounts):
 
         Raises:
             InvalidVertexError: the id does not occur in the graph.
+            InvalidVertexTypeError: the id is not an integer (a float, a bool).
         """
-        wanted = whole_number(external_id, "external id")
+        wanted = vertex_number(external_id, "external id")
         ids = self.external_ids
         if ids is None:
             return self.check_vertex(external_id, "external id")
@@ -128,7 +129,7 @@ class Graph(GraphCounts):
             InvalidVertexError: outside 0..n-1.
             InvalidVertexTypeError: not an integer (a float, a bool).
         """
-        vertex = whole_number(value, what)
+        vertex = vertex_number(value, what)
         if not 0 <= vertex < self.n:
             there = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
             raise InvalidVertexError(f"{what} {vertex} is not in {self.name}: {there}")
@@ -164,6 +165,7 @@ class Graph(GraphCounts):
         Raises:
             InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
             InvalidOptionError: an option's value is not one of its choices.
+            InvalidOptionTypeError: ``max_depth`` is not an integer.
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
                 early.
             ValidationError: ``validate`` found the result wrong.
@@ -220,7 +222,7 @@ class Graph(GraphCounts):
 
         Raises:
             InvalidOptionError: there are fewer than ``count``, or it is below 0.
-            InvalidVertexTypeError: ``count`` is no integer.
+            InvalidOptionTypeError: ``count`` is no integer.
         """
         return sample_sources(self, count, seed)
 
@@ -231,6 +233,7 @@ class Graph(GraphCounts):
 
         Raises:
             InvalidOptionError: ``k`` is below 0.
+            InvalidOptionTypeError: ``k`` is not an integer.
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
         """
         result = self.bfs(vertex, max_depth=whole_count(k, "k"))

@@ -68,6 +68,7 @@ def load(
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or no CuPy.
         ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` wants.
         InvalidOptionError: an option's value is not one of its choices.
+        InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     client = current_client(client)
     edges = edge_list(edges, directed=directed, format=format)

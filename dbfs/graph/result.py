@@ -188,7 +188,7 @@ class BFSResult:
 
         Raises:
             InvalidOptionError: the distance is below 0.
-            InvalidVertexTypeError: it is not an integer.
+            InvalidOptionTypeError: it is not an integer.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
         wanted = whole_count(distance, "distance")

@@ -22,7 +22,7 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
 
     Raises:
         InvalidOptionError: there are fewer than ``count``, or it is below 0.
-        InvalidVertexTypeError: ``count`` is no integer.
+        InvalidOptionTypeError: ``count`` is no integer.
     """
     count = whole_count(count, "count")
     generator = np.random.default_rng(seed)

@@ -136,6 +136,7 @@ def graph500(
     Raises:
         ValidationError: a search broke a rule: which, with vertices that show it and ranks. The run ends there.
         InvalidOptionError: scale, edge factor or roots are out of range, or fewer vertices than roots have a neighbour.
+        InvalidOptionTypeError: ``roots`` or ``ranks`` is not an integer.
         GraphTooLargeError: the graph won't fit; with the bytes needed and there, and the largest scale that would.
         ClientError, NoWorkersError, WorkerLostError, BackendUnavailableError, DeadlineExceededError: see ``load``.
     """
