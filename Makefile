@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types pytest corpus sanitize gpu clean
+.PHONY: demo test test-all lint types contracts pytest corpus sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
-# Lint, types and tests, in that order: the quickest answer first.
-test: lint types pytest
+# Quickest answer first. The tests of the first size cover every feature once.
+test: lint contracts types pytest
+
+# Everything: make test, then the tests of the second size (the mark "full").
+test-all: test
+	$(BIN)/python -m pytest -m full --durations=15
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -17,15 +21,19 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-pytest: .venv/installed-dev
-	$(BIN)/python -m pytest
+# Who may import whom: [tool.importlinter] in pyproject.toml.
+contracts: .venv/installed-dev
+	$(BIN)/lint-imports --no-logo
 
-# The stand-ins for Merrill's graphs at full size, built and traversed, against the paper's figures.
+pytest: .venv/installed-dev
+	$(BIN)/python -m pytest -m "not full" --durations=15
+
+# Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev
 	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/generate/test_generate_corpus.py -k test_full_size
 
-# These on a machine with RANKS GPUs, with the extra cu12 or cu13 in .venv. The tests that need GPUs, and the tables of rates
-# and of memory.
+# For a machine with RANKS GPUs, with the extra cu12 or cu13 in .venv: the tests that need GPUs, and the tables of rates and
+# of memory.
 RANKS ?= 1
 gpu: .venv/installed-dev
 	$(BIN)/dbfs doctor
@@ -35,7 +43,7 @@ gpu: .venv/installed-dev
 	$(BIN)/dbfs bench memory --gpus $(RANKS)
 	$(BIN)/dbfs graph500 --scale 24 --ranks $(RANKS)
 
-# With CUDA's tools.
+# The kernels under compute-sanitizer, which comes with CUDA's toolkit.
 sanitize: .venv/installed-dev
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
@@ -43,6 +51,10 @@ sanitize: .venv/installed-dev
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(BIN)/python -m pytest -q -m gpu tests/workers/test_phases.py || exit 1; \
 	done
+
+# The documentation site, docs/_build/html. Warnings, names and links that lead nowhere are errors.
+docs: .venv/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit("dbfs needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -57,6 +69,10 @@ sanitize: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
+.venv/installed-docs: .venv/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf docs/_build docs/generated .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

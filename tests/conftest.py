@@ -1,6 +1,14 @@
-"""One local cluster of four workers for all tests that need one; those that kill workers start their own."""
+"""Fixtures of many tests, and the two sizes of the suite.
+
+Both sizes share one cluster of four workers. Tests that kill workers start a cluster of their own.
+
+The first size (``make test``) is every test without the mark ``full``, and covers every feature once. Of a parametrised
+test with the mark ``matrix`` it runs a diagonal: as many rows as the longest axis has values, while shorter axes start
+over, so that every value of every axis occurs. The other rows get the mark ``full``.
+"""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,25 +17,58 @@ import pytest
 
 import dbfs
 
+# Before the first import of a helper: a failed assertion there shows its values, as one in a test does.
+pytest.register_assert_rewrite("tests.support")
+
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the rows of a matrix that are not on its diagonal, before pytest selects by marks."""
+    matrices: dict[object, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("matrix"):
+            # Rows that need a GPU have a diagonal of their own, as elsewhere they are skipped.
+            matrices[item.parent, item.originalname, item.get_closest_marker("gpu") is None].append(item)
+    for rows in matrices.values():
+        points = [coordinates(row) for row in rows]
+        axes = [list(dict.fromkeys(values)) for values in zip(*points, strict=True)]
+        longest = max(len(values) for values in axes)
+        # Shorter axes run backwards: the first, plainest ways of a list of ways meet the most ranks.
+        axes = [values if len(values) == longest else values[::-1] for values in axes]
+        diagonal = {tuple(values[step % len(values)] for values in axes) for step in range(longest)}
+        for row, point in zip(rows, points, strict=True):
+            if point not in diagonal:
+                row.add_marker("full")
+
+
+def coordinates(row: pytest.Function) -> tuple[tuple[int, ...], ...]:
+    """Return the row's value on each axis, as identities: one axis a ``parametrize``, and one a fixture with params."""
+    values = {name: id(value) for name, value in row.callspec.params.items()}
+    axes = [mark.args[0] for mark in row.iter_markers("parametrize")]
+    names = [axis.replace(" ", "").split(",") if isinstance(axis, str) else axis for axis in axes]
+    of_test = [tuple(values.pop(name) for name in axis) for axis in names]
+    return (*of_test, *((value,) for value in values.values()))
 
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[distributed.Client]:
+    """The cluster that tests share: four workers on the CPU."""
     with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
         yield client
 
 
 @pytest.fixture
 def leaves_nothing(client: distributed.Client) -> Iterator[None]:
-    """Fails the test if it leaves keys on the cluster."""
+    """Fail the test if keys of its tasks stay on the cluster."""
 
     def keys() -> set[str]:
         return set(client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks]))
 
     before = keys()
     yield
-    # Released futures reach the scheduler a little later.
+    # The release of futures reaches the scheduler a little later.
     for _ in range(50):
         left = keys() - before
         if not left:
@@ -38,7 +79,7 @@ def leaves_nothing(client: distributed.Client) -> Iterator[None]:
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real graphs; tests that use it skip where it is absent."""
+    """The folder of real graphs. A test that uses it is skipped if the folder is absent."""
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real graphs at {SHARED_DATA}")
     return SHARED_DATA

@@ -1,9 +1,90 @@
-"""The contracts between modules: who may import whom."""
+"""The contracts between modules: tests share by tests/support only, and import-linter sees a forbidden import."""
 
 import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+LINTER = Path(sys.executable).with_name("lint-imports")
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+STRIPE = "workers/dbfs_workers/storage/stripe.py"
+# Of each contract, imports that break it: the file that gets the import, and the imported module.
+FORBIDDEN = {
+    "workers import nothing of dbfs": [(STRIPE, "dbfs.errors")],
+    "dbfs never imports CuPy": [("dbfs/build/on_gpu.py", "cupy"), ("dbfs/display/plots.py", "cupyx")],
+    "no circle but the one around Graph": [
+        ("dbfs/edges/edge_list.py", "dbfs.edges.arrays"),
+        (STRIPE, "dbfs_workers.storage.partition"),
+    ],
+    "imports in dbfs go down only; the rooms of one line are the circle around Graph": [
+        ("dbfs/edges/edge_list.py", "dbfs.graph.graph"),
+        ("dbfs/errors.py", "dbfs.config"),
+    ],
+    "imports in dbfs_workers go down only": [
+        (STRIPE, "dbfs_workers.levels.loop"),
+        ("workers/dbfs_workers/backends/__init__.py", "dbfs_workers.exchange.protocol"),
+    ],
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of both packages and of the contracts."""
+    for package in ("dbfs", "workers"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def broken_contracts(tree: Path) -> tuple[set[str], str]:
+    """Return the names of the contracts that a tree breaks, and the linter's report."""
+    ran = subprocess.run(
+        [LINTER, "--no-cache", "--no-logo"],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tree), str(tree / "workers")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = ran.stdout + ran.stderr
+    broken = {contract["name"] for contract in CONTRACTS if f"{contract['name']} BROKEN" in report}
+    assert f"Contracts: {len(CONTRACTS) - len(broken)} kept, {len(broken)} broken." in report
+    assert ran.returncode == (1 if broken else 0)
+    return broken, report
+
+
+def module(file: str) -> str:
+    return file.removeprefix("workers/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def test_the_contracts_are_kept(tree: Path) -> None:
+    assert broken_contracts(tree)[0] == set()
+
+
+def test_every_contract_is_broken_by_a_test() -> None:
+    assert set(FORBIDDEN) == {contract["name"] for contract in CONTRACTS}
+
+
+@pytest.mark.parametrize(
+    ("contract", "file", "imports"),
+    [(contract, *case) for contract, cases in FORBIDDEN.items() for case in cases],
+)
+def test_a_forbidden_import_breaks_its_contract(tree: Path, contract: str, file: str, imports: str) -> None:
+    with (tree / file).open("a") as source:
+        source.write(f"\nimport {imports}\n")
+    broken, report = broken_contracts(tree)
+    assert contract in broken
+    # The report names the import.
+    assert module(file).rpartition(".")[2] in report
+    assert imports.rpartition(".")[2] in report
 
 
 def imported(source: str) -> set[str]:
