@@ -15,7 +15,16 @@ from pathlib import Path
 import pytest
 
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
-from dbfs_workers.cuda.module import KERNEL_FOLDER, KERNELS, PLAIN_DEFINES, Variant, cached_cubin, compile_cubin
+from dbfs_workers.cuda import layout, module
+from dbfs_workers.cuda.module import (
+    KERNEL_FOLDER,
+    KERNELS,
+    PLAIN_DEFINES,
+    Variant,
+    cached_cubin,
+    compile_cubin,
+    headers,
+)
 from dbfs_workers.errors import BackendUnavailableError
 
 pytestmark = [
@@ -39,6 +48,7 @@ SMALL_KERNELS = {
 }
 
 DEFINES = dict(KERNELS)
+HEADERS = headers()
 
 Compiled = tuple[bytes, str]
 
@@ -116,6 +126,36 @@ def test_spills_would_be_seen() -> None:
 def test_what_does_not_compile_says_where() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_90: NVRTC_ERROR_COMPILATION\n(?s:.)*DBFS_PREDECESSORS"):
         compile_cubin("resident/summary.cu", "sm_90")
+
+
+@pytest.mark.parametrize("struct", ["Csr", "Peer", "LevelRecord", "HostView", "Line", "Slot", "Control", "Params"])
+def test_a_wrong_offset_or_size_does_not_compile(struct: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every struct is checked field by field: a header that expects another offset of the last one is refused."""
+    *_, offset = re.finditer(rf"DBFS_OFFSETOF\({struct}, (\w+)\) == (\d+)", layout.HEADER)
+    size = re.search(rf"sizeof\({struct}\) == (\d+)", layout.HEADER)
+    assert size is not None
+    for found, message in ((offset, f"offset of {struct}::{offset[1]}"), (size, f"size of {struct}")):
+        at, end = found.span(found.lastindex or 0)
+        wrong = f"{layout.HEADER[:at]}{int(layout.HEADER[at:end]) + 8}{layout.HEADER[end:]}"
+        monkeypatch.setattr(module, "headers", lambda wrong=wrong: {**HEADERS, layout.HEADER_NAME: wrong})
+        with pytest.raises(RuntimeError, match=f'static assertion failed with "{message}"'):
+            compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+
+
+def test_fields_in_another_order_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapped = layout.HEADER.replace("u32 rank;", "u32 swap;").replace("u32 ranks;", "u32 rank;")
+    swapped = swapped.replace("u32 swap;", "u32 ranks;")
+    monkeypatch.setattr(module, "headers", lambda: {**HEADERS, layout.HEADER_NAME: swapped})
+    with pytest.raises(RuntimeError, match='static assertion failed with "offset of Params::rank"'):
+        compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+
+
+def test_another_header_is_another_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
+    path = cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+    changed = f"{layout.HEADER}\n"
+    monkeypatch.setattr(module, "headers", lambda: {**HEADERS, layout.HEADER_NAME: changed})
+    assert cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES) != path
 
 
 def test_an_architecture_nvrtc_does_not_know() -> None:

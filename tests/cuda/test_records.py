@@ -21,7 +21,7 @@ class Kernel:
 
     def __init__(self, seed: int, alone: bool = False) -> None:
         self.alone = alone
-        self.fields = layout.RECORD_WORDS[0 if alone else 1]
+        self.fields = layout.RECORD_WORDS_SINGLE if alone else layout.RECORD_WORDS_GANG
         self.header = np.zeros(1, layout.HOST_HEADER)
         self.ring = np.zeros((CAPACITY, 8), np.uint64)
         self.random = random.Random(seed)
@@ -39,8 +39,8 @@ class Kernel:
 
     def report(self) -> None:
         assert self.has_room
-        tag = self.level & 0x7FFF | 0x8000
-        self.words += [(self.level % CAPACITY, j, tag << 48 | value(self.level, j)) for j in range(self.fields)]
+        slot, tag = self.level % CAPACITY, self.level & layout.TAG_LEVEL | layout.TAG_SET
+        self.words += [(slot, j, tag << layout.TAG_SHIFT | value(self.level, j)) for j in range(self.fields)]
         self.level += 1
         self.header["level"] = self.level
 
@@ -165,7 +165,7 @@ def test_levels_that_another_rank_led_are_blank() -> None:
     records = Records(kernel.header, kernel.ring, alone=False)
     led = 3 * CAPACITY + 5
     kernel.start()
-    kernel.header["led"] = led
+    kernel.header["leader_levels"] = led
     assert records.pending == 0
     records.drain()
     assert records.position(0) == (0, led, False, 0, 0)
@@ -176,18 +176,18 @@ def test_levels_that_another_rank_led_are_blank() -> None:
     records.drain()
     found = records.records()
     assert found.size == led + 7
-    assert set(found["mode"][:led].tolist()) == {Mode.LED}
+    assert set(found["mode"][:led].tolist()) == {Mode.LEADER}
     assert not any(found[name][:led].any() for name in FIELDS if name != "mode")
     assert found["frontier"][led:].tolist() == [value(level, 0) for level in range(led, led + 7)]
     # What they discovered is this rank's all the same; it sent nothing.
-    few = outcome({"mode": Mode.LED}, {"mode": Mode.LED}, {"mode": Mode.LIGHT, "frontier": 2, "found": 1})
+    few = outcome({"mode": Mode.LEADER}, {"mode": Mode.LEADER}, {"mode": Mode.LIGHT, "frontier": 2, "found": 1})
     table = counts(few, labels([0, 0, 2, 1]), ranks=2, slice_bytes=8, predecessors=False, direction=Direction.AUTO)
     assert column(table, "sent") == column(table, "bytes_sent") == [0, 0, 0]
     assert column(table, "culled") == [0, -2, 0]
 
 
 def test_counts_of_the_rank_that_leads() -> None:
-    led = outcome({"mode": Mode.LED, "frontier": 4, "found": 7})
+    led = outcome({"mode": Mode.LEADER, "frontier": 4, "found": 7})
     table = counts(led, labels([2, 3], [12]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO)
     assert [column(table, name) for name in ("own", "sent", "culled", "filtered")] == [[3], [4], [4], [5]]
     assert column(table, "bytes_sent") == [32]

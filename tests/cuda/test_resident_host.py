@@ -59,13 +59,13 @@ def test_rows_that_only_others_edges_reach_are_not_passed_over(monkeypatch: pyte
 def test_lists_are_offered_to_the_rank_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(monkeypatch, symmetric=True)
     monkeypatch.setattr(resident, "part", lambda array: Part(b"handle", array.nbytes))
-    assert resident.lists_to_lead(graph) == (Part(b"handle", 8 * (ROWS + 1)), Part(b"handle", 16))
+    assert resident.leader_lists(graph) == (Part(b"handle", 8 * (ROWS + 1)), Part(b"handle", 16))
 
     def refuse(array: Any) -> Part:
         raise ExchangeUnavailableError("GPU memory can't be exported")
 
     monkeypatch.setattr(resident, "part", refuse)
-    assert resident.lists_to_lead(graph) is None
+    assert resident.leader_lists(graph) is None
 
 
 def test_an_allocation_is_exported_with_the_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def waiting(timeout: float) -> resident.ResidentKernel:
         @property
         def done(self) -> bool:
             if header["abort"][0]:
-                header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << 16 | 7 << 32
+                header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << layout.STATUS_STEP | 7 << layout.STATUS_LEVEL
             return bool(header["abort"][0])
 
     class Host:

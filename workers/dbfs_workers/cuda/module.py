@@ -43,7 +43,6 @@ class Variant:
             f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
             f"-DDBFS_THREADS={self.threads}",
             f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
-            *(f"-D{name}={size}" for name, size in layout.SIZES.items()),
         )
 
 
@@ -72,10 +71,12 @@ KERNELS: Final = (
 
 
 @cache
-def _headers() -> dict[str, str]:
-    return {
+def headers() -> dict[str, str]:
+    """Every header's text by the name that kernels include it by: the files, and the one made by ``layout.py``."""
+    files = {
         path.relative_to(KERNEL_FOLDER).as_posix(): path.read_text() for path in sorted(KERNEL_FOLDER.rglob("*.cuh"))
     }
+    return {**files, layout.HEADER_NAME: layout.HEADER}
 
 
 def cache_folder() -> Path:
@@ -97,8 +98,8 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         RuntimeError: the source does not compile; the message is the compiler's.
     """
     nvrtc = _nvrtc()
-    headers = _headers()
-    texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
+    included = headers()
+    texts, names = ([text.encode() for text in side] for side in (included.values(), included))
     options = [
         f"-arch={arch}",
         "-std=c++17",
@@ -159,7 +160,7 @@ def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     key = hashlib.sha256()
     for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
-    for name, text in _headers().items():
+    for name, text in headers().items():
         key.update(f"{name}\0{text}".encode())
     path = cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
     if not path.exists():

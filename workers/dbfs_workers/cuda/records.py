@@ -18,8 +18,10 @@ from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 # 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
 CAPACITY: Final = 1 << 14
 _WORDS: Final = layout.RECORD.itemsize // 8
+_FIELDS: Final = layout.RECORD.names or ()
 _COUNTED: Final = ("looked_at", "mode", "sent", "found")
-_VALUE: Final = np.uint64((1 << 48) - 1)
+_TAG_SHIFT: Final = np.uint64(layout.TAG_SHIFT)
+_VALUE: Final = np.uint64((1 << layout.TAG_SHIFT) - 1)
 
 
 class Mapped:
@@ -62,7 +64,7 @@ class Records:
 
     def __init__(self, header: NDArray[Any], ring: NDArray[np.uint64], *, alone: bool) -> None:
         self._header = header
-        self._written = slice(layout.RECORD_WORDS[0 if alone else 1])
+        self._written = slice(layout.RECORD_WORDS_SINGLE if alone else layout.RECORD_WORDS_GANG)
         self._ring = ring
         self._taken: list[NDArray[np.uint64]] = []
         self._count = 0
@@ -89,11 +91,11 @@ class Records:
 
         Those that come meanwhile are for the next call: a kernel may make them as fast as they are taken.
         """
-        led = int(self._header["led"][0])
+        led = int(self._header["leader_levels"][0])
         if self._count < led:
             # Another rank's kernel has them, from the first level on.
             blank = np.zeros(led, layout.RECORD)
-            blank["mode"] = Mode.LED
+            blank["mode"] = Mode.LEADER
             self._take(blank.view(np.uint64).reshape(-1, _WORDS))
             self._header["drained"] = led
         wanted = self.pending
@@ -101,9 +103,9 @@ class Records:
             at = self._count % len(self._ring)
             found = self._ring[at : at + wanted]
             levels = np.arange(self._count, self._count + len(found), dtype=np.uint64)
-            tags = levels & np.uint64(0x7FFF) | np.uint64(0x8000)
+            tags = levels & np.uint64(layout.TAG_LEVEL) | np.uint64(layout.TAG_SET)
             # The level is told beside the record, not after it: the last words may be on their way.
-            whole = (found[:, self._written] >> np.uint64(48) == tags[:, None]).all(axis=1)
+            whole = (found[:, self._written] >> _TAG_SHIFT == tags[:, None]).all(axis=1)
             complete = len(whole) if whole.all() else int(np.argmin(whole))
             if not complete:
                 return
@@ -153,14 +155,14 @@ def counts(
     """
     # By contiguous columns: a road network has thousands of levels, and its client waits for this.
     columns = np.ascontiguousarray(outcome.records.view(np.int64).reshape(-1, _WORDS).T)
-    looked_at, mode, in_bins, found = (columns[layout.RECORD_FIELDS.index(name)] for name in _COUNTED)
+    looked_at, mode, in_bins, found = (columns[_FIELDS.index(name)] for name in _COUNTED)
     bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
     frontier, discovered = summary.rows[:-1], summary.rows[1:]
     edges = np.where(bottom_up, looked_at, summary.degrees[:-1])
     several = ranks > 1
     binned = ~(bottom_up | dense) & several
     # The leader's record of a led level is of all ranks.
-    in_bins = np.where(mode == Mode.LED, np.maximum(found - discovered, 0), in_bins)
+    in_bins = np.where(mode == Mode.LEADER, np.maximum(found - discovered, 0), in_bins)
     sent = np.where(binned, in_bins, 0)
     own = np.where(binned, found - in_bins, discovered)
     kept = own + sent

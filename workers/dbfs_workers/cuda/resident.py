@@ -41,7 +41,7 @@ from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError,
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
-# Measured: NOTES.md.
+# Measured: docs/decisions/light-levels.md and led-levels.md.
 # Bins hold an eighth of the vertices; but where there are large degrees, a dense level is faster from a 64th on.
 CAPACITY_SHARE: Final = 8
 SPARSE_SHARE: Final = 64
@@ -49,7 +49,7 @@ SPARSE_SHARE: Final = 64
 LIGHT_DEGREE: Final = 32
 SPARSE_EDGES_LEAST: Final = 1 << 16
 # Most vertices of a frontier that one rank expands for all.
-LED_VERTICES: Final = 1 << 14
+LEADER_VERTICES: Final = 1 << 14
 # What a kernel may take to leave after it was told to.
 LEAVE_SECONDS: Final = 5.0
 # Runs of few levels are over so soon that a sleep, 70 us at least, would be felt; until then only the GIL is given up.
@@ -72,12 +72,12 @@ def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
     return max(1, min(stripe.n_local, sparse_edges))
 
 
-def led_capacity(stripe: Stripe) -> int:
+def leader_capacity(stripe: Stripe) -> int:
     """Ids that a led level's queue has room for: what the longest frontier can discover."""
-    return min(stripe.n, LED_VERTICES * LIGHT_DEGREE)
+    return min(stripe.n, LEADER_VERTICES * LIGHT_DEGREE)
 
 
-def lists_to_lead(graph: DeviceGraph) -> tuple[Part, Part] | None:
+def leader_lists(graph: DeviceGraph) -> tuple[Part, Part] | None:
     """Row offsets and columns for the rank that leads; None where nobody will, or CuPy's memory can't be exported."""
     if graph.stripe.p == 1 or graph.max_degree > LIGHT_DEGREE:
         return None
@@ -133,7 +133,7 @@ class ResidentKernel:
         self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
         self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
         # After what may find no room, and frees itself.
-        self._window = Window(window_layout(stripe, self._bin_capacity, led_capacity(stripe), predecessors))
+        self._window = Window(window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors))
         self._peers: PeerWindows | None = None
         self.distances = self._window.array("distances", stripe.n_local, np.int32)
         self.distances.fill(-1)
@@ -162,7 +162,7 @@ class ResidentKernel:
             connected=graph.connected,
             max_degree=graph.max_degree,
             bottom_up=graph.in_columns is not None,
-            csr=lists_to_lead(graph),
+            csr=leader_lists(graph),
         )
 
     def connect(self, infos: Iterable[PeerInfo]) -> None:
@@ -198,7 +198,10 @@ class ResidentKernel:
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
         params["stats_capacity"] = CAPACITY
-        params["led_vertices"], params["led_capacity"] = LED_VERTICES if can_be_led else 0, led_capacity(stripe)
+        params["leader_vertices"], params["leader_capacity"] = (
+            LEADER_VERTICES if can_be_led else 0,
+            leader_capacity(stripe),
+        )
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
@@ -288,7 +291,8 @@ class ResidentKernel:
             time.sleep(20e-6 if now > patient else 0)
         self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
         status = self._host["status"]
-        reason, step, level = Reason(status & 0xFF), status >> 16 & 0xFF, status >> 32
+        reason, level = Reason(status & 0xFF), status >> layout.STATUS_LEVEL
+        step = status >> layout.STATUS_STEP & 0xFF
         if reason is not Reason.FINISHED:
             where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
             # Either clock may be the first: the kernel's or this one, which then has told it to leave.

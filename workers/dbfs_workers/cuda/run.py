@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda.device_memory import Part
 from dbfs_workers.errors import DbfsError
 
-# Measured: NOTES.md.
+# Measured: docs/decisions/direction.md.
 ALPHA: Final = 40.0
 BETA: Final = 20000.0
 UNLIMITED: Final = 2**32 - 1
@@ -38,7 +38,7 @@ class Mode(enum.IntEnum):
     DENSE = 1
     BOTTOM_UP = 2
     LIGHT = 3
-    LED = 4
+    LEADER = 4
 
 
 class Step(enum.IntEnum):
@@ -54,7 +54,7 @@ class Step(enum.IntEnum):
     HAND_OVER = 8
     TAKE_OVER = 9
     EXPAND_LIGHT = 10
-    EXPAND_LED = 11
+    EXPAND_LEADER = 11
     EXPAND_SPARSE = 12
     CONTRACT = 13
     EXPAND_DENSE = 14

@@ -3,7 +3,7 @@
 CUDA's context, the kernels and what lies below the granularity of allocations are not counted.
 """
 
-from dbfs_workers.cuda.resident import bin_capacity, led_capacity, most_sparse_edges
+from dbfs_workers.cuda.resident import bin_capacity, leader_capacity, most_sparse_edges
 from dbfs_workers.cuda.window import window_layout
 from dbfs_workers.storage.stripe import Stripe
 
@@ -23,7 +23,7 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     """Both engines of a ``CudaMember``, with what they derive from the partition; not the partition itself."""
     rows = stripe.n_local
     capacity = bin_capacity(stripe, most_sparse_edges(stripe))
-    led = led_capacity(stripe)
+    led = leader_capacity(stripe)
     windows = sum(window_layout(stripe, capacity, led, predecessors).nbytes for predecessors in (False, True))
     # An in-neighbour and a bit a row; two queues, with predecessors another two; a bit a row known.
     derived = 4 * rows + rows // 8 if bottom_up else 0

@@ -31,10 +31,10 @@ class WindowLayout:
     nbytes: int
 
 
-def window_layout(stripe: Stripe, bin_capacity: int, led_capacity: int, predecessors: bool) -> WindowLayout:
+def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, predecessors: bool) -> WindowLayout:
     """Lay out a window. One rank has no inbox, and nobody to lead."""
     bins = 4 * 2 * stripe.p * bin_capacity if stripe.p > 1 else 0
-    led = 4 * 2 * led_capacity if stripe.p > 1 else 0
+    led = 4 * 2 * leader_capacity if stripe.p > 1 else 0
     parts = {
         "flags": 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS,
         "visited": 4 * stripe.words,
@@ -43,8 +43,8 @@ def window_layout(stripe: Stripe, bin_capacity: int, led_capacity: int, predeces
         "inbox_parents": bins if predecessors else 0,
         "parents": 4 * stripe.p * stripe.n_local if predecessors else 0,
         "distances": 4 * stripe.n_local,
-        "led": led,
-        "led_parents": led if predecessors else 0,
+        "leader_queue": led,
+        "leader_parents": led if predecessors else 0,
     }
     offsets: dict[str, int] = {}
     at = 0

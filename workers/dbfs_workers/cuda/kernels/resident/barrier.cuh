@@ -77,12 +77,12 @@ __device__ __forceinline__ u32 line_of(const Params& a, u32 rank, u32 word) {
 
 // A vertex sent counts among the vertices until its owner has contracted it: then the counters were read before.
 __device__ __forceinline__ u64 tell(const Params& a, const Block& b, const Slot* slot, u32 rank, u32 word) {
-  if (b.run.step == kHandOverStep) {
+  if (b.run.step == Step::kHandOver) {
     if (a.rank != kLeader) return 0;
-    if (word == kWordLed) return load_relaxed(&slot->lines[kSmall].value);
-    return word == kWordLedLevel ? b.run.level : word == kWordLedBefore ? b.run.expanded : 0;
+    if (word == kWordLeaderVertices) return load_relaxed(&slot->lines[kSmall].value);
+    return word == kWordLeaderLevel ? b.run.level : word == kWordLeaderExpanded ? b.run.expanded : 0;
   }
-  if (b.run.step == kScanStep && word == kWordEdges) return load_relaxed(&slot->lines[kTotals + kInspected].value);
+  if (b.run.step == Step::kScan && word == kWordEdges) return load_relaxed(&slot->lines[kTotals + kInspected].value);
   const bool with_sent = step_sends(b.run.step);
   u64 value = load_relaxed(&slot->lines[line_of(a, rank, word)].value);
   if (kGang && word == kWordSent && rank != a.rank && !with_sent) value = 0;
@@ -152,7 +152,7 @@ __device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot
 __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
   if (threadIdx.x == 0) b.noted = b.ended;
   // Looked at before one thread moves the run on.
-  const bool alone = !kGang || b.run.step == kExpandLedStep;
+  const bool alone = !kGang || b.run.step == Step::kExpandLeader;
   __syncthreads();
   if (threadIdx.x < kLanes) {
     Slot* slot = step_slot(a, b.run);

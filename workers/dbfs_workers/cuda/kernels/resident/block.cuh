@@ -66,7 +66,7 @@ struct Block {
   u64 deadline;
   u64 level_began;      // in cycles
   u64 level_cycles[2];  // block 0, by level parity, with the mode: levels noted but not reported
-  u32 level_modes[2];
+  Mode level_modes[2];
   u64 level_frontier[2];  // the same: of this rank, or of all in led levels; not of light ones of several ranks
   u64 level_found[2];     // the same: vertices found for this rank or another, before their owners looked
   u32 ended;  // levels that conclude has ended; `noted` follows when no warp reads it

@@ -19,7 +19,7 @@ namespace dbfs {
 enum Word : u32 { kWordSent = 0, kWordVertices = 1, kWordEdges = 2, kWordTargets = 3 };
 // After a bottom-up level kWordEdges is what it looked at. What the leader tells, of led levels: the frontier's length,
 // its level, and the length of the frontier before.
-enum LedWord : u32 { kWordLed = 0, kWordLedLevel = 1, kWordLedBefore = 2 };
+enum LeaderWord : u32 { kWordLeaderVertices = 0, kWordLeaderLevel = 1, kWordLeaderExpanded = 2 };
 
 // A rank's edges that a bottom-up level looks at in the time that the way back to top-down takes.
 constexpr u64 kSpareEdges = 1 << 20;
@@ -36,15 +36,15 @@ __device__ __forceinline__ Slot* level_slot(const Params& a, u32 level) {
 
 // The counters a step adds to: of the frontier that it makes.
 __device__ __forceinline__ Slot* step_slot(const Params& a, const Run& run) {
-  if (run.step == kSettleStep || run.step == kTakeOverStep) {
+  if (run.step == Step::kSettle || run.step == Step::kTakeOver) {
     return &a.control->slots[kLevelSlots + run.level % kSettleSlots];
   }
-  return level_slot(a, run.step < kExpandLightStep ? run.level : run.level + 1);
+  return level_slot(a, run.step < Step::kExpandLight ? run.level : run.level + 1);
 }
 
-__device__ __forceinline__ bool step_sends(Step step) { return step == kExpandLightStep || step == kExpandSparseStep; }
+__device__ __forceinline__ bool step_sends(Step step) { return step == Step::kExpandLight || step == Step::kExpandSparse; }
 
-__device__ __forceinline__ bool is_light(Step step) { return step == kExpandLightStep || step == kExpandLedStep; }
+__device__ __forceinline__ bool is_light(Step step) { return step == Step::kExpandLight || step == Step::kExpandLeader; }
 
 __device__ __forceinline__ float growth_of(const Run& run) {
   return (float)run.frontier.vertices / (float)max(run.expanded, (u64)1);
@@ -58,7 +58,7 @@ __device__ __forceinline__ bool worth_bottom_up(const Params& a, const Run& run,
 // Whether what a dense level finds will be a queue: then it is queued at once. Where bottom-up would not pay even if the
 // frontier grew twice as fast as before.
 __device__ __forceinline__ bool queue_at_once(const Params& a, const Run& run) {
-  if (a.direction != kAuto) return true;
+  if (a.direction != Direction::kAuto) return true;
   const float growth = 2 * growth_of(run);
   return !worth_bottom_up(a, run, (float)run.frontier.edges * growth, growth);
 }
@@ -70,9 +70,9 @@ __device__ __forceinline__ u64 estimated_edges(const Params& a, u64 vertices) {
 // Can the level be bottom-up without knowing the frontier's edges?
 __device__ __forceinline__ bool surely_bottom_up(const Params& a, const Run& run) {
   const Frontier& f = run.frontier;
-  if (a.direction != kAuto) return a.direction == kBottomUp;
+  if (a.direction != Direction::kAuto) return a.direction == Direction::kBottomUp;
   const u64 edges = estimated_edges(a, f.vertices);
-  if (run.mode == kBottomUpLevel) {
+  if (run.mode == Mode::kBottomUp) {
     return (float)f.vertices * a.beta >= (float)a.vertices_total && edges + kSpareEdges * a.ranks >= run.looked_at;
   }
   return worth_bottom_up(a, run, (float)edges, growth_of(run));
@@ -82,55 +82,55 @@ __device__ __forceinline__ bool surely_bottom_up(const Params& a, const Run& run
 // labels of the next frontier before it is expanded. `a.light` says that the graph's degrees allow it.
 __device__ __forceinline__ bool can_be_light(const Params& a, const Run& run) {
   return a.light && run.frontier.vertices * a.max_degree <= a.sparse_edges && !a.target_total &&
-         run.level + 1 < a.max_depth && a.direction != kBottomUp;
+         run.level + 1 < a.max_depth && a.direction != Direction::kBottomUp;
 }
 
 // Light levels that one rank runs for all, reading their lists and writing their labels over NVLink: with few vertices a
 // level costs less than a barrier across GPUs. From the first level on, until the frontier has grown.
-__device__ __forceinline__ bool is_led(const Params& a, const Run& run) {
-  return kGang && (run.level == 0 || run.mode == kLedLevel) && run.frontier.vertices <= a.led_vertices &&
-         (run.level || a.source_count <= a.led_vertices);
+__device__ __forceinline__ bool is_leader_level(const Params& a, const Run& run) {
+  return kGang && (run.level == 0 || run.mode == Mode::kLeader) && run.frontier.vertices <= a.leader_vertices &&
+         (run.level || a.source_count <= a.leader_vertices);
 }
 
 __device__ __forceinline__ Mode choose(const Params& a, const Run& run) {
-  if (a.direction == kBottomUp) return kBottomUpLevel;
-  if (run.frontier.edges <= a.sparse_edges) return kSparseLevel;
-  const bool pays = a.direction == kAuto && worth_bottom_up(a, run, (float)run.frontier.edges, growth_of(run));
-  return pays ? kBottomUpLevel : kDenseLevel;
+  if (a.direction == Direction::kBottomUp) return Mode::kBottomUp;
+  if (run.frontier.edges <= a.sparse_edges) return Mode::kSparse;
+  const bool pays = a.direction == Direction::kAuto && worth_bottom_up(a, run, (float)run.frontier.edges, growth_of(run));
+  return pays ? Mode::kBottomUp : Mode::kDense;
 }
 
 // The frontier of run.level lies there: what to do about it first.
 __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
   Frontier& f = run.frontier;
-  if (f.vertices == 0) return kStopStep;
+  if (f.vertices == 0) return Step::kStop;
   if (can_be_light(a, run) && f.queued) {
-    if (is_led(a, run)) {
-      run.mode = kLedLevel;
-      if (a.rank != kLeader) return kHandOverStep;
+    if (is_leader_level(a, run)) {
+      run.mode = Mode::kLeader;
+      if (a.rank != kLeader) return Step::kHandOver;
       if (!f.pending) run.small = a.source_count;
-      return kExpandLedStep;
+      return Step::kExpandLeader;
     }
-    run.mode = kLightLevel;
-    return kExpandLightStep;
+    run.mode = Mode::kLight;
+    return Step::kExpandLight;
   }
-  if (f.pending) return kSettleStep;
-  if (run.level >= a.max_depth || (a.target_total && run.targets >= a.target_total)) return kStopStep;
+  if (f.pending) return Step::kSettle;
+  if (run.level >= a.max_depth || (a.target_total && run.targets >= a.target_total)) return Step::kStop;
   if (!f.queued) {
-    if (!surely_bottom_up(a, run)) return kCompactStep;
-    run.mode = kBottomUpLevel;
+    if (!surely_bottom_up(a, run)) return Step::kCompact;
+    run.mode = Mode::kBottomUp;
     f.edges = estimated_edges(a, f.vertices);
   } else {
     run.mode = choose(a, run);
   }
   run.unexplored -= f.edges < run.unexplored ? f.edges : run.unexplored;
-  if (run.mode == kBottomUpLevel) return f.mapped ? kScanStep : kClearBitsStep;
-  return run.mode == kSparseLevel ? kExpandSparseStep : kExpandDenseStep;
+  if (run.mode == Mode::kBottomUp) return f.mapped ? Step::kScan : Step::kClearBits;
+  return run.mode == Mode::kSparse ? Step::kExpandSparse : Step::kExpandDense;
 }
 
 // The short way from one light level to the next.
 __device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   Run& run = b.run;
-  const bool led = run.step == kExpandLedStep;
+  const bool led = run.step == Step::kExpandLeader;
   run.small = (u32)b.values[kGang && !led ? a.rank * kFlagWords : 0];
   run.expanded = run.frontier.vertices;
   run.frontier.vertices = kGang && !led ? gang_sum(a, b, kWordVertices) : b.values[kWordVertices];
@@ -139,31 +139,31 @@ __device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   note_level(b);
   ++run.level;
   if (led) {
-    const bool goes_on = run.frontier.vertices && can_be_light(a, run) && is_led(a, run);
-    if (!goes_on) run.step = kHandOverStep;
+    const bool goes_on = run.frontier.vertices && can_be_light(a, run) && is_leader_level(a, run);
+    if (!goes_on) run.step = Step::kHandOver;
   } else {
     run.step = open_level(a, run);
   }
 }
 
 // What the leader told: to all ranks, itself among them.
-__device__ __forceinline__ void conclude_led(const Params& a, Block& b) {
+__device__ __forceinline__ void conclude_hand_over(const Params& a, Block& b) {
   Run& run = b.run;
-  run.level = (u32)b.values[kLeader * kFlagWords + kWordLedLevel];
-  run.small = (u32)b.values[kLeader * kFlagWords + kWordLed];
-  run.expanded = b.values[kLeader * kFlagWords + kWordLedBefore];
+  run.level = (u32)b.values[kLeader * kFlagWords + kWordLeaderLevel];
+  run.small = (u32)b.values[kLeader * kFlagWords + kWordLeaderVertices];
+  run.expanded = b.values[kLeader * kFlagWords + kWordLeaderExpanded];
   run.queue = run.level & 1;
-  run.mode = kLightLevel;
-  if (a.rank != kLeader && blockIdx.x == 0) store_relaxed_sys(&a.host->led, run.level);
-  run.step = run.small ? kTakeOverStep : kStopStep;
+  run.mode = Mode::kLight;
+  if (a.rank != kLeader && blockIdx.x == 0) store_relaxed_sys(&a.host->leader_levels, run.level);
+  run.step = run.small ? Step::kTakeOver : Step::kStop;
 }
 
 __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
   const Step done = run.step;
-  const bool led = done == kExpandLedStep;
-  if (done >= kExpandLightStep) b.level_frontier[run.level & 1] = kGang && !led ? run.own : f.vertices;
+  const bool led = done == Step::kExpandLeader;
+  if (done >= Step::kExpandLight) b.level_frontier[run.level & 1] = kGang && !led ? run.own : f.vertices;
   if (step_sends(done) || led) {
     b.level_found[run.level & 1] = b.values[(led ? 0 : a.rank) * kFlagWords + kWordVertices];
   }
@@ -171,60 +171,60 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
     conclude_light(a, b);
     return;
   }
-  if (kGang && done == kHandOverStep) {
-    conclude_led(a, b);
+  if (kGang && done == Step::kHandOver) {
+    conclude_hand_over(a, b);
     return;
   }
   const u64 vertices = gang_sum(a, b, kWordVertices), edges = gang_sum(a, b, kWordEdges);
   bool level_done = false;
   switch (done) {
-    case kResetStep:
-      run.step = kStartStep;
+    case Step::kReset:
+      run.step = Step::kStart;
       return;
-    case kClearBitsStep:
-    case kSetBitsStep:
-      run.step = done == kClearBitsStep ? kSetBitsStep : kShareBitsStep;
+    case Step::kClearBits:
+    case Step::kSetBits:
+      run.step = done == Step::kClearBits ? Step::kSetBits : Step::kShareBits;
       return;
-    case kShareBitsStep:
-      run.step = kScanStep;
+    case Step::kShareBits:
+      run.step = Step::kScan;
       return;
-    case kExpandDenseStep:
+    case Step::kExpandDense:
       run.queues = queue_at_once(a, run);
-      run.step = kMergeStep;
+      run.step = Step::kMerge;
       return;
-    case kExpandSparseStep:
+    case Step::kExpandSparse:
       if (kGang && vertices) {
-        run.step = kContractStep;
+        run.step = Step::kContract;
         return;
       }
       level_done = true;
       break;
-    case kStartStep:
+    case Step::kStart:
       run.targets = gang_sum(a, b, kWordTargets);
       break;
-    case kSettleStep:
-    case kTakeOverStep:
+    case Step::kSettle:
+    case Step::kTakeOver:
       run.queue ^= 1;
       break;
-    case kCompactStep:
+    case Step::kCompact:
       break;
     default:
       level_done = true;
   }
   if (level_done) run.expanded = f.vertices;
-  if (done == kScanStep) run.looked_at = edges;
+  if (done == Step::kScan) run.looked_at = edges;
   // Only now: a queue that was settled is not counted where the steps from queue to bitmap count.
   run.small = (u32)b.values[kGang ? a.rank * kFlagWords : 0];
   run.own = b.values[(kGang ? a.rank * kFlagWords : 0) + kWordVertices];
-  if (done == kCompactStep) {
+  if (done == Step::kCompact) {
     f.edges = edges;
     f.queued = true;
   } else {
-    const bool bitmap = done == kMergeStep || done == kScanStep;
-    f = {vertices, done == kScanStep ? 0 : edges, !bitmap || (done == kMergeStep && run.queues), bitmap, false};
+    const bool bitmap = done == Step::kMerge || done == Step::kScan;
+    f = {vertices, done == Step::kScan ? 0 : edges, !bitmap || (done == Step::kMerge && run.queues), bitmap, false};
   }
   if (level_done) {
-    if (done == kScanStep) {
+    if (done == Step::kScan) {
       run.turn ^= 1;
     } else {
       run.queue ^= 1;

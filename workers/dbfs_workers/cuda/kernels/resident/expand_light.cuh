@@ -9,10 +9,10 @@
 // owner and reserves room once for each. In one beat a thread inspects one edge. Reads 4 bytes and 16 of offsets a
 // vertex, 4 bytes and a bit an edge.
 //
-// kAlone: this rank discovers all vertices, because it is the only one or leads (lead.cuh). Then `visited` tells all, and
+// kAlone: this rank discovers all vertices, because it is the only one or leads (leader.cuh). Then `visited` tells all, and
 // ids are internal ids; else what is queued, here or in an inbox, are rows.
 #pragma once
-#include "resident/lead.cuh"
+#include "resident/leader.cuh"
 
 namespace dbfs {
 
@@ -30,7 +30,7 @@ struct Queue {
 template <bool kAlone>
 __device__ __forceinline__ Queue light_queue(const Params& a, u32 queue) {
   if (!kGang || !kAlone) return {a.queues[queue], a.queue_parents[queue]};
-  return {a.peers[kLeader].led + led_queue(a, queue), a.peers[kLeader].led_parents + led_queue(a, queue)};
+  return {a.peers[kLeader].leader_queue + leader_queue_offset(a, queue), a.peers[kLeader].leader_parents + leader_queue_offset(a, queue)};
 }
 
 // Where a vertex has its list.

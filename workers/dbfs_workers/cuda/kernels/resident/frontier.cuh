@@ -22,9 +22,9 @@ __device__ __forceinline__ void convert(const Params& a, const Block& b) {
   const u32 words = (a.rows_used + 31) / 32, queue = b.run.queue;
   const u64 at = ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
   u32* slice = a.peers[a.rank].frontier + at;
-  if (b.run.step == kClearBitsStep) {
+  if (b.run.step == Step::kClearBits) {
     for (u32 word = thread; word < words; word += threads) slice[word] = 0;
-  } else if (b.run.step == kSetBitsStep) {
+  } else if (b.run.step == Step::kSetBits) {
     for (u32 i = thread; i < b.run.small; i += threads) {
       const u32 row = a.queues[queue][i];
       set_bits(&slice[row >> 5], 1u << (row & 31));

@@ -43,7 +43,7 @@ __device__ __forceinline__ void label_words(const Params& a, u32 own_word, u32 b
 
 __device__ __forceinline__ void write_frontier(const Params& a, u32 turn, u32 word, u32 bits) {
   const u64 at = (u64)turn * a.ranks * a.words_local + a.rank * a.words_local + word;
-  if (kGang && a.direction != kTopDown) {
+  if (kGang && a.direction != Direction::kTopDown) {
     for (u32 rank = 0; rank < a.ranks; ++rank) a.peers[rank].frontier[at] = bits;
   } else {
     a.peers[a.rank].frontier[at] = bits;

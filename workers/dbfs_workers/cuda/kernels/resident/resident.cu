@@ -22,7 +22,7 @@ namespace dbfs {
 __device__ __forceinline__ void start_block(const Params& a, Block& b) {
   if (threadIdx.x == 0) {
     b.run = {};
-    b.run.step = kResetStep;
+    b.run.step = Step::kReset;
     b.run.unexplored = a.edges_total;
     b.staged = b.kept = b.queued = b.ended = b.noted = b.reported = 0;
     // Read by records of levels that have none: a record has 48 bits for it.
@@ -45,62 +45,62 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
   Slot* const slot = step_slot(a, b.run);
   const Output next = {b.run.queue ^ 1, slot, (b.run.level + 1) & 1, b.run.level + 1};
   switch (b.run.step) {
-    case kResetStep:
+    case Step::kReset:
       reset(a);
       break;
-    case kStartStep:
+    case Step::kStart:
       place_sources(a, b, {0, slot, 0, 0});
       break;
-    case kSettleStep:
+    case Step::kSettle:
       contract(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level}, true);
       break;
-    case kContractStep:
+    case Step::kContract:
       contract(a, b, next, false);
       break;
-    case kCompactStep:
+    case Step::kCompact:
       compact(a, b, slot);
       break;
-    case kClearBitsStep:
-    case kSetBitsStep:
-    case kShareBitsStep:
+    case Step::kClearBits:
+    case Step::kSetBits:
+    case Step::kShareBits:
       convert(a, b);
       break;
-    case kHandOverStep:
+    case Step::kHandOver:
       if (kGang) hand_over(a, b, slot);
       break;
-    case kTakeOverStep:
+    case Step::kTakeOver:
       if (kGang) take_over(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level});
       break;
-    case kExpandLightStep:
+    case Step::kExpandLight:
       expand_light<!kGang>(a, b, next);
       break;
-    case kExpandLedStep:
+    case Step::kExpandLeader:
       if (kGang) expand_light<true>(a, b, next);
       break;
-    case kExpandSparseStep:
+    case Step::kExpandSparse:
       expand_sparse(a, b, next);
       break;
-    case kExpandDenseStep:
+    case Step::kExpandDense:
       expand_dense(a, b);
       break;
-    case kMergeStep:
+    case Step::kMerge:
       merge(a, b, slot);
       break;
-    case kScanStep:
+    case Step::kScan:
       bottom_up(a, b);
       break;
-    case kStopStep:
+    case Step::kStop:
       break;
   }
 }
 
 __device__ __forceinline__ void traverse(const Params& a, Block& b) {
   const bool reports = blockIdx.x == 0 && threadIdx.x == 0;
-  while (b.run.step != kStopStep) {
+  while (b.run.step != Step::kStop) {
     perform(a, b);
-    if (reports && b.run.step == kResetStep) store_relaxed_sys(&a.host->reset_ns, now_ns());
+    if (reports && b.run.step == Step::kReset) store_relaxed_sys(&a.host->reset_ns, now_ns());
     if (!end_step(a, b)) return;
-    if (reports && b.run.step == kStartStep) {
+    if (reports && b.run.step == Step::kStart) {
       b.level_began = clock64();
       store_relaxed_sys(&a.host->gate_ns, now_ns());
       store_relaxed_sys(&a.host->gate_cycles, b.level_began);
@@ -115,16 +115,11 @@ __device__ __forceinline__ void traverse(const Params& a, Block& b) {
     store_relaxed_sys(&a.host->end_ns, now_ns());
     store_relaxed_sys(&a.host->end_cycles, clock64());
     __threadfence_system();
-    store_relaxed_sys(&a.host->status, pack_status(a, kFinished, b.run));
+    store_relaxed_sys(&a.host->status, pack_status(a, Reason::kFinished, b.run));
   }
 }
 
 }  // namespace dbfs
-
-// layout.py mirrors these; a wrong mirror does not compile.
-static_assert(sizeof(dbfs::Params) == DBFS_SIZEOF_PARAMS, "layout.py: Params");
-static_assert(sizeof(dbfs::Control) == DBFS_SIZEOF_CONTROL, "layout.py: Control");
-static_assert(sizeof(dbfs::HostView) == DBFS_SIZEOF_HOST_VIEW, "layout.py: HostView");
 
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads, dbfs::kBlocksPerSm)
     dbfs_resident(const __grid_constant__ dbfs::Params a) {

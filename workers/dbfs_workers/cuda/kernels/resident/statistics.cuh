@@ -20,9 +20,9 @@ __device__ __forceinline__ void note_level(Block& b) {
   b.ended = b.run.level + 1;
 }
 
-constexpr u32 kRecordWords = kGang ? 7 : 5;
+constexpr u32 kRecordWords = kGang ? kRecordWordsGang : kRecordWordsSingle;
 
-__device__ __forceinline__ u64 record_word(u32 level, u64 value) { return (u64)(level & 0x7fff | 0x8000) << 48 | value; }
+__device__ __forceinline__ u64 record_word(u32 level, u64 value) { return (u64)(level & kTagLevel | kTagSet) << kTagShift | value; }
 
 // At the first level of a half of the ring the whole warp waits until the host has taken what was there. False: the
 // run is over.
@@ -51,18 +51,18 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
   Slot* made = &slots[(level + 1) % kLevelSlots];
   Slot* spent = &slots[level % kLevelSlots];
   Slot* settled = &slots[kLevelSlots + level % kSettleSlots];
-  const u32 mode = b.level_modes[level & 1];
+  const Mode mode = b.level_modes[level & 1];
   u64 value = 0, sent = 0;
   if (lane < 3) {
     Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
     value = load_relaxed(&line->value);
   }
   // Counted only where a rank knows it from what it takes: in light levels of several ranks.
-  if (lane == 0 && !(kGang && mode == kLightLevel)) value = b.level_frontier[level & 1];
+  if (lane == 0 && !(kGang && mode == Mode::kLight)) value = b.level_frontier[level & 1];
   // A light level of one rank has told them with its arrivals only.
-  if (lane == 2 && mode == (kGang ? kLedLevel : kLightLevel)) value = b.level_found[level & 1];
+  if (lane == 2 && mode == (kGang ? Mode::kLeader : Mode::kLight)) value = b.level_found[level & 1];
   if (lane == 3) value = b.level_cycles[level & 1];
-  if (lane == 4) value = mode;
+  if (lane == 4) value = (u64)mode;
   if (kGang) {
     static_assert(kMaxRanks == 8, "a lane a rank, summed over lanes 0 to 7");
     if (lane < kMaxRanks) sent = load_relaxed(&made->lines[kSent + lane].value);

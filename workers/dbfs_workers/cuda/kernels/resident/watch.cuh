@@ -10,7 +10,7 @@
 namespace dbfs {
 
 __device__ __forceinline__ u64 pack_status(const Params& a, Reason reason, const Run& run) {
-  return (u64)reason | (u64)a.rank << 8 | (u64)run.step << 16 | (u64)run.level << 32;
+  return (u64)reason | (u64)a.rank << kStatusRank | (u64)run.step << kStatusStep | (u64)run.level << kStatusLevel;
 }
 
 __device__ __noinline__ void give_up(const Params& a, Reason reason, const Run& run) {
@@ -25,11 +25,11 @@ __device__ __noinline__ void give_up(const Params& a, Reason reason, const Run& 
 __device__ __noinline__ bool keep_waiting(const Params& a, const Block& b, u32 spins) {
   if (load_relaxed(&a.control->stop.value)) return false;
   if (now_ns() > b.deadline) {
-    give_up(a, kDeadline, b.run);
+    give_up(a, Reason::kDeadline, b.run);
     return false;
   }
   if (blockIdx.x == 0 && (spins & 1023) == 0 && load_relaxed_sys(&a.host->abort)) {
-    give_up(a, kAborted, b.run);
+    give_up(a, Reason::kAborted, b.run);
     return false;
   }
   return true;

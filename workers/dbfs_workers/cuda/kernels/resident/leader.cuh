@@ -9,7 +9,7 @@
 
 namespace dbfs {
 
-__device__ __forceinline__ u64 led_queue(const Params& a, u32 queue) { return (u64)queue * a.led_capacity; }
+__device__ __forceinline__ u64 leader_queue_offset(const Params& a, u32 queue) { return (u64)queue * a.leader_capacity; }
 
 // The vertices that the leader's blocks kept go where the others are.
 __device__ __forceinline__ void hand_over(const Params& a, Block& b, Slot* slot) {
@@ -18,9 +18,9 @@ __device__ __forceinline__ void hand_over(const Params& a, Block& b, Slot* slot)
   if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)kept);
   __syncthreads();
   if (threadIdx.x < kept) {
-    const u64 at = led_queue(a, b.run.queue) + b.base[0] + threadIdx.x;
-    a.peers[kLeader].led[at] = b.keep_ids[threadIdx.x];
-    if (kPredecessors) a.peers[kLeader].led_parents[at] = b.keep_parents[threadIdx.x];
+    const u64 at = leader_queue_offset(a, b.run.queue) + b.base[0] + threadIdx.x;
+    a.peers[kLeader].leader_queue[at] = b.keep_ids[threadIdx.x];
+    if (kPredecessors) a.peers[kLeader].leader_parents[at] = b.keep_parents[threadIdx.x];
   }
   if (threadIdx.x == 0) b.kept = 0;
 }
@@ -43,11 +43,11 @@ __device__ __forceinline__ void take_over(const Params& a, Block& b, const Outpu
     if (a.rank != kLeader) own.visited[word] = bits;
     if (word / a.words_local == a.rank) a.known[word - a.rank * a.words_local] |= bits;
   }
-  const u64 queue = led_queue(a, b.run.queue);
+  const u64 queue = leader_queue_offset(a, b.run.queue);
   stage_items(a, b, to, b.run.small, [&](u32 i, u32& id, u32& parent) {
-    id = load_shared_by_gang(&leader.led[queue + i]);
+    id = load_shared_by_gang(&leader.leader_queue[queue + i]);
     if (id / a.n_local != a.rank) return false;
-    if (kPredecessors) parent = load_shared_by_gang(&leader.led_parents[queue + i]);
+    if (kPredecessors) parent = load_shared_by_gang(&leader.leader_parents[queue + i]);
     return true;
   });
   __syncthreads();
