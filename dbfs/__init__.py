@@ -1,11 +1,15 @@
-"""dbfs: distributed breadth-first search on Dask workers.
+"""dbfs: distributed breadth-first search on Dask workers; this package is the side of the client and the scheduler.
 
-import dbfs
+In: edge lists and a Dask client. Out: a ``Graph`` on the cluster, and a ``BFSResult`` for each search::
 
-client = dbfs.connect(n_workers=4)
-graph = dbfs.load(dbfs.kronecker(scale=16), client=client)
-result = graph.bfs(0, predecessors=True)
-result.distances()
+    import dbfs
+
+    client = dbfs.connect(n_workers=4)
+    graph = dbfs.load(dbfs.kronecker(scale=16), client=client)
+    result = graph.bfs(0, predecessors=True)
+    result.distances()
+
+The workers' side is the package ``dbfs_workers``.
 """
 
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Configuration through ``dask.config``: the defaults of ``dbfs.yaml`` under the key ``dbfs``."""
+"""Configuration: values of ``dask.config`` under the key ``dbfs``, with the defaults of ``dbfs.yaml``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +14,15 @@ dask.config.update_defaults(yaml.safe_load(Path(__file__).with_name("dbfs.yaml")
 
 
 def get(key: str) -> Any:
-    """The value of ``dbfs.<key>``."""
+    """Return the value of ``dbfs.<key>``."""
     return dask.config.get(f"dbfs.{key}")
 
 
 def seconds(key: str, override: float | str | None = None) -> float:
-    """A duration in seconds: ``override`` if given, else the value of ``dbfs.<key>``.
+    """Return a duration in seconds: ``override`` if given, else the value of ``dbfs.<key>``.
 
     Raises:
-        InvalidOptionError: it is not a duration above zero.
+        InvalidOptionError: the value is not a duration above zero.
     """
     value = get(key) if override is None else override
     try:
@@ -35,10 +35,10 @@ def seconds(key: str, override: float | str | None = None) -> float:
 
 
 def count(key: str, *, least: int = 1) -> int:
-    """A whole number, the value of ``dbfs.<key>``.
+    """Return the value of ``dbfs.<key>``, a whole number.
 
     Raises:
-        InvalidOptionError: it is not a whole number of at least ``least``.
+        InvalidOptionError: the value is not a whole number of at least ``least``.
     """
     value = get(key)
     try:
@@ -51,10 +51,10 @@ def count(key: str, *, least: int = 1) -> int:
 
 
 def choice(key: str, choices: Sequence[str]) -> str:
-    """One of a set of words, the value of ``dbfs.<key>``.
+    """Return the value of ``dbfs.<key>``, one of ``choices``.
 
     Raises:
-        InvalidOptionError: it is not one of them.
+        InvalidOptionError: the value is not one of ``choices``.
     """
     value = get(key)
     if value not in choices:

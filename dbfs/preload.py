@@ -1,6 +1,6 @@
-"""``dask worker --preload dbfs.preload``: a worker that has its kernels before it takes work.
+"""Preload for ``dask worker --preload dbfs.preload``: compiles the CPU kernels before the worker takes work.
 
-Where Numba's cache is cold, as on a new host or in a new container, the first graph would wait for them.
+Without the preload, the first graph on a host whose Numba cache is empty waits for the compiler.
 """
 
 import distributed
@@ -9,5 +9,5 @@ from dbfs.cluster.kernels import warm_up
 
 
 def dask_setup(worker: distributed.Worker) -> None:  # noqa: ARG001 - Dask's signature
-    """Called by Dask before the worker joins the scheduler."""
+    """Compile the kernels; Dask calls this before the worker joins the scheduler."""
     warm_up()

@@ -89,7 +89,7 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
     ("backend", "exchange", "words"),
     [
         ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
-        ("cpu", "cuda_ipc", "backend='cpu' does not go with the exchange cuda_ipc"),
+        ("cpu", "cuda_ipc", "backend='cpu' does not support the exchange cuda_ipc"),
     ],
 )
 def test_bad_backends(client: distributed.Client, backend: str, exchange: str, words: str) -> None:
@@ -109,7 +109,7 @@ def visible_in_the_environment() -> str | None:
 def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(cluster.importlib.util, "find_spec", lambda name: None if name == "dask_cuda" else name)
     assert cluster._lacking([], None) == "there is no GPU"
-    assert cluster._lacking(["0", "1"], 3) == "3 GPUs wanted, 2 there"
+    assert cluster._lacking(["0", "1"], 3) == "3 GPUs wanted, 2 found"
     assert "dask_cuda not installed; pip install dbfs[cu13]" in cluster._lacking(["0", "1"], 2)
     machine.setattr(cluster.importlib.util, "find_spec", lambda name: name)
     assert cluster._lacking(["0", "1"], None) == ""

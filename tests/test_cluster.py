@@ -11,7 +11,7 @@ from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError,
 
 
 def test_too_few_workers(client: distributed.Client) -> None:
-    with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 there after 0\.2 s"):
+    with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 found after 0\.2 s"):
         roster(client, 9, timeout=0.2)
     with pytest.raises(TimeoutError), dask.config.set({"dbfs.workers-timeout": "200 ms"}):
         dbfs.load("path:n=5", client=client, ranks=5)
@@ -32,9 +32,13 @@ def test_no_scheduler_there() -> None:
 @pytest.mark.parametrize(
     ("address", "settings", "words"),
     [
-        ("tls://127.0.0.1:9", {}, "TLS needs certificates, which distributed.comm.tls in"),
-        ("tcp://127.0.0.1:9", {"require-encryption": True}, "Dask.s configuration wants encryption; expected tls://"),
-        ("127.0.0.1:9", {"require-encryption": True}, "Dask.s configuration wants encryption"),
+        ("tls://127.0.0.1:9", {}, "TLS needs certificates; name them under distributed.comm.tls in"),
+        (
+            "tcp://127.0.0.1:9",
+            {"require-encryption": True},
+            "Dask.s configuration requires encryption; expected tls://",
+        ),
+        ("127.0.0.1:9", {"require-encryption": True}, "Dask.s configuration requires encryption"),
         (
             "tls://127.0.0.1:9",
             {"tls.ca-file": "/no/such.pem", "tls.client.cert": "/no/such.pem"},

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dbfs.cli import main
 from dbfs.cli.doctor import peers_table
 from dbfs.cluster import doctor
-from dbfs.cluster.doctor import Finding, Report, State, examine
+from dbfs.cluster.doctor import CheckState, Finding, MachineReport, examine
 from dbfs_workers.cuda import module, probe
 from dbfs_workers.errors import ExchangeUnavailableError
 from dbfs_workers.exchange.segment import Segment
@@ -37,7 +37,7 @@ def without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_first_version", lambda names: None)
 
 
-def by_name(report: Report) -> dict[str, Finding]:
+def by_name(report: MachineReport) -> dict[str, Finding]:
     return {finding.name: finding for finding in report.findings}
 
 
@@ -46,12 +46,12 @@ def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
     found = by_name(report)
     assert (report.gpus, report.peer_access, report.peer_bandwidth) == ((), (), ())
     assert found["GPUs"].advice == "nothing to do: the CPU backend will serve"
-    assert {name for name, finding in found.items() if finding.state is State.MISSING} >= {
+    assert {name for name, finding in found.items() if finding.state is CheckState.MISSING} >= {
         *("driver", "GPUs", "CuPy", "dask-cuda", "NCCL", "UCX")
     }
-    assert {found[name].state for name in ("packages", "shared memory", "CPU kernels")} == {State.OK}
+    assert {found[name].state for name in ("packages", "shared memory", "CPU kernels")} == {CheckState.OK}
     assert found["CuPy"].advice == "for GPUs: pip install 'dbfs[cu13]'"
-    assert all(finding.advice for finding in report.findings if finding.state is not State.OK)
+    assert all(finding.advice for finding in report.findings if finding.state is not CheckState.OK)
     assert not any("\n" in (finding.advice or "") for finding in report.findings)
 
 
@@ -77,7 +77,7 @@ def test_gpus_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = by_name(report)
     assert found["driver"].found == "580.159.04, runs CUDA up to 13.0"
     assert found["GPUs"].found == "2: NVIDIA H200 (sm_90, 141 GiB), NVIDIA H200 (sm_90, 141 GiB)"
-    assert (found["peers"].state, found["peers"].advice) == (State.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+    assert (found["peers"].state, found["peers"].advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
     assert list(peers_table(report).columns[2].cells) == ["not measured", ""]
     assert list(peers_table(report).columns[1].cells) == ["", "no access"]
 
@@ -86,13 +86,13 @@ def test_pairs_that_cannot_map_each_other(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(probe, "peer_bandwidth", lambda access: ((None, 310.0), (None, None)))
     rates, finding = doctor._peers(TWO_GPUS.peer_access)
     assert rates[0][1] == 310.0
-    assert (finding.state, finding.found) == (State.MISSING, "1 of 2 pairs of GPUs can't map each other")
+    assert (finding.state, finding.found) == (CheckState.MISSING, "1 of 2 pairs of GPUs can't map each other")
 
 
 def test_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "peer_bandwidth", lambda access: ((None, 310.4), (305.0, None)))
     _, finding = doctor._peers(((False, True), (True, False)))
-    assert (finding.state, finding.found) == (State.OK, "every GPU maps every other, 305 GB/s or more")
+    assert (finding.state, finding.found) == (CheckState.OK, "every GPU maps every other, 305 GB/s or more")
 
 
 def test_an_older_driver_is_told_of_cuda_12(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,14 +108,14 @@ def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(probe, "driver", broken)
     found = by_name(examine())
-    assert (found["driver"].state, found["driver"].found) == (State.FAILED, "cuInit failed with code 999")
+    assert (found["driver"].state, found["driver"].found) == (CheckState.FAILED, "cuInit failed with code 999")
 
 
 def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     finding = by_name(examine())["GPU kernels"]
     assert finding.found.startswith("no NVRTC to compile kernels with: ")
-    assert (finding.state, finding.advice) == (State.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+    assert (finding.state, finding.advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
 
 
 def test_without_shared_memory(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +124,14 @@ def test_without_shared_memory(without_gpus: None, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Segment, "create", refuse)
     finding = by_name(examine())["shared memory"]
-    assert finding.state is State.FAILED
+    assert finding.state is CheckState.FAILED
     assert finding.found == "ExchangeUnavailableError: shared memory between workers needs Linux"
 
 
 def test_a_process_that_may_not_open_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_ATTACH", "raise PermissionError(13, 'Permission denied')")
     finding = doctor._shared_memory()
-    assert finding.state is State.FAILED
+    assert finding.state is CheckState.FAILED
     assert finding.found == "PermissionError: [Errno 13] Permission denied"
 
 
@@ -198,15 +198,15 @@ def test_this_machines_gpus() -> None:
     if driver is None or not driver.gpus:
         pytest.skip("no GPU")
     found = by_name(examine())
-    assert found["GPUs"].state is State.OK
-    assert found["CuPy"].state is State.OK
+    assert found["GPUs"].state is CheckState.OK
+    assert found["CuPy"].state is CheckState.OK
     if len(driver.gpus) > 1 and all(sum(row) == len(row) - 1 for row in driver.peer_access):
-        assert found["peers"].state is State.OK
+        assert found["peers"].state is CheckState.OK
 
 
 def test_without_a_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     found = doctor._dashboard()
-    assert (found.state, found.found) == (doctor.State.MISSING, "not installed: prometheus_client")
+    assert (found.state, found.found) == (doctor.CheckState.MISSING, "not installed: prometheus_client")
     assert found.advice is not None
     assert "dbfs[dashboard]" in found.advice

@@ -30,6 +30,7 @@ from tests.support import standin
 from tests.support.graphs import GRAPHS
 from tests.support.validation import MUTATIONS
 
+
 def two_paths(client: distributed.Client, ranks: int, **options: object) -> Graph:
     n, src, dst = GRAPHS["two components"]()
     directed = bool(options.pop("directed", False))

@@ -14,8 +14,7 @@ from dbfs.analytics.degrees import hub
 from dbfs.cluster.gang import Deadline, Ref, TaskGraph, release
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_number
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -81,24 +80,24 @@ def components(graph: Graph) -> Components:
 
 def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     """uint32[n], the same id for all vertices of a component; by position in a graph ordered by degree."""
-    tasks, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
+    plan, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
     reached = [
-        tasks.add(rank, (f"reached-bits-{token}", rank), _reached_bits, Ref(future.key), stripe)
-        for rank, future in enumerate(giant.held().distances)
+        plan.add(rank, (f"reached-bits-{token}", rank), queries.reached_bits, Ref(future.key), stripe)
+        for rank, future in enumerate(giant.published_labels().distances)
     ]
     forests = {
-        rank: tasks.add(rank, (f"own-forest-{token}", rank), _own_forest, Ref(key), reached)
+        rank: plan.add(rank, (f"own-forest-{token}", rank), queries.own_forest, Ref(key), reached)
         for rank, key in enumerate(graph.partition_keys)
     }
     step = 1
     while step < graph.ranks:
         for rank in range(0, graph.ranks - step, 2 * step):
             key = (f"unite-forests-{token}", step, rank)
-            forests[rank] = tasks.add(rank, key, _united, forests[rank], forests[rank + step])
+            forests[rank] = plan.add(rank, key, queries.united, forests[rank], forests[rank + step])
         step *= 2
     last = (f"component-roots-{token}", 0)
-    tasks.add(0, last, _roots_by_vertex, forests[0], stripe)
-    futures = graph.gang.submit(tasks, [last])
+    plan.add(0, last, queries.roots_by_position, forests[0], stripe)
+    futures = graph.gang.submit(plan, [last])
     try:
         deadline = Deadline(config.seconds("deadline"))
         found: NDArray[np.uint32] = graph.gang.gather([futures[last]], deadline, f"components of {graph.name}")[0]
@@ -117,27 +116,3 @@ def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
     number = np.zeros(counts.size, np.int64)
     number[order] = np.arange(order.size)
     return Components(name, number[roots], counts[order])
-
-
-def _reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
-    from dbfs_workers.checks.components import reached_bits
-
-    return reached_bits(distances, stripe)
-
-
-def _own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    from dbfs_workers.checks.components import own_forest
-
-    return own_forest(partition.on(np), reached)
-
-
-def _united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    from dbfs_workers.checks.components import united
-
-    return united(forest, other)
-
-
-def _roots_by_vertex(forest: NDArray[np.uint32], stripe: Stripe) -> NDArray[np.uint32]:
-    from dbfs_workers.checks.components import roots
-
-    return roots(forest, stripe)

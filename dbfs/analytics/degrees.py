@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Ref
-from dbfs_workers.storage.partition import Partition, on_host
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -22,7 +22,7 @@ def degree_counts(graph: Graph) -> Counts:
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = Deadline(config.seconds("deadline"))
     parts: list[Counts] = graph.gang.on_each_rank(
-        "degree-counts", _count, arguments, deadline, f"degrees of {graph.name}"
+        "degree-counts", queries.degree_counts, arguments, deadline, f"degrees of {graph.name}"
     )
     degrees, where = np.unique(np.concatenate([degrees for degrees, _ in parts]), return_inverse=True)
     vertices = np.zeros(degrees.size, np.int64)
@@ -35,20 +35,8 @@ def hub(graph: Graph) -> int:
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = Deadline(config.seconds("deadline"))
     largest: list[tuple[int, int]] = graph.gang.on_each_rank(
-        "largest-degree", _largest, arguments, deadline, f"the hub of {graph.name}"
+        "largest-degree", queries.largest_degree, arguments, deadline, f"the hub of {graph.name}"
     )
     rank = max(range(graph.ranks), key=lambda rank: largest[rank][0])
     position = largest[rank][1] * graph.ranks + rank
     return position if graph.order is None else int(graph.order.vertex[position])
-
-
-def _count(partition: Partition) -> Counts:
-    owned = partition.stripe.owned(partition.rank)
-    degrees, counts = np.unique(np.diff(on_host(partition.row_offsets[: owned + 1])), return_counts=True)
-    return degrees, counts
-
-
-def _largest(partition: Partition) -> tuple[int, int]:
-    """The largest degree and its row; -1 on a rank without vertices."""
-    degrees = np.diff(on_host(partition.row_offsets[: partition.stripe.owned(partition.rank) + 1]))
-    return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dbfs import config
 from dbfs.analytics.degrees import hub
 from dbfs.cluster.gang import Deadline, Ref
 from dbfs.errors import DirectedGraphError
-from dbfs.graph.vertices import joined
+from dbfs.graph.vertices import vertices_of_rows
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -97,15 +95,13 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     half = one.depth // 2
     arguments = [
         (Ref(from_one.key), Ref(from_other.key), half, one.depth - half)
-        for from_one, from_other in zip(one.held().distances, other.held().distances, strict=True)
+        for from_one, from_other in zip(
+            one.published_labels().distances, other.published_labels().distances, strict=True
+        )
     ]
     deadline = Deadline(config.seconds("deadline"))
     rows = graph.gang.on_each_rank(
-        "half-way", _half_way, arguments, deadline, f"the middle of a longest path in {graph.name}"
+        "half-way", queries.rows_on_shortest_path, arguments, deadline, f"the middle of a longest path in {graph.name}"
     )
-    half_way = joined(rows, graph.order)
+    half_way = vertices_of_rows(rows, graph.order)
     return int(half_way[half_way.size // 2])
-
-
-def _half_way(from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int) -> NDArray[np.int64]:
-    return np.flatnonzero((from_one == near) & (from_other == far))

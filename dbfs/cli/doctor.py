@@ -1,4 +1,4 @@
-"""``dbfs doctor``: what this machine offers, and what to install for the rest."""
+"""``dbfs doctor``: what this machine offers, and what to install for what it lacks."""
 
 import click
 from rich import box
@@ -6,17 +6,18 @@ from rich.console import Console
 from rich.table import Table
 
 from dbfs.cli.common import json_option, print_json
-from dbfs.cluster.doctor import Report, State, examine
+from dbfs.cluster.doctor import CheckState, MachineReport, examine
 
-STYLES = {State.OK: "green", State.MISSING: "yellow", State.FAILED: "red"}
+STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILED: "red"}
 
 
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Check GPUs, packages, shared memory and kernels.
+    """Check this machine's GPUs, packages, shared memory and kernels.
 
-    A machine without a GPU is no error: the CPU backend serves. Kernels that were never compiled here are, and kept.
+    A machine without a GPU is no error: the CPU backend works there. Kernels that were never compiled here are compiled
+    now and cached.
 
     Example: dbfs doctor
     """
@@ -39,8 +40,8 @@ def doctor(as_json: bool) -> None:
         console.print(f"{finding.name}: {finding.advice}", highlight=False, markup=False, soft_wrap=True)
 
 
-def peers_table(report: Report) -> Table:
-    """GB/s between GPUs: each row copies from the columns."""
+def peers_table(report: MachineReport) -> Table:
+    """Return the table of GB/s between GPUs. The GPU of a row copies from the GPU of a column."""
     table = Table(title="GB/s that a GPU copies from another", title_justify="left", box=box.SIMPLE)
     table.add_column("GPU")
     for gpu in report.gpus:

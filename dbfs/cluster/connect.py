@@ -1,4 +1,4 @@
-"""Clusters and clients: starting a local cluster, and choosing the workers that will be a graph's ranks."""
+"""Clusters and clients: start a local cluster or connect to one, and choose the workers that become a graph's ranks."""
 
 import importlib.util
 import logging
@@ -33,27 +33,27 @@ def connect(
     timeout: float | str | None = None,
     **cluster: Any,
 ) -> distributed.Client:
-    """A client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
+    """Return a client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
 
-    A local cluster has a worker for each GPU (``dask_cuda.LocalCUDACluster``) where there are GPUs and dask-cuda, else
-    a worker for each CPU core. Closing the client closes the local cluster. Any other ``distributed.Client`` serves as
-    well.
+    A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda,
+    else one worker for each CPU core. Closing the client closes the local cluster. dbfs works with any other
+    synchronous ``distributed.Client`` as well.
 
     Args:
         address: scheduler address, such as ``tcp://host:8786``.
         n_workers: workers to start; one per GPU or CPU core if None. With an address: workers to wait for, at least 1.
-        backend: of a local cluster: ``cuda`` for workers with a GPU each, ``cpu`` for none, ``auto`` for GPUs where
-            there are enough of them.
+        backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
+            ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
-        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``); ``protocol`` is
-            ``dbfs.cluster.protocol`` where it is not among them.
+        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). The default of
+            ``protocol`` is ``dbfs.cluster.protocol``.
 
     Raises:
-        NoWorkersError: the scheduler can't be reached, or too few workers came in time.
-        InvalidOptionError: ``n_workers`` is not above zero, the backend is none, cluster arguments came with an
-            address, or Dask's configuration has no certificates for it.
-        BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or no dask-cuda.
-        ExchangeUnavailableError: the address or the protocol is of UCX, and distributed-ucxx is not installed.
+        NoWorkersError: the scheduler did not answer, or too few workers joined in time.
+        InvalidOptionError: ``n_workers`` is below 1, the backend is unknown, cluster arguments came with an address, or
+            Dask's configuration has no certificates that the address needs.
+        BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or CuPy or dask-cuda is not installed.
+        ExchangeUnavailableError: the address or the protocol is UCX, and distributed-ucxx is not installed.
     """
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
@@ -84,7 +84,7 @@ def connect(
 
 
 def _require_ucx(address: str | None) -> None:
-    # Dask's own words are that it knows no such scheme. "ucxx" is an older name of it.
+    # Dask's own error says only that the scheme is unknown. "ucxx" is an older name of "ucx".
     if address is not None and address.startswith("ucx") and importlib.util.find_spec("distributed_ucxx") is None:
         raise ExchangeUnavailableError(
             f"{address}: UCX needs distributed-ucxx, which is not installed; pip install dbfs[ucx-cu13], or [ucx-cu12]"
@@ -92,7 +92,7 @@ def _require_ucx(address: str | None) -> None:
 
 
 class _GpuClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
-    """Closes its cluster with itself, as Dask does only for clusters that a client has made."""
+    """A client that closes its cluster too; Dask does so only for a cluster that the client itself started."""
 
     def close(self, *arguments: Any, **keywords: Any) -> Any:
         """Close the client, then the cluster."""
@@ -106,7 +106,7 @@ def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) 
     gpus = visible_gpus()
     if backend == "cpu":
         if gpus and cluster.get("processes", True):
-            # A graph of one rank would take the GPU that all workers see.
+            # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
             cluster = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **cluster}
         return distributed.Client(n_workers=n_workers, **cluster)
     if lacking := _lacking(gpus, n_workers):
@@ -121,7 +121,7 @@ def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) 
 
 
 def _require_certificates(address: str) -> None:
-    # Before the client is made: one that fails in this never closes.
+    # Checked before the client is created: a client that fails in this never closes.
     security = distributed.Security()
     settings = "distributed.comm.tls in Dask's configuration"
     try:
@@ -130,24 +130,24 @@ def _require_certificates(address: str) -> None:
         raise InvalidOptionError(f"{address}: the certificates of {settings} can't be read: {error}") from error
     encrypted = parse_address(address)[0] in ("tls", "wss")
     if encrypted and context is None:
-        raise InvalidOptionError(f"{address}: TLS needs certificates, which {settings} names")
+        raise InvalidOptionError(f"{address}: TLS needs certificates; name them under {settings}")
     if security.require_encryption and not encrypted:
-        raise InvalidOptionError(f"{address}: Dask's configuration wants encryption; expected tls://...")
+        raise InvalidOptionError(f"{address}: Dask's configuration requires encryption; expected tls://...")
 
 
 def _lacking(gpus: list[str], n_workers: int | None) -> str:
-    """What a cluster on GPUs would need and is not there; empty where nothing is."""
+    """Describe what a GPU cluster lacks on this machine; an empty string if nothing is missing."""
     if len(gpus) < (n_workers or 1):
-        return f"{n_workers or 1} GPUs wanted, {len(gpus)} there" if gpus else "there is no GPU"
+        return f"{n_workers or 1} GPUs wanted, {len(gpus)} found" if gpus else "there is no GPU"
     missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
     return f"{' and '.join(missing)} not installed; pip install dbfs[cu13], or [cu12]" if missing else ""
 
 
 def current_client(client: distributed.Client | None) -> distributed.Client:
-    """The client given, else the one Dask has as current.
+    """Return the given client, or Dask's current client if None.
 
     Raises:
-        ClientError: there is none, it is closed or asynchronous, or the object is no client.
+        ClientError: there is no client, it is closed or asynchronous, or the object is not a client.
     """
     if client is None:
         try:
@@ -166,12 +166,14 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
 
 
 def roster(client: distributed.Client, ranks: int | None, *, timeout: float | str | None = None) -> tuple[str, ...]:
-    """Addresses of the workers that become ranks 0..p-1: the first ``ranks`` in order, or all there are.
+    """Return the addresses of the workers that become ranks 0..p-1: the first ``ranks`` in order, or all if None.
+
+    The order is by length of the address, then alphabetical.
 
     Raises:
-        NoWorkersError: fewer than ``ranks`` workers (or none) came within the timeout.
+        NoWorkersError: fewer than ``ranks`` workers (or none) joined within the timeout.
         InvalidOptionError: ``ranks`` is below 1.
-        InvalidOptionTypeError: it is no integer.
+        InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     wanted = 1 if ranks is None else whole_count(ranks, "ranks", 1)
     seconds = config.seconds("workers-timeout", timeout)
@@ -180,9 +182,9 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
         try:
             client.wait_for_workers(wanted, timeout=seconds)
         except TimeoutError:
-            there = len(_addresses(client))
+            found = len(_addresses(client))
             raise NoWorkersError(
-                f"{wanted} worker{'s' * (wanted > 1)} wanted, {there} there after {seconds:g} s "
+                f"{wanted} worker{'s' * (wanted > 1)} wanted, {found} found after {seconds:g} s "
                 f"(scheduler {client.scheduler.address})"
             ) from None
         workers = _addresses(client)
@@ -190,5 +192,5 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
 
 
 def _addresses(client: distributed.Client) -> list[str]:
-    # n_workers=-1: Dask lists only five workers otherwise.
+    # n_workers=-1, because Dask lists only five workers by default.
     return sorted(client.scheduler_info(n_workers=-1)["workers"], key=lambda address: (len(address), address))

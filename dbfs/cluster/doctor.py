@@ -1,7 +1,7 @@
-"""What this machine offers dbfs: GPUs and the packages that use them, shared memory, kernels; and advice for the rest.
+"""Checks of this machine: GPUs and the packages that use them, shared memory, kernels; advice for all that is missing.
 
-Each check stands alone: what one of them lacks is its finding, not an error. Nothing here imports CuPy where there is
-none, and a machine without a GPU is a healthy one: the CPU backend serves.
+The checks do not depend on each other, and a failed check is a finding, not an error. A machine without a GPU is
+healthy, because the CPU backend needs none. No check needs CuPy to be installed.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableErro
 from dbfs_workers.exchange.segment import Segment
 from dbfs_workers.storage.stripe import Stripe
 
-# Compiled for where there is no GPU.
+# The kernels are compiled for this architecture on a machine without a GPU.
 DEFAULT_ARCH: Final = "sm_90"
 
 _ATTACH: Final = """
@@ -36,8 +36,8 @@ Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1).close()
 _ATTACH_SECONDS: Final = 60
 
 
-class State(StrEnum):
-    """How a check ended."""
+class CheckState(StrEnum):
+    """Outcome of a check."""
 
     OK = "ok"
     MISSING = "missing"
@@ -46,23 +46,31 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was found, and one line of advice where that is not all there could be."""
+    """The result of one check.
+
+    Attributes:
+        name: the thing that was checked.
+        state: the outcome.
+        found: one line: what the check found.
+        advice: one line: what to do, or why nothing needs to be done; None if the state is ``OK``.
+    """
 
     name: str
-    state: State
+    state: CheckState
     found: str
     advice: str | None = None
 
 
 @dataclass(frozen=True)
-class Report:
-    """What ``examine`` found.
+class MachineReport:
+    """All findings of ``examine``.
 
     Attributes:
-        findings: one for each check.
+        findings: one or more for each check.
         gpus: the visible GPUs.
-        peer_access: for each GPU, which others it can map.
-        peer_bandwidth: GB/s that each GPU (row) copies from each other one (column); None where it was not measured.
+        peer_access: bool[GPU][GPU], whether the first GPU can map the memory of the second.
+        peer_bandwidth: float[GPU][GPU], GB/s at which the first GPU copies from the second; None if it was not
+            measured.
     """
 
     findings: tuple[Finding, ...]
@@ -71,48 +79,48 @@ class Report:
     peer_bandwidth: tuple[tuple[float | None, ...], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the report as plain values, for JSON."""
         return asdict(self)
 
 
-def examine() -> Report:
-    """Check this machine. Takes seconds where kernels are compiled for the first time."""
+def examine() -> MachineReport:
+    """Check this machine. This takes seconds if the kernels are compiled for the first time."""
     findings = [_packages()]
     try:
         driver = probe.driver()
     except probe.DriverError as error:
         driver = None
-        findings.append(Finding("driver", State.FAILED, str(error), "reinstall or restart the NVIDIA driver"))
+        findings.append(Finding("driver", CheckState.FAILED, str(error), "reinstall or restart the NVIDIA driver"))
     else:
         findings.append(_driver(driver))
     gpus = driver.gpus if driver else ()
     access = driver.peer_access if driver else ()
-    # The packages' names end in the CUDA version's first number.
+    # Package names end in the major version of CUDA.
     major = 12 if driver and driver.cuda < (13, 0) else 13
     cupy = _cupy(major)
     findings += [_gpus(gpus), cupy]
     bandwidth: tuple[tuple[float | None, ...], ...] = tuple((None,) * len(gpus) for _ in gpus)
     if len(gpus) > 1:
-        if cupy.state is State.OK:
+        if cupy.state is CheckState.OK:
             bandwidth, finding = _peers(access)
         else:
-            finding = Finding("peers", State.MISSING, "not measured without CuPy", _install(major))
+            finding = Finding("peers", CheckState.MISSING, "not measured without CuPy", _install(major))
         findings.append(finding)
     findings += [
         _dask_cuda(major),
-        _nccl(major, cupy),
+        _nccl(cupy),
         _ucx(major),
         _shared_memory(),
         _dashboard(),
         _cpu_kernels(),
         *_gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major),
     ]
-    return Report(tuple(findings), gpus, access, bandwidth)
+    return MachineReport(tuple(findings), gpus, access, bandwidth)
 
 
 def _packages() -> Finding:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dbfs", "dask", "distributed", "numba", "numpy"))
-    return Finding("packages", State.OK, f"Python {platform.python_version()}, {packages}")
+    return Finding("packages", CheckState.OK, f"Python {platform.python_version()}, {packages}")
 
 
 def _dashboard() -> Finding:
@@ -124,8 +132,10 @@ def _dashboard() -> Finding:
             missing.append(name)
     if missing:
         advice = "for the page /dbfs and metrics where a scheduler runs: pip install 'dbfs[dashboard]'"
-        return Finding("dashboard", State.MISSING, f"not installed: {', '.join(missing)}", advice)
-    return Finding("dashboard", State.OK, f"bokeh {version('bokeh')}, prometheus-client {version('prometheus-client')}")
+        return Finding("dashboard", CheckState.MISSING, f"not installed: {', '.join(missing)}", advice)
+    return Finding(
+        "dashboard", CheckState.OK, f"bokeh {version('bokeh')}, prometheus-client {version('prometheus-client')}"
+    )
 
 
 def _install(major: int) -> str:
@@ -135,82 +145,85 @@ def _install(major: int) -> str:
 def _driver(driver: probe.Driver | None) -> Finding:
     if driver is None:
         return Finding(
-            "driver", State.MISSING, "no libcuda.so.1", "for GPUs: install NVIDIA's driver, 580 or newer for CUDA 13"
+            "driver",
+            CheckState.MISSING,
+            "no libcuda.so.1",
+            "for GPUs: install NVIDIA's driver, 580 or newer for CUDA 13",
         )
     release = f"{driver.release}, " if driver.release else ""
-    return Finding("driver", State.OK, f"{release}runs CUDA up to {driver.cuda[0]}.{driver.cuda[1]}")
+    return Finding("driver", CheckState.OK, f"{release}runs CUDA up to {driver.cuda[0]}.{driver.cuda[1]}")
 
 
 def _gpus(gpus: tuple[probe.Gpu, ...]) -> Finding:
     if not gpus:
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = "" if chosen is None else f" (CUDA_VISIBLE_DEVICES={chosen!r})"
-        return Finding("GPUs", State.MISSING, f"none visible{hidden}", "nothing to do: the CPU backend will serve")
+        return Finding("GPUs", CheckState.MISSING, f"none visible{hidden}", "nothing to do: the CPU backend will serve")
     names = ", ".join(f"{gpu.name} ({gpu.arch}, {gpu.nbytes / 2**30:.0f} GiB)" for gpu in gpus)
-    return Finding("GPUs", State.OK, f"{len(gpus)}: {names}")
+    return Finding("GPUs", CheckState.OK, f"{len(gpus)}: {names}")
 
 
 def _cupy(major: int) -> Finding:
     found = _first_version(f"cupy-cuda{other}x" for other in (12, 13)) or _first_version(["cupy"])
     if found is None:
-        return Finding("CuPy", State.MISSING, "not installed", _install(major))
+        return Finding("CuPy", CheckState.MISSING, "not installed", _install(major))
     name, number = found
     try:
         built = probe.cupy_runtime()
-    except Exception as error:  # a broken installation fails in any way
-        return Finding("CuPy", State.FAILED, f"{name} {number}: {_line(error)}", _install(major))
-    return Finding("CuPy", State.OK, f"{name} {number}, CUDA runtime {built[0]}.{built[1]}")
+    except Exception as error:  # a broken installation raises anything
+        return Finding("CuPy", CheckState.FAILED, f"{name} {number}: {_line(error)}", _install(major))
+    return Finding("CuPy", CheckState.OK, f"{name} {number}, CUDA runtime {built[0]}.{built[1]}")
 
 
 def _peers(access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[tuple[float | None, ...], ...], Finding]:
     apart = len(access) * (len(access) - 1) - sum(sum(row) for row in access)
     try:
         rates = probe.peer_bandwidth(access)
-    except Exception as error:  # out of memory, or whatever else another process does to the GPUs
+    except Exception as error:  # another process may have filled a GPU, or set its mode
         nothing = tuple((None,) * len(access) for _ in access)
-        return nothing, Finding("peers", State.FAILED, _line(error), "look for other processes on the GPUs: nvidia-smi")
+        return nothing, Finding(
+            "peers", CheckState.FAILED, _line(error), "look for other processes on the GPUs: nvidia-smi"
+        )
     if apart:
         return rates, Finding(
             "peers",
-            State.MISSING,
+            CheckState.MISSING,
             f"{apart} of {len(access) * (len(access) - 1)} pairs of GPUs can't map each other",
-            "these exchange through the host, slower: look at the links with nvidia-smi topo -m",
+            "these pairs exchange through the host, which is slower: nvidia-smi topo -m shows the links",
         )
     least = min(rate for row in rates for rate in row if rate is not None)
-    return rates, Finding("peers", State.OK, f"every GPU maps every other, {least:.0f} GB/s or more")
+    return rates, Finding("peers", CheckState.OK, f"every GPU maps every other, {least:.0f} GB/s or more")
 
 
 def _dask_cuda(major: int) -> Finding:
     found = _first_version(["dask-cuda"])
     if found is None:
-        return Finding("dask-cuda", State.MISSING, "not installed", _install(major))
+        return Finding("dask-cuda", CheckState.MISSING, "not installed", _install(major))
     try:
         importlib.import_module("dask_cuda")
-    except Exception as error:  # without its own extra, or without a driver
-        return Finding("dask-cuda", State.FAILED, f"{found[1]}: {_line(error)}", _install(major))
-    return Finding("dask-cuda", State.OK, found[1])
+    except Exception as error:  # dask-cuda raises anything without its extra or a driver
+        return Finding("dask-cuda", CheckState.FAILED, f"{found[1]}: {_line(error)}", _install(major))
+    return Finding("dask-cuda", CheckState.OK, found[1])
 
 
-def _nccl(major: int, cupy: Finding) -> Finding:
-    if cupy.state is State.OK:
+def _nccl(cupy: Finding) -> Finding:
+    if cupy.state is CheckState.OK:
         nccl = probe.nccl_version()
         if nccl is not None:
-            return Finding("NCCL", State.OK, ".".join(map(str, nccl)))
-    return Finding(
-        "NCCL", State.MISSING, "not there", f"one host needs none; for several: pip install nvidia-nccl-cu{major}"
-    )
+            return Finding("NCCL", CheckState.OK, ".".join(map(str, nccl)))
+    return Finding("NCCL", CheckState.MISSING, "not found", "nothing to do: no exchange of dbfs uses NCCL")
 
 
 def _ucx(major: int) -> Finding:
     found = _first_version(f"distributed-ucxx-cu{other}" for other in (12, 13)) or _first_version(["distributed-ucxx"])
     if found is None:
         advice = f"for the taskgraph engine's bins over NVLink: pip install dbfs[ucx-cu{major}]"
-        return Finding("UCX", State.MISSING, "not installed", advice)
+        return Finding("UCX", CheckState.MISSING, "not installed", advice)
     try:
         importlib.import_module("distributed_ucxx")
-    except Exception as error:  # a library of its own that is missing
-        return Finding("UCX", State.FAILED, f"{found[0]} {found[1]}: {_line(error)}", f"reinstall {found[0]}")
-    return Finding("UCX", State.OK, f"{found[0]} {found[1]}")
+    except Exception as error:  # a shared library that is missing
+        return Finding("UCX", CheckState.FAILED, f"{found[0]} {found[1]}: {_line(error)}", f"reinstall {found[0]}")
+    return Finding("UCX", CheckState.OK, f"{found[0]} {found[1]}")
 
 
 def _shared_memory() -> Finding:
@@ -218,28 +231,28 @@ def _shared_memory() -> Finding:
     try:
         segment = Segment.create(Stripe(2, 2), 8)
     except (ExchangeUnavailableError, OSError) as error:
-        return Finding("shared memory", State.FAILED, _line(error), advice)
+        return Finding("shared memory", CheckState.FAILED, _line(error), advice)
     try:
         handle = pickle.dumps(segment.handle).hex()
         command = [sys.executable, "-c", _ATTACH, handle]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ATTACH_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return Finding("shared memory", State.FAILED, f"no answer in {_ATTACH_SECONDS} s", advice)
+        return Finding("shared memory", CheckState.FAILED, f"no answer in {_ATTACH_SECONDS} s", advice)
     finally:
         segment.close()
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return Finding("shared memory", State.FAILED, lines[-1], advice)
-    return Finding("shared memory", State.OK, "a second process opened it (memfd, /proc)")
+        return Finding("shared memory", CheckState.FAILED, lines[-1], advice)
+    return Finding("shared memory", CheckState.OK, "a second process opened it (memfd, /proc)")
 
 
 def _cpu_kernels() -> Finding:
     start = time.perf_counter()
     try:
         warm_up()
-    except Exception as error:  # Numba's cache has no folder it may write to, or LLVM refuses
+    except Exception as error:  # Numba has no folder to write its cache to, or LLVM fails
         advice = "set NUMBA_CACHE_DIR to a folder that can be written"
-        return Finding("CPU kernels", State.FAILED, _line(error), advice)
+        return Finding("CPU kernels", CheckState.FAILED, _line(error), advice)
     seconds = time.perf_counter() - start
     stats = [kernel.stats for kernel in _numba_kernels()]
     compiled = sum(sum(one.cache_misses.values()) for one in stats)
@@ -248,8 +261,8 @@ def _cpu_kernels() -> Finding:
     closed = [folder for folder in folders if Path(folder).is_dir() and not os.access(folder, os.W_OK)]
     if compiled and closed:
         advice = "set NUMBA_CACHE_DIR to a folder that can be written: every process compiles anew"
-        return Finding("CPU kernels", State.FAILED, loaded, advice)
-    return Finding("CPU kernels", State.OK, loaded)
+        return Finding("CPU kernels", CheckState.FAILED, loaded, advice)
+    return Finding("CPU kernels", CheckState.OK, loaded)
 
 
 def _numba_kernels() -> list[Any]:
@@ -266,7 +279,7 @@ def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
     try:
         nvrtc = ".".join(map(str, nvrtc_version()))
     except BackendUnavailableError as error:
-        yield Finding("GPU kernels", State.MISSING, str(error).splitlines()[0], _install(major))
+        yield Finding("GPU kernels", CheckState.MISSING, str(error).splitlines()[0], _install(major))
         return
     for arch in archs:
         name = f"GPU kernels, {arch}"
@@ -276,13 +289,15 @@ def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
                 list(pool.map(lambda kernel, arch=arch: cached_cubin(kernel[0], arch, kernel[1]), KERNELS))
         except RuntimeError as error:
             advice = f"NVRTC {nvrtc} can't compile them; install the one that goes with dbfs[cu{major}]"
-            yield Finding(name, State.FAILED, _line(error), advice)
+            yield Finding(name, CheckState.FAILED, _line(error), advice)
         except OSError as error:
-            yield Finding(name, State.FAILED, _line(error), "set DBFS_KERNEL_CACHE to a folder that can be written")
+            yield Finding(
+                name, CheckState.FAILED, _line(error), "set DBFS_KERNEL_CACHE to a folder that can be written"
+            )
         else:
             seconds = time.perf_counter() - start
             found = f"{len(KERNELS)} compile, NVRTC {nvrtc}, {seconds:.1f} s; kept in {cache_folder()}"
-            yield Finding(name, State.OK, found)
+            yield Finding(name, CheckState.OK, found)
 
 
 def _first_version(names: Iterable[str]) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
-"""The gang: the workers that hold one graph's ranks, how tasks are pinned to them, and waits that can't hang.
+"""The gang: the workers that hold one graph's ranks, tasks pinned to them, and waits that cannot hang.
 
-A pinned task whose worker is gone waits for ever in Dask: the nanny brings the worker back under another address. So
-every wait here has a deadline and looks at intervals whether the gang is whole.
+In Dask a pinned task whose worker is lost waits for ever, because the nanny restarts the worker under another address.
+Therefore every wait here has a deadline, and checks at intervals that all workers of the gang are alive.
 """
 
 import asyncio
@@ -23,37 +23,41 @@ Key = Hashable
 
 @dataclass(frozen=True)
 class Ref:
-    """In a task's arguments: the result of the task with this key."""
+    """Stands for the result of the task with this key, in the arguments of another task."""
 
     key: Key
 
 
 class Deadline:
-    """A moment that no wait passes."""
+    """The end of the time that an operation may take.
+
+    Attributes:
+        seconds: the whole time, from the creation of this object.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def enforce(self, doing: Callable[[], str] | str) -> None:
-        """Raise ``DeadlineExceededError`` if the moment is over."""
+        """Raise ``DeadlineExceededError`` if the deadline has passed; ``doing`` names the operation in the message."""
         if time.monotonic() > self._end:
-            raise DeadlineExceededError(f"{_words(doing)}: not done after {self.seconds:g} s")
+            raise DeadlineExceededError(f"{_text(doing)}: not done after {self.seconds:g} s")
 
 
 class TaskGraph:
-    """Tasks of one submission, each pinned to a rank."""
+    """The tasks of one submission, each pinned to a rank."""
 
     def __init__(self) -> None:
         self._ranks: dict[int, dict[Key, Task]] = {}
 
     def add(self, rank: int, key: Key, function: Callable[..., Any], *arguments: Any) -> Ref:
-        """Add a task that calls ``function`` with plain values and the results of other tasks (``Ref``)."""
+        """Add a task that calls ``function``; arguments are plain values and results of other tasks (``Ref``)."""
         self._ranks.setdefault(rank, {})[key] = Task(key, function, *(_argument(argument) for argument in arguments))
         return Ref(key)
 
     def pinned(self, addresses: Sequence[str]) -> HighLevelGraph:
-        """The graph as Dask takes it."""
+        """Return the tasks as a Dask graph that pins each rank's tasks to the address of that rank."""
         layers = {
             f"rank-{rank}-{uuid.uuid4().hex}": MaterializedLayer(tasks, annotations={"workers": [addresses[rank]]})
             for rank, tasks in self._ranks.items()
@@ -76,8 +80,8 @@ class Gang:
     """The workers of one graph in rank order.
 
     Attributes:
-        client: a synchronous client of their cluster.
-        addresses: worker addresses; index is rank.
+        client: a synchronous client of the workers' cluster.
+        addresses: worker addresses by rank.
     """
 
     client: distributed.Client
@@ -89,7 +93,7 @@ class Gang:
         return len(self.addresses)
 
     def submit(self, graph: TaskGraph, keys: Iterable[Key]) -> dict[Key, distributed.Future]:
-        """Start a graph; its results stay on the workers while the futures returned for ``keys`` live."""
+        """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live."""
         keys = list(keys)
         futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
         return dict(zip(keys, futures, strict=True))
@@ -101,23 +105,23 @@ class Gang:
         doing: Callable[[], str] | str,
         watch: Callable[[], None] | None = None,
     ) -> list[Any]:
-        """Wait for futures and fetch their results.
+        """Wait for futures and fetch their results, in the order of the futures.
 
         Args:
             futures: the futures.
             deadline: when to give up.
-            doing: what they are for, as errors say it.
-            watch: called now and then while they are not done.
+            doing: the operation, named in errors; a function if its name changes during the wait.
+            watch: called at intervals until all futures are done.
 
         Raises:
-            WorkerLostError: a worker of the gang is gone.
+            WorkerLostError: a worker of the gang is lost, or the scheduler is.
             DeadlineExceededError: the deadline passed first.
         """
         interval = config.seconds("liveness-interval")
-        # Waiting and fetching apart: Client.gather, cancelled while it waits, leaves tasks that log their exceptions.
+        # Wait first, then fetch: Client.gather, if cancelled during a wait, leaves tasks that log their exceptions.
         try:
             while not self.client.sync(self._done, futures, interval):
-                self.check(_words(doing))
+                self.check(_text(doing))
                 deadline.enforce(doing)
                 if watch is not None:
                     watch()
@@ -125,8 +129,8 @@ class Gang:
         except DbfsError:
             raise
         except Exception as error:
-            # What Dask says of a lost worker (a cancelled future, a killed worker, a closed comm) has no rank.
-            self.check(_words(doing), error)
+            # Dask's own error for a lost worker (cancelled future, killed worker, closed comm) names no rank.
+            self.check(_text(doing), error)
             raise
         return result
 
@@ -138,14 +142,14 @@ class Gang:
         deadline: Deadline,
         doing: Callable[[], str] | str,
     ) -> list[Any]:
-        """Call a function once on each rank, with plain values and results there (``Ref``); its answers by rank.
+        """Call a function once on each rank and return its results by rank.
 
         Args:
-            name: of the tasks.
-            function: what to call; picklable.
-            arguments: by rank.
+            name: prefix of the tasks' keys, shown in Dask's dashboard.
+            function: the function; the workers must be able to import it.
+            arguments: by rank, plain values and results of tasks (``Ref``).
             deadline: when to give up.
-            doing: what this is for, for messages.
+            doing: the operation, named in errors.
 
         Raises:
             WorkerLostError, DeadlineExceededError: see ``gather``.
@@ -161,14 +165,15 @@ class Gang:
             release(futures.values())
 
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
-        """Raise ``WorkerLostError`` if a worker of the gang is gone."""
+        """Raise ``WorkerLostError`` if a worker of the gang is lost, or the scheduler is."""
         self.client.sync(self._check, doing, cause)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
-        """Whether all are, by then.
+        """Return whether all futures finished within ``timeout`` seconds.
 
-        An answer and no error: one that passes ``Client.sync`` is left in a cycle with its callers' frames, and all
-        that those hold, results and their labels among it, lives on until the collector comes by.
+        Returns False instead of raising: an exception that passes ``Client.sync`` forms a cycle with its callers'
+        frames. Everything that the frames hold, results and their labels included, would live until the next garbage
+        collection.
         """
         with self.client.as_current():
             try:
@@ -187,7 +192,7 @@ class Gang:
         fetching = asyncio.ensure_future(self.client.gather(list(futures), asynchronous=True))
         try:
             while not (await asyncio.wait({fetching}, timeout=interval))[0]:
-                await self._check(_words(doing), None)
+                await self._check(_text(doing), None)
                 deadline.enforce(doing)
             return fetching.result()  # type: ignore[no-any-return]
         finally:
@@ -196,10 +201,12 @@ class Gang:
     async def _check(self, doing: str, cause: BaseException | None) -> None:
         where = f"{doing}: " if doing else ""
         try:
-            # n_workers=-1: Dask lists only five workers otherwise.
+            # n_workers=-1, because Dask lists only five workers by default.
             info: Mapping[str, Any] = await self.client.scheduler.identity(n_workers=-1)
         except OSError as error:
-            raise WorkerLostError(f"{where}the scheduler at {self.client.scheduler.address} is gone") from error
+            raise WorkerLostError(
+                f"{where}lost the connection to the scheduler at {self.client.scheduler.address}"
+            ) from error
         lost = [rank for rank, address in enumerate(self.addresses) if address not in info["workers"]]
         if lost:
             ranks = ", ".join(f"rank {rank} ({self.addresses[rank]})" for rank in lost)
@@ -207,18 +214,18 @@ class Gang:
 
 
 def host_of(address: str) -> str:
-    """What workers of one host have in common: a worker's address but for its port."""
+    """Return a worker's address without its port, which is the same for all workers of one host."""
     return address.rpartition(":")[0]
 
 
 def release(futures: Iterable[distributed.Future]) -> None:
-    """Let go of results now, also where an exception's frames still hold the futures.
+    """Release results at once, even if an exception's frames still hold the futures.
 
-    Not by ``Client.cancel``: of a task in flight that fails an assertion in Dask's scheduler.
+    ``Client.cancel`` is no alternative: for a task in flight it fails an assertion in Dask's scheduler.
     """
     for future in futures:
         future.release()
 
 
-def _words(doing: Callable[[], str] | str) -> str:
+def _text(doing: Callable[[], str] | str) -> str:
     return doing if isinstance(doing, str) else doing()

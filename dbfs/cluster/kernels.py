@@ -1,4 +1,4 @@
-"""The modules of the CPU kernels, and how they are compiled before work comes."""
+"""The modules of the CPU kernels, and a way to compile them ahead of work."""
 
 import importlib
 import logging
@@ -6,7 +6,7 @@ import time
 
 logger = logging.getLogger(__name__)
 
-# Importing one compiles it, or loads it from the cache.
+# Importing such a module compiles its kernels, or loads them from Numba's cache.
 KERNELS = (
     "dbfs_workers.storage.building_kernels",
     "dbfs_workers.backends.cpu_kernels",
@@ -20,7 +20,7 @@ KERNELS = (
 
 
 def warm_up() -> None:
-    """Compile the CPU kernels into Numba's cache on disk, where the workers to come will find them."""
+    """Compile the CPU kernels into Numba's cache on disk, from which workers load them."""
     start = time.perf_counter()
     for module in KERNELS:
         importlib.import_module(module)

@@ -1,14 +1,14 @@
 """Progress of long work: a bar in a notebook (tqdm) or a terminal (rich), or calls of the user's own function.
 
-Whatever takes ``progress=`` takes one of
+An argument ``progress=`` is one of
 
-- ``None``: what ``dbfs.progress`` in the configuration says; ``auto``, the default, is a bar in a notebook and where
-  stderr is a terminal, and nothing elsewhere;
+- ``None``: the value of ``dbfs.progress`` in the configuration. The default is ``auto``: a bar in a notebook, and if
+  stderr is a terminal;
 - ``True`` or ``False``: a bar, or none, wherever the program runs;
-- a function, called in the caller's thread with a ``RunProgress`` or a ``BuildProgress`` (``dbfs.records``) now and
-  then while the work lasts. What it raises ends the work.
+- a function, called in the caller's thread at intervals during the work, with a ``RunProgress`` or a ``BuildProgress``
+  (``dbfs.records``). An exception that it raises ends the work.
 
-Loops over anything else get the same bars, which may be nested::
+Other loops can show the same bars, which may be nested::
 
     for root in progress.track(roots, "roots"): ...
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import rich.progress
 
 Item = TypeVar("Item")
-Report = TypeVar("Report")
-Option = bool | Callable[[Report], None] | None
-"""What ``progress=`` takes: see the module."""
+Snapshot = TypeVar("Snapshot")
+ProgressOption = bool | Callable[[Snapshot], None] | None
+"""Type of an argument ``progress=``: see the module."""
 
-# Seconds. A bar of work that is over sooner would only flicker.
+# Seconds before a bar appears. The bar of shorter work would only flicker.
 _DELAY = 0.4
 
 
@@ -48,39 +48,39 @@ class Bar(Protocol):
     """One line of progress."""
 
     def set(self, done: float, note: str = "") -> None:
-        """Say how much is done, of the bar's total, and what is worth reading beside it."""
+        """Set how much is done, of the bar's total, and the note beside the bar."""
         ...
 
     def advance(self, step: float = 1) -> None:
-        """So much more is done."""
+        """Add ``step`` to how much is done."""
         ...
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         ...
 
 
 @contextlib.contextmanager
 def bar(what: str, total: float | None = None, progress: bool | None = None) -> Iterator[Bar]:
-    """A bar while the block lasts.
+    """Show a bar while the block runs.
 
     Args:
-        what: the words before it.
-        total: what ``Bar.set`` counts up to; None where nobody knows.
-        progress: whether to show it: see the module.
+        what: the text before the bar.
+        total: the value of ``Bar.set`` at the end; None if it is not known.
+        progress: whether to show the bar: see the module.
 
     Raises:
         InvalidOptionError: ``dbfs.progress`` is not ``auto``, true or false.
     """
-    made = _make(what, total, progress)
+    shown = _new_bar(what, total, progress)
     try:
-        yield made
+        yield shown
     finally:
-        made.close()
+        shown.close()
 
 
 def track(items: Sequence[Item], what: str, progress: bool | None = None) -> Iterator[Item]:
-    """Go through items with a bar that counts them."""
+    """Iterate over items and show a bar that counts them."""
     with bar(what, len(items), progress) as shown:
         for index, item in enumerate(items):
             shown.set(index, f"{index:,} of {len(items):,}")
@@ -88,10 +88,17 @@ def track(items: Sequence[Item], what: str, progress: bool | None = None) -> Ite
 
 
 @contextlib.contextmanager
-def of_run(
-    option: Option[RunProgress], name: str, n: int, traversals: int
+def run_reporter(
+    option: ProgressOption[RunProgress], name: str, n: int, traversals: int
 ) -> Iterator[Callable[[RunProgress], None] | None]:
-    """What an engine tells of a run on a graph of ``n`` vertices, or None where nobody wants to know."""
+    """Yield the function that an engine calls with a run's progress, or None if no progress is to be shown.
+
+    Args:
+        option: the caller's ``progress=``.
+        name: the graph's name.
+        n: number of vertices of the graph.
+        traversals: number of traversals of the run.
+    """
 
     def show(bar: Bar, run: RunProgress) -> None:
         level = f"level {run.level:,} {run.direction}, frontier {run.frontier:,}, reached {run.reached:,}"
@@ -100,28 +107,31 @@ def of_run(
         else:
             bar.set(run.finished, f"{run.finished:,} of {traversals:,}: {level}")
 
-    with _telling(option, f"bfs of {name}", n if traversals == 1 else traversals, show) as tell:
-        yield tell
+    with _reporter(option, f"bfs of {name}", n if traversals == 1 else traversals, show) as report:
+        yield report
 
 
 @contextlib.contextmanager
-def of_build(option: Option[BuildProgress], name: str) -> Iterator[Callable[[BuildProgress], None] | None]:
-    """What a build tells, or None where nobody wants to know."""
+def build_reporter(
+    option: ProgressOption[BuildProgress], name: str
+) -> Iterator[Callable[[BuildProgress], None] | None]:
+    """Yield the function that a build calls with its progress, or None if no progress is to be shown."""
 
     def show(bar: Bar, build: BuildProgress) -> None:
         read = f"{build.pieces_read:,} of {build.pieces:,} pieces read, {format_bytes(build.bytes_read)}"
-        # Where GPUs make the edges there is nothing to read.
+        # GPUs that generate the edges themselves read no pieces.
         so_far = read if build.pieces else f"{build.done:,} of {build.tasks:,} tasks"
         bar.set(build.done / max(1, build.tasks), f"{build.stage}: {so_far}")
 
-    with _telling(option, f"building {name}", 1, show) as tell:
-        yield tell
+    with _reporter(option, f"building {name}", 1, show) as report:
+        yield report
 
 
 @contextlib.contextmanager
-def _telling(
-    option: Option[Report], what: str, total: float, show: Callable[[Bar, Report], None]
-) -> Iterator[Callable[[Report], None] | None]:
+def _reporter(
+    option: ProgressOption[Snapshot], what: str, total: float, show: Callable[[Bar, Snapshot], None]
+) -> Iterator[Callable[[Snapshot], None] | None]:
+    """Yield the caller's own function, or a function that draws a bar by ``show``, or None."""
     if callable(option):
         yield option
         return
@@ -129,19 +139,19 @@ def _telling(
         yield None
         return
     began = time.monotonic()
-    made: list[Bar] = []
+    bars: list[Bar] = []
 
-    def tell(report: Report) -> None:
-        if not made:
+    def report(snapshot: Snapshot) -> None:
+        if not bars:
             if time.monotonic() - began < _DELAY:
                 return
-            made.append(_make(what, total, True))
-        show(made[0], report)
+            bars.append(_new_bar(what, total, True))
+        show(bars[0], snapshot)
 
     try:
-        yield tell
+        yield report
     finally:
-        for shown in made:
+        for shown in bars:
             shown.close()
 
 
@@ -155,19 +165,21 @@ def _shown(option: bool | None) -> bool:
 
 
 def _in_notebook() -> bool:
-    # Where IPython was not imported nobody is in a notebook; importing it would take half a second.
+    # A notebook has imported IPython already. Importing it here would take half a second.
     ipython = sys.modules.get("IPython")
     shell: Any = None if ipython is None else ipython.get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def _make(what: str, total: float | None, option: bool | None) -> Bar:
+def _new_bar(what: str, total: float | None, option: bool | None) -> Bar:
     if not _shown(option):
-        return _Nothing()
+        return _NoBar()
     return _NotebookBar(what, total) if _in_notebook() else _TerminalBar(what, total)
 
 
-class _Nothing:
+class _NoBar:
+    """A bar that shows nothing."""
+
     def set(self, done: float, note: str = "") -> None:
         pass
 
@@ -179,6 +191,8 @@ class _Nothing:
 
 
 class _NotebookBar:
+    """A bar of tqdm below the cell."""
+
     def __init__(self, what: str, total: float | None) -> None:
         from tqdm.auto import tqdm
 
@@ -197,7 +211,7 @@ class _NotebookBar:
 
 
 class _TerminalBar:
-    """A line of the process's one rich display, which lasts from the first bar's start to the last one's end."""
+    """A line of rich's display. The process has one display, from the start of the first bar to the end of the last."""
 
     _lock = threading.Lock()
     _display: rich.progress.Progress | None = None
@@ -210,25 +224,26 @@ class _TerminalBar:
                 cls._display = _display()
                 cls._display.start()
             cls._bars += 1
-            self._on = cls._display
-            self._task = self._on.add_task(what, total=total, note="")
-        self._bare = True
+            self._screen = cls._display
+            self._task = self._screen.add_task(what, total=total, note="")
+        self._without_note = True
 
     def set(self, done: float, note: str = "") -> None:
-        # The first note at once: adding the task has drawn it without one, and it may be over before the next drawing.
-        self._on.update(self._task, completed=done, note=note, refresh=self._bare)
-        self._bare = False
+        # The first note is drawn at once: add_task drew the bar without a note, and short work ends before the next
+        # refresh.
+        self._screen.update(self._task, completed=done, note=note, refresh=self._without_note)
+        self._without_note = False
 
     def advance(self, step: float = 1) -> None:
-        self._on.advance(self._task, step)
+        self._screen.advance(self._task, step)
 
     def close(self) -> None:
         cls = _TerminalBar
         with cls._lock:
-            self._on.remove_task(self._task)
+            self._screen.remove_task(self._task)
             cls._bars -= 1
             if cls._bars == 0:
-                self._on.stop()
+                self._screen.stop()
                 cls._display = None
 
 
@@ -236,7 +251,7 @@ def _display() -> rich.progress.Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    # On stderr, so that stdout can be piped.
+    # On stderr, because stdout may be piped.
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -244,7 +259,7 @@ def _display() -> rich.progress.Progress:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
-        # What is printed meanwhile scrolls by above, but would end up on stderr.
+        # rich prints redirected text above the bars, on stderr: redirect stdout only if it is a terminal.
         redirect_stdout=sys.stdout.isatty(),
         transient=True,
         refresh_per_second=5,

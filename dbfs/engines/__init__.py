@@ -1,20 +1,24 @@
-"""Engines: ways to run the levels of a traversal. One interface, chosen here and nowhere else."""
+"""Engines: two ways to run the levels of a traversal, behind one interface (``Engine``).
 
-from dbfs.engines.interface import Engine, HeldLabels, KeptLabels, LevelReport, Outcome, Progress
+In: a gang, a graph's record and one ``TraversalSpec`` for each traversal. Out: one ``Outcome`` for each; the labels
+stay on the workers. ``choose`` is the only place that selects an engine.
+"""
+
+from dbfs.engines.interface import Engine, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.engines.resident import ResidentEngine
 from dbfs.engines.taskgraph import TaskGraphEngine
 from dbfs.errors import InvalidOptionError
 
 ENGINES = ("auto", "resident", "taskgraph")
 
-__all__ = ["ENGINES", "Engine", "HeldLabels", "KeptLabels", "LevelReport", "Outcome", "Progress", "choose"]
+__all__ = ["ENGINES", "Engine", "LabelsOnRanks", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose"]
 
 
 def choose(name: str) -> Engine:
-    """The engine of that name; ``auto`` is the resident one, since every gang can exchange at least over comms.
+    """Return the engine of that name; ``auto`` is the resident engine, since every gang can exchange over Dask's comms.
 
     Raises:
-        InvalidOptionError: no such engine.
+        InvalidOptionError: there is no such engine.
     """
     if name not in ENGINES:
         raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")

@@ -1,4 +1,4 @@
-"""What an engine takes and gives back."""
+"""The interface of an engine: what ``Engine.traverse`` takes and returns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from dbfs_workers.spec import TraversalSpec
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.traversal.LevelCounts``.
+    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.state.LevelCounts``.
 
     Attributes:
-        direction: top-down or bottom-up. A bottom-up level's ``edges`` are those it looked at; it sends bitmap slices,
-            as does a top-down level of many edges on GPUs: such a level's discoveries all count as ``own``.
-        seconds: wall time from the end of the level before to the end of this one, as rank 0 saw it.
+        direction: ``top-down`` or ``bottom-up``. The ``edges`` of a bottom-up level are the edges that it inspected. A
+            bottom-up level sends bitmap slices, and so does a top-down level of many edges on GPUs; all discoveries of
+            such a level count as ``own``.
+        seconds: wall time from the end of the previous level to the end of this one, by rank 0's clock.
         phase_seconds: by rank, the time of each phase.
     """
 
@@ -40,7 +41,7 @@ class LevelReport:
 
     @classmethod
     def total(cls, level: int, direction: str, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
-        """Sum the ranks' counts of one level."""
+        """Sum the counts of all ranks for one level."""
         return cls(
             level=level,
             direction=direction,
@@ -57,28 +58,33 @@ class LevelReport:
         )
 
 
-class HeldLabels:
-    """The labels of one traversal, where they lie on the workers.
+@dataclass(frozen=True)
+class PublishedLabels:
+    """The labels of one traversal as Dask data, one array a rank, on the worker of that rank.
 
     Attributes:
         distances: by rank, futures of int32 arrays: the rank's vertices in order, -1 unreached.
-        predecessors: by rank, futures of int64 arrays of vertex ids, -1 unreached; None where not asked for.
+        predecessors: by rank, futures of int64 arrays of vertex ids (positions, if the graph is ordered by degree), -1
+            unreached; None if the traversal did not record them.
     """
 
-    def __init__(
-        self, distances: tuple[distributed.Future, ...], predecessors: tuple[distributed.Future, ...] | None
-    ) -> None:
-        self.distances = distances
-        self.predecessors = predecessors
+    distances: tuple[distributed.Future, ...]
+    predecessors: tuple[distributed.Future, ...] | None
 
     def release(self) -> None:
-        """Free them."""
+        """Free the labels on the workers."""
         release([*self.distances, *(self.predecessors or ())])
 
 
 @dataclass(frozen=True)
-class KeptLabels:
-    """Labels that the ranks of a graph keep to themselves: those of a traversal of one of its runs."""
+class LabelsOnRanks:
+    """The labels of one traversal that the ranks keep, outside of Dask's data.
+
+    Attributes:
+        graph_id: the graph that was traversed.
+        run_id: the run that made the traversal.
+        index: number of the traversal in its run, from 0.
+    """
 
     graph_id: str
     run_id: str
@@ -86,24 +92,24 @@ class KeptLabels:
 
 
 class LabelSource(Protocol):
-    """Where the labels of a finished traversal are to be had."""
+    """Access to the labels of a finished traversal. Either ``publish`` or ``drop`` is called, once."""
 
-    def hold(self) -> HeldLabels:
-        """The labels as Dask data of this client; asked for once.
+    def publish(self) -> PublishedLabels:
+        """Make the labels Dask data of this client.
 
         Raises:
-            GraphNotFoundError, ResultReleasedError: they are gone, since somebody unloaded the graph.
-            WorkerLostError: a worker that had some is gone.
+            GraphNotFoundError, ResultReleasedError: the labels are freed, because a client unloaded the graph.
+            WorkerLostError: a worker that kept labels is lost.
         """
         ...
 
     @property
-    def place(self) -> HeldLabels | KeptLabels:
-        """Where they are until they are asked for."""
+    def location(self) -> PublishedLabels | LabelsOnRanks:
+        """Where the labels are before ``publish`` is called."""
         ...
 
     def drop(self) -> None:
-        """They will not be asked for."""
+        """Free the labels, which were not published."""
         ...
 
 
@@ -112,14 +118,15 @@ class Outcome:
     """A finished traversal; its labels stay on the workers.
 
     Attributes:
-        labels: where they are.
-        levels: makes one report a level; a road network has thousands, which not everybody wants.
+        labels: access to the labels.
+        levels: makes one report a level. A function, because a road network has thousands of levels and many callers
+            read none of the reports.
         depth: the largest distance.
-        reached: vertices reached, the sources included.
-        edges: directed edges of the traversed component: the degrees of the reached vertices.
-        seconds: from the start of the first level to the end of the last.
-        setup_seconds: before that, clearing the state and (on CPUs) waiting for the slowest rank; None where it is not
-            told apart.
+        reached: number of vertices reached, the sources included.
+        edges: directed edges of the traversed component: the sum of the degrees of the reached vertices.
+        seconds: time from the start of the first level to the end of the last.
+        setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None if the
+            engine does not measure it.
     """
 
     labels: LabelSource
@@ -132,7 +139,7 @@ class Outcome:
 
 
 Progress = Callable[[RunProgress], None]
-"""Called now and then while a run lasts, and when it is over, in the thread that waits for it."""
+"""Called at intervals during a run, and once after its end, in the thread that waits for the run."""
 
 
 class Engine(Protocol):
@@ -148,18 +155,18 @@ class Engine(Protocol):
         deadline: Deadline,
         progress: Progress | None,
     ) -> list[Outcome]:
-        """Traverse a graph as often as there are specs, one after another.
+        """Run one traversal for each spec, one after another; return the outcomes in the same order.
 
         Args:
             gang: the graph's workers.
             record: the graph.
-            specs: sources and options; all of one run id, and alike but for sources and targets.
+            specs: sources and options. All have one run id, and differ in sources and targets only.
             deadline: when to give up.
-            progress: told where the run is; what it raises cancels the run.
+            progress: called with the state of the run; an exception that it raises cancels the run.
 
         Raises:
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
-                early; nothing of it stays on the workers.
-            InvalidOptionError: the engine, or the graph as it was loaded, can't do what a spec asks for.
+                early; none of its labels stay on the workers.
+            InvalidOptionError: the engine, or the graph as it was loaded, does not support an option of a spec.
         """
         ...

@@ -1,7 +1,7 @@
 """The resident engine: one call to the service starts the gang, and the levels run inside the workers.
 
 The service (``dbfs.service.scheduler``) queues the run and calls every worker of the gang once. The workers run the
-levels together (``dbfs_workers.levels.loop``). Only counts and timings come back.
+levels together (``dbfs_workers.levels.loop``). They return counts and timings; the labels stay on them.
 """
 
 import functools
@@ -13,7 +13,7 @@ import distributed
 import numpy as np
 
 from dbfs.cluster.gang import Deadline, Gang
-from dbfs.engines.interface import HeldLabels, KeptLabels, LevelReport, Outcome, Progress
+from dbfs.engines.interface import LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
@@ -23,12 +23,12 @@ from dbfs_workers.storage.labels import label_key
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 _FRONTIER = COUNT_FIELDS.index("frontier")
-# The counts of a ``LevelReport``.
+# Fields of ``LevelReport`` that sum the ranks' counts.
 _SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
 
 
 class ResidentEngine:
-    """See ``dbfs.engines.interface.Engine``. Progress is told about four times a second, and when the run is over."""
+    """See ``dbfs.engines.interface.Engine``. Calls ``progress`` about four times a second, and after the run."""
 
     name = "resident"
 
@@ -58,11 +58,11 @@ class ResidentEngine:
                 dropped=dropped,
             )
         except BaseException as error:
-            # The message may not have reached the ranks; to drop labels twice does no harm.
+            # The ranks may not have received the message. Dropping labels twice is harmless.
             for traversal in dropped:
                 service.drop(record.graph_id, *traversal)
             if not isinstance(error, DbfsError):
-                # Ctrl-C, or the caller's own progress function raised: nobody waits for the run any more.
+                # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
                 service.tell("cancel", run_id=run_id)
             raise
 
@@ -86,10 +86,10 @@ class ResidentEngine:
 
 
 class ResidentLabels:
-    """See ``dbfs.engines.interface.LabelSource``. The ranks keep labels to themselves until they are asked for.
+    """See ``dbfs.engines.interface.LabelSource``. The ranks keep the labels until a caller reads them.
 
-    To make them Dask data costs a worker a millisecond and the scheduler another, which a traversal of microseconds
-    would feel; many results are never looked into.
+    Publishing labels as Dask data takes a millisecond of a worker and another of the scheduler, more than many a
+    traversal. The labels of many results are never read.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class ResidentLabels:
         self._index = index
         self._predecessors = predecessors
 
-    def hold(self) -> HeldLabels:
-        """Have every rank put its labels among its worker's Dask data."""
+    def publish(self) -> PublishedLabels:
+        """Have every rank move its labels into its worker's Dask data."""
         self._service.call(
             "publish",
             graph_id=self._record.graph_id,
@@ -110,21 +110,22 @@ class ResidentLabels:
             run_id=self._run_id,
             index=self._index,
         )
-        return HeldLabels(self._futures("distances"), self._futures("predecessors") if self._predecessors else None)
+        parents = self._futures("predecessors") if self._predecessors else None
+        return PublishedLabels(self._futures("distances"), parents)
 
     @property
-    def place(self) -> KeptLabels:
-        """With the ranks."""
-        return KeptLabels(self._record.graph_id, self._run_id, self._index)
+    def location(self) -> LabelsOnRanks:
+        """Where the ranks keep the labels."""
+        return LabelsOnRanks(self._record.graph_id, self._run_id, self._index)
 
     def drop(self) -> None:
-        """Have every rank forget them, with the next message."""
+        """Have every rank free the labels, with the next run of the graph or within a fraction of a second."""
         self._service.drop(self._record.graph_id, self._run_id, self._index)
 
     def _futures(self, label: str) -> tuple[distributed.Future, ...]:
         keys = [label_key(label, self._run_id, self._index, rank) for rank in range(self._record.stripe.p)]
-        # The service told the scheduler that this client wants them. They are known to be there: Dask's own word of it
-        # may have come before the future that it was for.
+        # The service registered this client as the keys' owner. state="memory", because Dask's own notice that a key is
+        # in memory may have arrived before its future existed.
         return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
@@ -142,10 +143,10 @@ def _finished(reports: Sequence[Sequence[RankReport]], outcomes: Sequence[Outcom
 
 
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
-    # By whole columns: a road network has thousands of levels, and a notebook shows them with every result.
+    # Whole columns at once: a road network has thousands of levels, and a notebook shows them with every result.
     totals = np.sum([rank.counts for rank in ranks], axis=0)
-    # A level whose bins held only what others had found first is followed by one with nothing to expand, which is left
-    # out of the reports.
+    # If a level's bins held only vertices that were labelled already, the next level has nothing to expand. The
+    # reports leave that level out.
     levels = slice(np.count_nonzero(totals[:, _FRONTIER]))
     totals = totals[levels]
     summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]

@@ -1,16 +1,18 @@
-"""The taskgraph engine: every level is a small Dask graph, to be watched in Dask's dashboard.
+"""The taskgraph engine: every level is a small Dask graph, which Dask's dashboard shows.
 
-A level has the tasks ``contract`` (of the level before), ``expand`` and ``filter-partition`` on each rank, and one
-``barrier`` that adds up what they found; ``bin`` tasks carry the bins from the ranks that made them to the ranks that
-contract them. The client reads the barrier and stops when every bin is empty. The ranks' state
-(``TraversalState``) is itself a task's result; the phases change it in place and guard their order.
+A level has the tasks ``contract`` (of the previous level), ``expand`` and ``filter-partition`` on each rank, and one
+``barrier`` that adds up their counts. ``bin`` tasks carry bins from the ranks that made them to the ranks that contract
+them. The client reads the barrier and stops when every bin is empty. The state of a rank (``TraversalState``) is itself
+the result of a task; the phases change the state in place and check their own order.
 
-A task costs milliseconds however little it does. So a level that starts with few vertices runs as one fused task a
-rank: the contraction of the level before, expand, and filter + partition; its bins travel through the barrier (6
-transfers on 4 ranks, not 15). While the frontier grows slowly, several such levels are submitted as one graph.
-Measured with 4 ranks on 2 cores, path graph, milliseconds a level: 13 tasks with bins fetched one by one 54, with bins
-through the barrier 35, expand and filter + partition fused 28, all three fused 25, and 20 with 4 levels a graph
-(``dbfs bench levels``). Every level is top-down.
+A task takes milliseconds, however small its work is. Therefore a level that starts with few vertices runs as one fused
+task a rank: the contraction of the previous level, expand, and filter + partition. The bins of such a level travel
+through the barrier (6 transfers on 4 ranks instead of 15). While the frontier grows slowly, the client submits several
+such levels as one graph. Every level is top-down.
+
+Measured with 4 ranks on 2 cores, path graph, milliseconds a level (``dbfs bench levels``): 54 with 13 tasks and bins
+fetched one by one, 35 with bins through the barrier, 28 with expand and filter + partition fused, 25 with all three
+fused, and 20 with 4 levels a graph.
 """
 
 import time
@@ -22,7 +24,7 @@ import distributed
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
-from dbfs.engines.interface import HeldLabels, LevelReport, Outcome, Progress
+from dbfs.engines.interface import LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.spec import TraversalSpec
@@ -48,46 +50,55 @@ class TaskGraphEngine:
         outcomes: list[Outcome] = []
         began = time.monotonic()
 
-        def tell(level: int, frontier: int, reached: int) -> None:
+        def report_level(level: int, frontier: int, reached: int) -> None:
             if progress is not None:
                 seconds = time.monotonic() - began
                 progress(RunProgress(len(specs), len(outcomes), level, "top-down", frontier, reached, seconds))
 
         for index, spec in enumerate(specs):
-            # Keys carry the run id: each traversal of a run needs one of its own.
-            run = TaskgraphTraversal(
+            # Task keys carry the run id, so that each traversal of a run needs a run id of its own.
+            traversal = TaskGraphTraversal(
                 gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline
             )
             try:
-                outcomes.append(run.traverse(tell))
+                outcomes.append(traversal.traverse(report_level))
             finally:
-                release(run.held.values())
-            tell(len(outcomes[-1].levels()), 0, outcomes[-1].reached)
+                release(traversal.futures.values())
+            report_level(len(outcomes[-1].levels()), 0, outcomes[-1].reached)
         return outcomes
 
 
-class TaskLabels:
-    """See ``dbfs.engines.interface.LabelSource``: the results of the last tasks."""
+class TaskGraphLabels:
+    """See ``dbfs.engines.interface.LabelSource``. The labels are results of tasks, and so Dask data from the start."""
 
-    def __init__(self, held: HeldLabels) -> None:
-        self._held = held
+    def __init__(self, published: PublishedLabels) -> None:
+        self._published = published
 
-    def hold(self) -> HeldLabels:
-        """The results."""
-        return self._held
+    def publish(self) -> PublishedLabels:
+        """Return the tasks' results."""
+        return self._published
 
     @property
-    def place(self) -> HeldLabels:
-        """The results."""
-        return self._held
+    def location(self) -> PublishedLabels:
+        """The tasks' results."""
+        return self._published
 
     def drop(self) -> None:
-        """Let go of them."""
-        self._held.release()
+        """Release the tasks' results."""
+        self._published.release()
 
 
-class TaskgraphTraversal:
-    """One traversal: which tasks were submitted, and which futures keep their results alive."""
+class TaskGraphTraversal:
+    """One traversal: the tasks submitted so far, and the futures that keep their results on the workers.
+
+    Attributes:
+        level: number of levels submitted so far.
+        state: by rank, the task that made the rank's state.
+        last: by rank, the task that the rank's next task must follow.
+        uncontracted: the last level's barrier, while no task contracts that level's bins yet; else None.
+        bins_in_barrier: whether the last level's bins are in its barrier; else they are in the ranks' outboxes.
+        futures: by key, the results kept for the next submission.
+    """
 
     def __init__(self, gang: Gang, record: GraphRecord, spec: TraversalSpec, deadline: Deadline) -> None:
         self.gang = gang
@@ -97,15 +108,17 @@ class TaskgraphTraversal:
         self.level = 0
         self.partitions = record.partition_keys
         self.state: list[Ref] = []
-        # What each rank's next task follows.
         self.last: list[Ref] = []
-        # The last level's barrier while its bins are to be contracted, and whether it has them or the outboxes do.
         self.uncontracted: Ref | None = None
         self.bins_in_barrier = False
-        self.held: dict[Key, distributed.Future] = {}
+        self.futures: dict[Key, distributed.Future] = {}
 
-    def traverse(self, tell: Callable[[int, int, int], None]) -> Outcome:
-        """Run the levels; ``tell`` takes a level, its frontier, and the vertices reached when it began."""
+    def traverse(self, report_level: Callable[[int, int, int], None]) -> Outcome:
+        """Run the levels.
+
+        Args:
+            report_level: called with each level's number, its frontier and the vertices reached when the level began.
+        """
         graph = TaskGraph()
         for rank in self.ranks:
             key = self._key("state", rank)
@@ -125,35 +138,36 @@ class TaskgraphTraversal:
                 window = min(window, max_depth - self.level)
             passed = self._levels(window, fused)
             if self.spec.targets and not passed[0].missing:
-                # Seen by the level after the one that reached the last of them, whose own finds don't count.
+                # The level after the one that reached the last target sees this. Its own discoveries do not count.
                 self.uncontracted = None
                 break
             for barrier in passed:
-                # Of what its bins hold only the next level knows how much is new.
+                # Bins may repeat vertices: the frontier of the next level is the exact count of new ones.
                 reached += barrier.expanded
-                tell(len(barriers), barrier.expanded, reached)
+                report_level(len(barriers), barrier.expanded, reached)
                 barriers.append(barrier)
                 if not barrier.count:
                     break
-            # Several levels a graph only where the frontier hardly grows: in the middle of a window a level can't
-            # change its shape, and one that explodes would send all its bins through the barrier. Nor where a level
-            # past the last target must not count.
+            # Several levels a graph only while the frontier hardly grows: a level inside a window stays fused, and an
+            # exploding one would send all its bins through the barrier. With targets one level at a time, since a
+            # level past the last target must not count.
             grows = max(barrier.count for barrier in passed) > 2 * found
             window = 1 if grows or not fused or self.spec.targets else min(2 * window, most)
             found = passed[-1].count
         return self._finish(barriers)
 
     def _levels(self, window: int, fused: bool) -> list[tasks.Barrier]:
-        """Submit this many levels and wait for their barriers."""
+        """Submit ``window`` levels as one graph and wait for their barriers."""
         graph = TaskGraph()
         barriers = [self._fused_level(graph) if fused else self._level(graph) for _ in range(window)]
         keys = [barrier.key for barrier in barriers]
         self._submit(graph, [*keys, *(last.key for last in self.last)])
-        reached: list[tasks.Barrier] = self.gang.gather([self.held[key] for key in keys], self.deadline, self._doing)
-        return reached
+        futures = [self.futures[key] for key in keys]
+        passed: list[tasks.Barrier] = self.gang.gather(futures, self.deadline, self._doing)
+        return passed
 
     def _fused_level(self, graph: TaskGraph) -> Ref:
-        """One task a rank: contract the level before, expand, filter + partition; the bins go through the barrier."""
+        """Add one task a rank: contract the last level, expand, filter + partition. The barrier carries the bins."""
         run, level = self.spec.run_id, self.level
         if not self.bins_in_barrier:
             self._contract(graph)
@@ -174,7 +188,7 @@ class TaskgraphTraversal:
         return self._barrier(graph)
 
     def _level(self, graph: TaskGraph) -> Ref:
-        """A task for each phase; the bins stay in the outboxes."""
+        """Add one task a rank for each phase. The bins stay in the outboxes."""
         run, level = self.spec.run_id, self.level
         self._contract(graph)
         for rank in self.ranks:
@@ -186,12 +200,13 @@ class TaskgraphTraversal:
         return self._barrier(graph)
 
     def _barrier(self, graph: TaskGraph) -> Ref:
+        """Add the level's barrier."""
         self.uncontracted = graph.add(0, self._key("barrier", self.level), tasks.barrier, list(self.last))
         self.level += 1
         return self.uncontracted
 
     def _contract(self, graph: TaskGraph) -> None:
-        """Contract the last level's bins, each rank those that are for it."""
+        """Add one task a rank that contracts the last level's bins for that rank."""
         barrier, run, level = self.uncontracted, self.spec.run_id, self.level - 1
         if barrier is None:
             return
@@ -203,7 +218,7 @@ class TaskgraphTraversal:
         self.uncontracted = None
 
     def _bins(self, graph: TaskGraph, target: int, barrier: Ref) -> list[Ref]:
-        """Tasks that take one rank's bins of the last level out of all outboxes."""
+        """Add the tasks that take one rank's bins of the last level out of all outboxes."""
         run, level = self.spec.run_id, self.level - 1
         bins = []
         for source in self.ranks:
@@ -212,20 +227,20 @@ class TaskgraphTraversal:
         return bins
 
     def _finish(self, barriers: list[tasks.Barrier]) -> Outcome:
-        """Take the labels out of the states, add up the counts, and let go of everything else."""
+        """Take the labels out of the states and add up the counts; the states are freed with their futures."""
         graph = TaskGraph()
         self._contract(graph)
-        made: dict[str, Callable[..., Any]] = {"summary": tasks.summarise, "distances": tasks.distances}
+        kinds: dict[str, Callable[..., Any]] = {"summary": tasks.summarise, "distances": tasks.distances}
         if self.spec.predecessors:
-            made["predecessors"] = tasks.predecessors
-        keys = {kind: [self._key(kind, rank) for rank in self.ranks] for kind in made}
-        for kind, task in made.items():
+            kinds["predecessors"] = tasks.predecessors
+        keys = {kind: [self._key(kind, rank) for rank in self.ranks] for kind in kinds}
+        for kind, task in kinds.items():
             for rank in self.ranks:
                 graph.add(rank, keys[kind][rank], task, self.state[rank], self.last[rank])
         futures = self.gang.submit(graph, [key for ranks in keys.values() for key in ranks])
-        labels = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
+        results = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
         try:
-            summaries: list[tasks.RankSummary] = self.gang.gather(labels["summary"], self.deadline, self._doing)
+            summaries: list[tasks.RankSummary] = self.gang.gather(results["summary"], self.deadline, self._doing)
         except BaseException:
             release(futures.values())
             raise
@@ -236,11 +251,11 @@ class TaskgraphTraversal:
                 level, "top-down", barrier.at - before, [summary.levels[level] for summary in summaries]
             )
             before = barrier.at
-            # A level whose bins held only what others had found first is followed by one with nothing to expand.
+            # If a level's bins held only vertices that were labelled already, the next level has nothing to expand.
             if report.frontier:
                 reports.append(report)
         return Outcome(
-            labels=TaskLabels(HeldLabels(labels["distances"], labels.get("predecessors"))),
+            labels=TaskGraphLabels(PublishedLabels(results["distances"], results.get("predecessors"))),
             levels=lambda: tuple(reports),
             depth=sum(report.discovered > 0 for report in reports),
             reached=sum(summary.reached for summary in summaries),
@@ -250,13 +265,13 @@ class TaskgraphTraversal:
         )
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> None:
-        # A wait looks at the clock now and then; levels that are done sooner would never let it.
+        # gather checks the deadline only at intervals, which short levels never reach.
         self.deadline.enforce(self._doing)
-        # The graph before may be let go only now that the new one refers to its results. The states stay.
+        # Release the previous graph's results only after submitting the graph that refers to them. The states stay.
         submitted = self.gang.submit(graph, keys)
         states = {state.key for state in self.state}
-        release(future for key, future in self.held.items() if key not in states)
-        self.held = {key: future for key, future in self.held.items() if key in states} | submitted
+        release(future for key, future in self.futures.items() if key not in states)
+        self.futures = {key: future for key, future in self.futures.items() if key in states} | submitted
 
     def _doing(self) -> str:
         return f"run {self.spec.run_id}, level {max(self.level - 1, 0)}"

@@ -1,14 +1,14 @@
-"""What is known of a graph without asking its workers: the counts that its build took."""
+"""Counts of a graph that the build took; reading them needs no worker."""
 
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.stripe import Stripe
 
 
 class GraphCounts:
-    """A graph's counts.
+    """The counts of a graph.
 
     Attributes:
-        record: everything the service knows of the graph.
+        record: the service's record of the graph.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -21,32 +21,32 @@ class GraphCounts:
 
     @property
     def m(self) -> int:
-        """Directed edges stored: an undirected edge counts twice (a self-loop once), duplicates included."""
+        """Number of directed edges stored: an undirected edge counts twice (a self-loop once), duplicates included."""
         return sum(info.m_local for info in self.record.infos)
 
     @property
     def input_edges(self) -> int:
-        """Edges read, as the file or generator lists them."""
+        """Number of edges read, as the file or the generator lists them."""
         return self.record.infos[0].input_edges
 
     @property
     def self_loops(self) -> int:
-        """Edges from a vertex to itself, duplicates included."""
+        """Number of edges from a vertex to itself, duplicates included."""
         return sum(info.self_loops for info in self.record.infos)
 
     @property
     def duplicates(self) -> int:
-        """Directed edges that repeat another: ``m - duplicates`` are distinct."""
+        """Number of directed edges that repeat another one: ``m - duplicates`` are distinct."""
         return sum(info.duplicates for info in self.record.infos)
 
     @property
     def max_degree(self) -> int:
-        """The largest number of edges stored at a vertex."""
+        """Largest number of edges stored at one vertex."""
         return max(info.max_degree for info in self.record.infos)
 
     @property
     def nbytes(self) -> tuple[int, ...]:
-        """Bytes of each rank's partition."""
+        """Bytes of each rank's partition, by rank."""
         return tuple(info.nbytes for info in self.record.infos)
 
     @property
@@ -56,5 +56,5 @@ class GraphCounts:
 
     @property
     def stripe(self) -> Stripe:
-        """How vertices lie on the ranks."""
+        """The distribution of the vertices over the ranks."""
         return self.record.stripe

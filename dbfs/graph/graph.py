@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs import config, engines
 from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
-from dbfs.display.progress import Option, of_run
+from dbfs.display.progress import ProgressOption, run_reporter
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -31,6 +31,7 @@ from dbfs.integers import vertex_number, whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +147,7 @@ class Graph(GraphCounts):
         engine: str = "auto",
         validate: bool = False,
         deadline: float | str | None = None,
-        progress: Option[RunProgress] = None,
+        progress: ProgressOption[RunProgress] = None,
     ) -> BFSResult:
         """Breadth-first search from a vertex, or from several at once (the distance is then to the nearest).
 
@@ -197,7 +198,7 @@ class Graph(GraphCounts):
         direction: str = "auto",
         engine: str = "auto",
         deadline: float | str | None = None,
-        progress: Option[RunProgress] = None,
+        progress: ProgressOption[RunProgress] = None,
     ) -> list[BFSResult]:
         """A traversal from each source, one after another in one call of the gang; labels stay on the workers.
 
@@ -301,7 +302,7 @@ class Graph(GraphCounts):
                 # What a lost worker took can't be kept, nor what went when somebody else unloaded the graph. Neither
                 # must keep the rest from being freed.
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
-                    result.keep()
+                    result.publish()
             self._unloaded = True
             ServiceClient.of(self._gang.client).call("unload", graph_id=self.record.graph_id)
 
@@ -335,7 +336,7 @@ class Graph(GraphCounts):
         direction: str,
         engine: str,
         deadline: float | str | None,
-        progress: Option[RunProgress],
+        progress: ProgressOption[RunProgress],
     ) -> list[BFSResult]:
         self._require_loaded()
         runner = engines.choose(engine)
@@ -358,8 +359,8 @@ class Graph(GraphCounts):
             )
             for sources in source_sets
         ]
-        with of_run(progress, self.name, self.n, len(specs)) as tell:
-            outcomes = runner.traverse(self._gang, self.record, specs, limit, tell)
+        with run_reporter(progress, self.name, self.n, len(specs)) as report:
+            outcomes = runner.traverse(self._gang, self.record, specs, limit, report)
         results = [
             BFSResult(self, sources, spec, runner.name, outcome)
             for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
@@ -376,7 +377,7 @@ class Graph(GraphCounts):
         self._require_loaded()
         # By a task that hands it on: the key belongs to the service, not to this client.
         graph, copy = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
-        graph.add(0, copy, _same, Ref(key))
+        graph.add(0, copy, queries.same_value, Ref(key))
         future = self._gang.submit(graph, [copy])[copy]
         deadline = Deadline(config.seconds("deadline"))
         return self._gang.gather([future], deadline, f"fetching {what} of {self.name}")[0]
@@ -396,7 +397,3 @@ class Graph(GraphCounts):
 
 def _let_go(service: ServiceClient, graph_id: str) -> None:
     service.tell("unload", graph_id=graph_id)
-
-
-def _same(value: object) -> object:
-    return value

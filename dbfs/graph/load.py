@@ -1,4 +1,4 @@
-"""Loading graphs into a cluster, and finding those that are there."""
+"""Loading graphs into a cluster, and opening graphs that are loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbfs import config
 from dbfs.build.build import BuildOptions, build
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
-from dbfs.display.progress import Option, of_build
+from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError
@@ -37,7 +37,7 @@ def load(
     order: str = "given",
     keep_edges: bool = False,
     backend: str = "auto",
-    progress: Option[BuildProgress] = None,
+    progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
 
@@ -45,28 +45,28 @@ def load(
         edges: an edge list (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``), a file, or a generator's spec such as
             ``kronecker:scale=18``.
         client: any synchronous ``distributed.Client``; Dask's current one if None.
-        ranks: how many workers take part, one rank each; all if None.
-        directed: of a file, overrides what its format or header says.
-        format: of a file, overrides the guess from its name and header.
-        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. Without a
-            name it goes with this client, or with the last reference to the ``Graph``.
-        in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists:
-            faster on graphs with hubs. Callers' vertex ids stay what they are.
-        keep_edges: keep the edges as they were read on the workers (8 bytes an edge), apart from what is built of them,
-            so that results are validated against the input and a graph built wrong is found out, too.
-        backend: what the graph is built and traversed on: ``cpu``; ``cuda``, each worker's GPU; ``auto`` for CUDA where
-            every worker has CuPy and a GPU of its own, else the CPU. GPUs that can't map each other's memory exchange
-            through the host, which is slower (a warning says so).
-        progress: a bar while the graph is built, or a function told how far it is: see ``dbfs.progress``.
+        ranks: number of workers that take part, one rank each; all if None.
+        directed: for a file: overrides what its format or header says.
+        format: for a file: overrides the guess from its name and header.
+        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A graph
+            without a name is unloaded when this client closes or the last reference to the ``Graph`` ends.
+        in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
+        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
+            which is faster on graphs with hubs. Vertex ids of callers do not change.
+        keep_edges: also keep the edges on the workers as they were read (8 bytes an edge). Validation then checks
+            results against the input, and so also finds a graph that was built wrong.
+        backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
+            if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
+            exchange through the host, which is slower (a warning says so).
+        progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.display.progress``.
 
     Raises:
         ClientError, NoWorkersError: there is no usable client, or not enough workers.
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
         NameTakenError: another graph has the name.
-        GraphTooLargeError: the graph won't fit the workers, or their GPUs.
-        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or no CuPy.
-        ExchangeUnavailableError: the ranks can't exchange as ``dbfs.exchange`` wants.
+        GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
+        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
+        ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
@@ -79,8 +79,8 @@ def load(
     if name is not None:
         service.call("reserve", name=name, client=client.id)
     try:
-        with of_build(progress, edges.name if name is None else name) as tell:
-            built = build(edges, gang, options, chosen, tell)
+        with build_reporter(progress, edges.name if name is None else name) as report:
+            built = build(edges, gang, options, chosen, report)
         record = GraphRecord(
             graph_id=uuid.uuid4().hex,
             name=edges.name if name is None else name,
@@ -104,7 +104,7 @@ def load(
         try:
             formed = service.call("add", record=pickle.dumps(record))
         finally:
-            # The service holds them now, or nobody shall.
+            # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
     except BaseException:
         if name is not None:
@@ -117,10 +117,10 @@ def load(
 
 
 def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect
-    """A graph that some client loaded under a name.
+    """Open a graph that any client has loaded under a name.
 
     Raises:
-        GraphNotFoundError: with the names there are.
+        GraphNotFoundError: no graph has the name; the message lists the names in use.
         ClientError: there is no usable client.
     """
     client = current_client(client)
@@ -129,12 +129,15 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
 
 
 def choose_backend(gang: Gang, backend: str) -> str:
-    """What a gang will build and traverse on, ``cpu`` or ``cuda``; arguments and errors as for ``load``."""
+    """Return the backend that a gang will use, ``cpu`` or ``cuda``; arguments and errors as for ``load``."""
     exchange = config.choice("exchange", EXCHANGES)
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if (backend, exchange) == ("cpu", "cuda_ipc"):
-        raise InvalidOptionError(f"backend={backend!r} does not go with the exchange {exchange} (dbfs.exchange)")
+        raise InvalidOptionError(
+            f"backend={backend!r} does not support the exchange {exchange}; "
+            "set dbfs.exchange to auto, shared_memory or comm"
+        )
     service, addresses = ServiceClient.of(gang.client), list(gang.addresses)
     chosen: str = service.call("choose_backend", addresses=addresses, backend=backend, exchange=exchange)
     return chosen

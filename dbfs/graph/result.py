@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Ref
-from dbfs.engines import HeldLabels, KeptLabels, LevelReport, Outcome
+from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.graph.vertices import joined
+from dbfs.graph.vertices import vertices_of_rows
 from dbfs.integers import whole_count
 from dbfs.validation.validate import validate
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -54,7 +55,7 @@ class BFSResult:
         self.seconds = outcome.seconds
         self.setup_seconds = outcome.setup_seconds
         self._source = outcome.labels
-        self._labels: HeldLabels | None = None
+        self._labels: PublishedLabels | None = None
         # Labels that nobody asked for are dropped with the last reference; those that are held, when they are let go.
         self._dropping = weakref.finalize(self, outcome.labels.drop)
         self._dropping.atexit = False
@@ -109,7 +110,7 @@ class BFSResult:
             ResultReleasedError: the result was released.
             WorkerLostError: a worker that held labels is gone.
         """
-        by_position = self._gathered(self.held().distances, np.dtype(np.int32))
+        by_position = self._gathered(self.published_labels().distances, np.dtype(np.int32))
         order = self.graph.order
         return by_position if order is None else order.by_vertex(by_position)
 
@@ -139,7 +140,9 @@ class BFSResult:
 
         if label not in ("distances", "predecessors"):
             raise InvalidOptionError(f"unknown label {label!r}; choose distances or predecessors")
-        futures, dtype = (self.held().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
+        futures, dtype = (
+            (self.published_labels().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
+        )
         chunks = [
             da.from_delayed(dask.delayed(future), (self.graph.stripe.owned(rank),), dtype=dtype)
             for rank, future in enumerate(futures)
@@ -230,7 +233,7 @@ class BFSResult:
         """Check the labels on the workers: see ``dbfs.validate``, which tells what was checked, too."""
         validate(self.graph, self)
 
-    def held(self) -> HeldLabels:
+    def published_labels(self) -> PublishedLabels:
         """The labels where they lie, as Dask data of this client.
 
         Raises:
@@ -240,12 +243,12 @@ class BFSResult:
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
         if self._labels is None:
-            self._labels = self._source.hold()
+            self._labels = self._source.publish()
             self._dropping.detach()
         return self._labels
 
     @property
-    def place(self) -> HeldLabels | KeptLabels:
+    def label_location(self) -> PublishedLabels | LabelsOnRanks:
         """Where the labels are: with the ranks until they are asked for, then as Dask data.
 
         Raises:
@@ -253,12 +256,12 @@ class BFSResult:
         """
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
-        return self._labels or self._source.place
+        return self._labels or self._source.location
 
-    def keep(self) -> None:
+    def publish(self) -> None:
         """Make the labels Dask data of this client now, so that they outlive the graph."""
         if self._dropping.alive:
-            self.held()
+            self.published_labels()
 
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay."""
@@ -301,17 +304,17 @@ class BFSResult:
         return result_html(self)
 
     def _parents(self) -> tuple[distributed.Future, ...]:
-        parents = self.held().predecessors
+        parents = self.published_labels().predecessors
         if parents is None:
             raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
         return parents
 
     def _vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
-        arguments = [(Ref(future.key), least, most) for future in self.held().distances]
+        arguments = [(Ref(future.key), least, most) for future in self.published_labels().distances]
         deadline = Deadline(config.seconds("deadline"))
         doing = f"picking vertices of run {self.run_id}"
-        rows = self.graph.gang.on_each_rank("vertices-between", _rows_between, arguments, deadline, doing)
-        return joined(rows, self.graph.order)
+        rows = self.graph.gang.on_each_rank("vertices-between", queries.rows_between, arguments, deadline, doing)
+        return vertices_of_rows(rows, self.graph.order)
 
     def _gathered(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         gang = self.graph.gang
@@ -320,7 +323,3 @@ class BFSResult:
         for rank, part in enumerate(parts):
             whole[rank :: gang.p] = part
         return whole
-
-
-def _rows_between(distances: NDArray[np.int32], least: int, most: int) -> NDArray[np.int64]:
-    return np.flatnonzero((distances >= least) & (distances <= most))

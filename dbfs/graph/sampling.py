@@ -1,4 +1,4 @@
-"""Random search keys: vertices that a traversal can leave (Graph500's rule for its 64 keys)."""
+"""Random search keys: vertices with an edge to another vertex (Graph500's rule for its 64 keys)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dbfs import config
 from dbfs.cluster.gang import Deadline, Ref
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_count
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
 
 
 def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
-    """Distinct vertices of degree at least 1, self-loops not counted, chosen at random; the same for any rank count.
+    """Return distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
 
     Raises:
-        InvalidOptionError: there are fewer than ``count``, or it is below 0.
-        InvalidOptionTypeError: ``count`` is no integer.
+        InvalidOptionError: the graph has fewer such vertices than ``count``, or ``count`` is below 0.
+        InvalidOptionTypeError: ``count`` is not an integer.
     """
     count = whole_count(count, "count")
     generator = np.random.default_rng(seed)
@@ -40,24 +40,16 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
 
 
 def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
+    """Return for each vertex whether an edge leads from it to another vertex."""
     positions = vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
     arguments = [
         (Ref(key), positions[positions % graph.ranks == rank] // graph.ranks)
         for rank, key in enumerate(graph.partition_keys)
     ]
     answers = graph.gang.on_each_rank(
-        "have-neighbours", _rows_with_neighbours, arguments, deadline, f"sampling sources of {graph.name}"
+        "have-neighbours", queries.rows_with_neighbours, arguments, deadline, f"sampling sources of {graph.name}"
     )
     flags = np.zeros(vertices.size, bool)
     for rank, answer in enumerate(answers):
         flags[positions % graph.ranks == rank] = answer
     return flags
-
-
-def _rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
-    first_id = partition.rank * partition.stripe.n_local
-    answer = np.zeros(rows.size, bool)
-    starts, ends = (partition.row_offsets[rows + after].tolist() for after in (0, 1))
-    for index, (row, start, end) in enumerate(zip(rows.tolist(), starts, ends, strict=True)):
-        answer[index] = bool((partition.columns[start:end] != first_id + row).any())
-    return answer

@@ -1,4 +1,4 @@
-"""Vertices that workers pick out by row, as vertex ids."""
+"""Conversion of rows on the ranks to vertex ids."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
 
-def joined(rows: Sequence[NDArray[np.int64]], order: DegreeOrder | None) -> NDArray[np.int64]:
-    """Vertex ids, ascending, of local ids by rank."""
+def vertices_of_rows(rows: Sequence[NDArray[np.int64]], order: DegreeOrder | None) -> NDArray[np.int64]:
+    """Return the vertex ids, ascending, of the given rows (local ids) by rank.
+
+    Args:
+        rows: by rank, int64 local ids.
+        order: the order of a graph that is ordered by degree; else None.
+    """
     p = len(rows)
     ids = np.concatenate([mine * p + rank for rank, mine in enumerate(rows)])
     if order is not None:

@@ -1,17 +1,15 @@
-"""Validation of labels where they lie: each rank checks its own edges (``dbfs_workers.validation``).
+"""Validation of labels on the workers: each rank checks its own edges (``dbfs_workers.checks.validation``).
 
-A rank needs everybody's labels, 8 bytes a vertex, for the time of the check; its edges stay in its memory, or its
-GPU's, and are checked there. They are the input's where the graph was loaded with ``keep_edges=True``: those were put
-by before anything was built, so that a graph built wrong is found out, too. Otherwise they are the graph's own.
+During the check a rank needs the labels of all ranks, 8 bytes a vertex. Its edges stay in its memory, or its GPU's, and
+are checked there. After ``load(..., keep_edges=True)`` the edges are those of the input, put aside before anything was
+built: the check then also finds a graph that was built wrong. Otherwise the edges are the graph's own.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -20,28 +18,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Key, Ref, TaskGraph, release
-from dbfs.engines import KeptLabels
+from dbfs.engines import LabelsOnRanks
 from dbfs.errors import InvalidOptionError, ValidationError
-from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import validation as tasks
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.checks.validation import EdgeCheck, Levels, PackedLabels, Verdict, Violation
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs_workers.checks.validation import Verdict, Violation
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels from anywhere, to be validated: another program's, or a result's that was changed.
+    """Labels to validate that are not a result: another program's, or labels that the caller changed.
 
     Attributes:
         sources: vertex ids at distance 0.
-        distances: integers[n] by vertex, -1 unreached; None to find them from the predecessors.
-        predecessors: integers[n] by vertex, vertex ids, -1 unreached, a source being its own; None to check distances
+        distances: integers[n] by vertex, -1 unreached; None to find the distances from the predecessors.
+        predecessors: integers[n] by vertex: vertex ids, -1 unreached, a source is its own; None to check distances
             alone.
-        max_depth: vertices at this distance may have unreached neighbours; None where all were to be reached.
+        max_depth: vertices at this distance may have unreached neighbours; None if the search had no bound.
     """
 
     sources: Sequence[int]
@@ -52,13 +48,13 @@ class Labels:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation without fault has looked at.
+    """Counts of a validation that found no fault.
 
     Attributes:
-        of_input: whether the edges were those of the input (``keep_edges=True``), or the graph's own.
-        edges: edges checked; of the graph's own, both directions of an undirected one.
-        component_edges: those of them between reached vertices, self-loops left out. Of the input of an undirected
-            graph that is the number of edges that Graph500 counts.
+        of_input: True if the checked edges were the input's (``keep_edges=True``), False if the graph's own.
+        edges: number of edges checked. The graph's own edges count an undirected edge once in each direction.
+        component_edges: number of checked edges between reached vertices, without self-loops. For the input of an
+            undirected graph this is the number of edges that Graph500 counts.
     """
 
     of_input: bool
@@ -67,15 +63,17 @@ class Validation:
 
 
 def validate(graph: Graph, result: BFSResult | Labels) -> Validation:
-    """Check labels by Graph500's five rules on the workers; neither edges nor a result's labels come to the client.
+    """Check labels by Graph500's five rules (specification 2.0, "Validation") on the workers.
+
+    Neither edges nor a result's labels come to the client.
 
     Args:
-        graph: what was traversed. With ``load(..., keep_edges=True)`` the edges are those of the input.
+        graph: the graph that was traversed. After ``load(..., keep_edges=True)`` the edges are those of the input.
         result: a result of this graph, or labels by vertex.
 
     Raises:
-        ValidationError: the rules that are broken, with vertices that show it and the ranks where it was found.
-        InvalidOptionError: the result is another graph's; labels are not n integers, or there are none.
+        ValidationError: names the broken rules, vertices that show each fault, and the ranks that found it.
+        InvalidOptionError: the result is another graph's, labels are not n integers, or no labels were given.
         InvalidVertexError: a source of the labels is not in the graph.
         ResultReleasedError: the result or the graph was released.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
@@ -83,18 +81,22 @@ def validate(graph: Graph, result: BFSResult | Labels) -> Validation:
     check = _Check(graph)
     try:
         if isinstance(result, Labels):
-            return check.given(result)
+            return check.labels(result)
         if result.graph.record.graph_id != graph.record.graph_id:
             raise InvalidOptionError(
                 f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then"
             )
-        return check.found(result)
+        return check.result(result)
     finally:
-        release(check.held)
+        release(check.futures)
 
 
 class _Check:
-    """One validation; ``held`` is what it keeps on the workers meanwhile."""
+    """One validation.
+
+    Attributes:
+        futures: keep intermediate results on the workers until the validation ends.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -102,23 +104,23 @@ class _Check:
         self.stripe = graph.stripe
         self.token = uuid.uuid4().hex
         self.deadline = Deadline(config.seconds("deadline"))
-        self.held: list[distributed.Future] = []
+        self.futures: list[distributed.Future] = []
 
-    def found(self, result: BFSResult) -> Validation:
-        """Check a result where it lies."""
-        place = result.place
+    def result(self, result: BFSResult) -> Validation:
+        """Check a result's labels on the workers."""
+        location = result.label_location
         sources, farthest = result.spec.sources, result.farthest
-        predecessors = result.spec.predecessors
-        if isinstance(place, KeptLabels):
-            return self._run(
-                lambda tasks, rank, key: tasks.add(rank, key, _pack_kept, place, self.stripe, rank, sources, farthest),
-                predecessors=predecessors,
-                farthest=farthest,
-            )
-        return self._of_futures(place.distances, place.predecessors, sources, farthest)
+        if not isinstance(location, LabelsOnRanks):
+            return self._published(location.distances, location.predecessors, sources, farthest)
+        traversal = (location.graph_id, location.run_id, location.index)
 
-    def given(self, labels: Labels) -> Validation:
-        """Check labels of the client's."""
+        def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
+            return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest)
+
+        return self._run(pack, predecessors=result.spec.predecessors, farthest=farthest)
+
+    def labels(self, labels: Labels) -> Validation:
+        """Send the caller's labels to the workers and check them there."""
         graph = self.graph
         sources = graph.positions([graph.check_vertex(source, "source") for source in labels.sources])
         predecessors = None
@@ -130,72 +132,73 @@ class _Check:
             by_vertex = self._array(labels.distances, "distances", np.int32)
             distances = self._scatter(by_vertex if graph.order is None else by_vertex[graph.order.vertex])
         elif predecessors is not None:
-            distances = self._levels(predecessors)
+            distances = self._distances(predecessors)
         else:
             raise InvalidOptionError("labels to validate have distances, predecessors, or both")
-        return self._of_futures(distances, predecessors, sources, labels.max_depth)
+        return self._published(distances, predecessors, sources, labels.max_depth)
 
-    def _of_futures(
+    def _published(
         self,
         distances: Sequence[distributed.Future],
         predecessors: Sequence[distributed.Future] | None,
         sources: tuple[int, ...],
         farthest: int | None,
     ) -> Validation:
-        def pack(tasks: TaskGraph, rank: int, key: Key) -> Ref:
+        """Check labels that are Dask data."""
+
+        def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
             parents = None if predecessors is None else Ref(predecessors[rank].key)
             labels = (Ref(distances[rank].key), parents)
-            return tasks.add(rank, key, _pack, self.stripe, rank, *labels, sources, farthest)
+            return plan.add(rank, key, tasks.pack_published, self.stripe, rank, *labels, sources, farthest)
 
         return self._run(pack, predecessors=predecessors is not None, farthest=farthest)
 
     def _run(
         self, pack: Callable[[TaskGraph, int, Key], Ref], *, predecessors: bool, farthest: int | None
     ) -> Validation:
-        """Pack, check and judge; ``pack`` adds a rank's task."""
-        graph, record, tasks = self.graph, self.graph.record, TaskGraph()
+        """Pack the labels, check the edges and join the findings; ``pack`` adds one rank's packing task."""
+        graph, record, plan = self.graph, self.graph.record, TaskGraph()
         partitions = graph.partition_keys
         of_input = bool(record.input_edge_keys)
         order = None if record.order_key is None else Ref(record.order_key)
-        packed = [pack(tasks, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
+        packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         checks = []
         for rank in range(self.gang.p):
             key = (f"check-edges-{self.token}", rank)
             options = (predecessors, graph.directed, farthest)
             if of_input:
                 edges = Ref(record.input_edge_keys[rank])
-                check = tasks.add(rank, key, _check_input, self.stripe, rank, edges, packed, order, *options)
+                check = plan.add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, order, *options)
             else:
-                check = tasks.add(rank, key, _check_partition, Ref(partitions[rank]), packed, *options)
+                check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             checks.append(check)
-        key = (f"judge-labels-{self.token}", 0)
-        tasks.add(0, key, _judge, self.stripe, packed, checks, order, predecessors, of_input)
-        verdict: Verdict = self._result(tasks, key)
+        key = (f"join-findings-{self.token}", 0)
+        plan.add(0, key, tasks.join_findings, self.stripe, packed, checks, order, predecessors, of_input)
+        verdict: Verdict = self._fetch(plan, key)
         if verdict.violations:
             raise self._error(verdict.violations)
         return Validation(of_input, verdict.edges, verdict.component_edges)
 
-    def _levels(self, predecessors: Sequence[distributed.Future]) -> list[distributed.Future]:
-        """Distances along predecessors."""
-        tasks = TaskGraph()
-        levels = tasks.add(
-            0, f"levels-{self.token}", _levels, self.stripe, [Ref(future.key) for future in predecessors]
-        )
+    def _distances(self, predecessors: Sequence[distributed.Future]) -> list[distributed.Future]:
+        """Find the distances along predecessors; by rank, futures of int32 arrays."""
+        plan = TaskGraph()
+        parents = [Ref(future.key) for future in predecessors]
+        levels = plan.add(0, f"levels-{self.token}", tasks.find_levels, self.stripe, parents)
         keys: list[Key] = [(f"levels-{self.token}", rank) for rank in range(self.gang.p)]
         for rank, key in enumerate(keys):
-            tasks.add(rank, key, _part, levels, rank)
-        lost_key = f"levels-lost-{self.token}"
+            plan.add(rank, key, tasks.levels_of_rank, levels, rank)
+        violation_key = f"levels-violation-{self.token}"
         order = self.graph.record.order_key
-        tasks.add(0, lost_key, _lost, levels, None if order is None else Ref(order))
-        futures = self.gang.submit(tasks, [*keys, lost_key])
-        self.held.extend(futures.values())
-        violation = self.gang.gather([futures[lost_key]], self.deadline, f"validating {self.graph.name}")[0]
+        plan.add(0, violation_key, tasks.levels_violation, levels, None if order is None else Ref(order))
+        futures = self.gang.submit(plan, [*keys, violation_key])
+        self.futures.extend(futures.values())
+        violation = self.gang.gather([futures[violation_key]], self.deadline, f"validating {self.graph.name}")[0]
         if violation is not None:
             raise self._error([violation])
         return [futures[key] for key in keys]
 
     def _array(self, values: ArrayLike, what: str, dtype: type[np.int32 | np.int64]) -> NDArray[Any]:
-        """Integers by vertex; those that the type does not hold become others that are no label either."""
+        """Convert integers by vertex; a value outside of the type's range becomes another that is no valid label."""
         array = np.asarray(values)
         if array.shape != (self.graph.n,) or array.dtype.kind not in "iu":
             raise InvalidOptionError(
@@ -205,113 +208,19 @@ class _Check:
         return clipped
 
     def _scatter(self, by_position: NDArray[Any]) -> list[distributed.Future]:
+        """Send each rank the labels of its rows."""
         gang = self.gang
         futures: list[distributed.Future] = [
             gang.client.scatter(by_position[rank :: gang.p], workers=[address], hash=False)
             for rank, address in enumerate(gang.addresses)
         ]
-        self.held.extend(futures)
+        self.futures.extend(futures)
         return futures
 
-    def _result(self, tasks: TaskGraph, key: Key) -> Any:
-        future = self.gang.submit(tasks, [key])[key]
-        self.held.append(future)
+    def _fetch(self, plan: TaskGraph, key: Key) -> Any:
+        future = self.gang.submit(plan, [key])[key]
+        self.futures.append(future)
         return self.gang.gather([future], self.deadline, f"validating {self.graph.name}")[0]
 
     def _error(self, violations: Sequence[Violation]) -> ValidationError:
         return ValidationError(f"{self.graph.name}: {'; '.join(map(str, violations))}")
-
-
-def _pack(
-    stripe: Stripe,
-    rank: int,
-    distances: NDArray[np.int32],
-    predecessors: NDArray[np.int64] | None,
-    sources: Sequence[int],
-    farthest: int | None,
-) -> PackedLabels:
-    from dbfs_workers.checks.validation import pack_labels
-
-    return pack_labels(stripe, rank, distances, predecessors, sources, farthest)
-
-
-def _pack_kept(
-    place: KeptLabels, stripe: Stripe, rank: int, sources: Sequence[int], farthest: int | None
-) -> PackedLabels:
-    from dbfs_workers.plugin import WorkerService
-    from dbfs_workers.rpc import NAME
-
-    service: WorkerService = distributed.get_worker().plugins[NAME]
-    labels = service.kept_labels(place.graph_id, place.run_id, place.index)
-    with _typed_errors(array_module(labels.distances), f"rank {rank}, packing its labels"):
-        packed = _pack(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
-        # One rank's stay on its GPU; others' will travel.
-        return packed if stripe.p == 1 else replace(packed, words=on_host(packed.words))
-
-
-def _check_input(
-    stripe: Stripe,
-    rank: int,
-    edges: list[InputEdges],
-    packed: list[PackedLabels],
-    order: DegreeOrder | None,
-    predecessors: bool,
-    directed: bool,
-    farthest: int | None,
-) -> EdgeCheck:
-    from dbfs_workers.checks.validation import check_edges
-
-    xp = array_module(edges[0][0]) if edges else np
-    options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    with _typed_errors(xp, f"rank {rank}, checking its edges"):
-        return check_edges(stripe, rank, edges, packed, order, xp, **options)
-
-
-def _check_partition(
-    partition: Partition, packed: list[PackedLabels], predecessors: bool, directed: bool, farthest: int | None
-) -> EdgeCheck:
-    from dbfs_workers.checks.validation import check_edges, partition_edges
-
-    xp = array_module(partition.columns)
-    options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    stripe, rank = partition.stripe, partition.rank
-    with _typed_errors(xp, f"rank {rank}, checking its edges"):
-        return check_edges(stripe, rank, partition_edges(partition), packed, None, xp, **options)
-
-
-def _typed_errors(xp: ModuleType, who: str) -> AbstractContextManager[None]:
-    """A GPU may be full: what a graph is estimated to take leaves out its validation. Clients may lack CuPy."""
-    if xp is np:
-        return nullcontext()
-    from dbfs_workers.cuda.failures import typed_errors
-
-    return typed_errors(who)
-
-
-def _judge(
-    stripe: Stripe,
-    packed: list[PackedLabels],
-    checks: list[EdgeCheck],
-    order: DegreeOrder | None,
-    predecessors: bool,
-    of_input: bool,
-) -> Verdict:
-    from dbfs_workers.checks.validation import judge
-
-    return judge(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
-
-
-def _levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
-    from dbfs_workers.checks.validation import levels_of
-
-    return levels_of(stripe, predecessors)
-
-
-def _part(levels: Levels, rank: int) -> NDArray[np.int32]:
-    return levels[0][rank]
-
-
-def _lost(levels: Levels, order: DegreeOrder | None) -> Violation | None:
-    from dbfs_workers.checks.validation import of_vertices
-
-    return None if levels[1] is None else of_vertices(levels[1], order)

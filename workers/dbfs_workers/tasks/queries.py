@@ -1,0 +1,90 @@
+"""Tasks that answer a client's questions about partitions and labels where they lie.
+
+``dbfs.graph`` and ``dbfs.analytics`` submit these tasks; only the answers travel. Components need Numba kernels, which
+a task imports when it runs, so that a client never does.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.storage.partition import Partition, on_host
+from dbfs_workers.storage.stripe import Stripe
+
+Value = TypeVar("Value")
+
+
+def same_value(value: Value) -> Value:
+    """Return the value, under a key of the client that asks."""
+    return value
+
+
+def rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+    """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
+    first_id = partition.rank * partition.stripe.n_local
+    answer = np.zeros(rows.size, bool)
+    starts, ends = (partition.row_offsets[rows + after].tolist() for after in (0, 1))
+    for index, (row, start, end) in enumerate(zip(rows.tolist(), starts, ends, strict=True)):
+        answer[index] = bool((partition.columns[start:end] != first_id + row).any())
+    return answer
+
+
+def rows_between(distances: NDArray[np.int32], least: int, most: int) -> NDArray[np.int64]:
+    """Return the rows at a distance of ``least`` to ``most``, ascending."""
+    return np.flatnonzero((distances >= least) & (distances <= most))
+
+
+def rows_on_shortest_path(
+    from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int
+) -> NDArray[np.int64]:
+    """Return the rows ``near`` edges from one vertex and ``far`` from another, given the distances from each."""
+    return np.flatnonzero((from_one == near) & (from_other == far))
+
+
+def degree_counts(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
+    degrees, counts = np.unique(_degrees(partition), return_counts=True)
+    return degrees, counts
+
+
+def largest_degree(partition: Partition) -> tuple[int, int]:
+    """Return the largest degree of a rank and the first row that has it; (-1, 0) on a rank without vertices."""
+    degrees = _degrees(partition)
+    return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
+
+
+def _degrees(partition: Partition) -> NDArray[np.int64]:
+    owned = partition.stripe.owned(partition.rank)
+    degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
+    return degrees
+
+
+def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
+    """Return a rank's slice of the bitmap of reached vertices: uint32[words_local]."""
+    from dbfs_workers.checks import components
+
+    return components.reached_bits(distances, stripe)
+
+
+def own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """Unite the ends of a rank's edges outside the reached set; see ``checks.components.own_forest``."""
+    from dbfs_workers.checks import components
+
+    return components.own_forest(partition.on(np), reached)
+
+
+def united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Unite the forests of two ranks, or of two groups of ranks."""
+    from dbfs_workers.checks import components
+
+    return components.united(forest, other)
+
+
+def roots_by_position(forest: NDArray[np.uint32], stripe: Stripe) -> NDArray[np.uint32]:
+    """Return uint32[n], the root of each position's tree; a position is a vertex unless ordered by degree."""
+    from dbfs_workers.checks import components
+
+    return components.roots(forest, stripe)

@@ -1,0 +1,158 @@
+"""The tasks of a validation: pack each rank's labels, check each rank's edges, join the findings.
+
+``dbfs.validation`` submits these tasks. The checks themselves are in ``dbfs_workers.checks.validation``, which compiles
+Numba kernels when it is imported: a task imports it when it runs, so that a client never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import distributed
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.rpc import NAME
+from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
+from dbfs_workers.storage.stripe import Stripe
+
+if TYPE_CHECKING:
+    from dbfs_workers.checks.validation import EdgeCheck, Levels, PackedLabels, Verdict, Violation
+    from dbfs_workers.storage.labels import RankLabels
+    from dbfs_workers.storage.ordering import DegreeOrder
+
+
+class LabelStore(Protocol):
+    """The part of the worker's plugin that these tasks use: labels that a rank keeps to itself."""
+
+    def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
+        """Return the labels of one traversal; raise ``ResultReleasedError`` if the rank dropped them."""
+        ...
+
+
+def pack_published(
+    stripe: Stripe,
+    rank: int,
+    distances: NDArray[np.int32],
+    predecessors: NDArray[np.int64] | None,
+    sources: Sequence[int],
+    farthest: int | None,
+) -> PackedLabels:
+    """Pack labels that are Dask data; see ``pack_labels`` for the arguments."""
+    from dbfs_workers.checks.validation import pack_labels
+
+    return pack_labels(stripe, rank, distances, predecessors, sources, farthest)
+
+
+def pack_kept(
+    stripe: Stripe,
+    rank: int,
+    graph_id: str,
+    run_id: str,
+    index: int,
+    sources: Sequence[int],
+    farthest: int | None,
+) -> PackedLabels:
+    """Pack the labels that this worker's rank keeps of traversal ``index`` of a run.
+
+    Raises:
+        ResultReleasedError: the rank dropped the labels.
+        StaleRunError: this worker is not a rank of the graph.
+        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+    """
+    store: LabelStore = distributed.get_worker().plugins[NAME]
+    labels = store.kept_labels(graph_id, run_id, index)
+    with _typed_errors(array_module(labels.distances), f"rank {rank}, packing its labels"):
+        packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
+        # With one rank the words stay on its GPU. With several, Dask sends them to the other ranks.
+        return packed if stripe.p == 1 else replace(packed, words=on_host(packed.words))
+
+
+def check_input(
+    stripe: Stripe,
+    rank: int,
+    edges: list[InputEdges],
+    packed: list[PackedLabels],
+    order: DegreeOrder | None,
+    predecessors: bool,
+    directed: bool,
+    farthest: int | None,
+) -> EdgeCheck:
+    """Check the input edges that a rank keeps; see ``check_edges`` for the arguments.
+
+    Raises:
+        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+    """
+    from dbfs_workers.checks.validation import check_edges
+
+    xp = array_module(edges[0][0]) if edges else np
+    options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
+    with _typed_errors(xp, f"rank {rank}, checking its edges"):
+        return check_edges(stripe, rank, edges, packed, order, xp, **options)
+
+
+def check_partition(
+    partition: Partition, packed: list[PackedLabels], predecessors: bool, directed: bool, farthest: int | None
+) -> EdgeCheck:
+    """Check the edges of a rank's partition; see ``check_edges`` for the arguments.
+
+    Raises:
+        ValidationError: an edge of the partition joins ids past the last vertex.
+        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+    """
+    from dbfs_workers.checks.validation import check_edges, partition_edges
+
+    xp = array_module(partition.columns)
+    options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
+    stripe, rank = partition.stripe, partition.rank
+    with _typed_errors(xp, f"rank {rank}, checking its edges"):
+        return check_edges(stripe, rank, partition_edges(partition), packed, None, xp, **options)
+
+
+def join_findings(
+    stripe: Stripe,
+    packed: list[PackedLabels],
+    checks: list[EdgeCheck],
+    order: DegreeOrder | None,
+    predecessors: bool,
+    of_input: bool,
+) -> Verdict:
+    """Join the findings of all ranks into one verdict."""
+    from dbfs_workers.checks.validation import judge
+
+    return judge(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
+
+
+def find_levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
+    """Find the distances that predecessors, given by rank, lead to."""
+    from dbfs_workers.checks.validation import levels_of
+
+    return levels_of(stripe, predecessors)
+
+
+def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:
+    """Return one rank's distances from the result of ``find_levels``."""
+    return levels[0][rank]
+
+
+def levels_violation(levels: Levels, order: DegreeOrder | None) -> Violation | None:
+    """Return the rule that the predecessors given to ``find_levels`` break, in vertex ids; None if there is none."""
+    from dbfs_workers.checks.validation import of_vertices
+
+    return None if levels[1] is None else of_vertices(levels[1], order)
+
+
+def _typed_errors(xp: ModuleType, who: str) -> AbstractContextManager[None]:
+    """Turn a GPU's errors into dbfs's, which a client without CuPy can read.
+
+    The estimate of a graph's memory leaves out validation, so that a GPU may be full by then.
+    """
+    if xp is np:
+        return nullcontext()
+    from dbfs_workers.cuda.failures import typed_errors
+
+    return typed_errors(who)
