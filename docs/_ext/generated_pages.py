@@ -1,0 +1,156 @@
+"""Sphinx extension: pages made of other files of the project, written to ``docs/generated/`` before each build.
+
+The configuration page comes from ``dbfs/dbfs.yaml`` with its comments, the page of errors from ``dbfs.errors``, the
+notebooks from ``examples/``, and the pages on clusters from ``configs/``. Links to files without a page lead to the
+repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docutils import nodes
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+REPOSITORY = "https://github.com/dbfs-project/dbfs/blob/main"
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+GENERATED = DOCS / "generated"
+
+# Name of each copied file, and of its page among the generated ones.
+COPIED = {
+    **{f"examples/{path.name}": f"notebooks/{path.name}" for path in sorted((ROOT / "examples").glob("*.ipynb"))},
+    **{
+        str(path.relative_to(ROOT)): f"clusters/{path.parent.name}.md"
+        for path in sorted((ROOT / "configs").rglob("README.md"))
+    },
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the extension; called by Sphinx."""
+    app.connect("builder-inited", write_pages)
+    app.connect("missing-reference", resolve_short_name)
+    return {"parallel_read_safe": True}
+
+
+def write_pages(_: Sphinx) -> None:
+    """Write all generated pages."""
+    for name, page in COPIED.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        write(page, notebook(text, name, page) if name.endswith(".ipynb") else relinked(text, name, page))
+    write("configuration.md", configuration((ROOT / "dbfs" / "dbfs.yaml").read_text(encoding="utf-8")))
+    write("errors.md", errors())
+
+
+def write(page: str, text: str) -> None:
+    """Write one page, except where it has this text already: Sphinx reads again whatever was written."""
+    path = GENERATED / page
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def relinked(text: str, name: str, page: str) -> str:
+    """Markdown of a copied file with its relative links turned to pages of the site or to the repository."""
+
+    def link(match: re.Match[str]) -> str:
+        target, anchor = match[1], match[2] or ""
+        if re.match(r"[a-z]+:", target):
+            return match[0]
+        file = (ROOT / name).parent.joinpath(target).resolve()
+        inside = str(file.relative_to(ROOT))
+        if inside in COPIED:
+            to = relative(GENERATED / COPIED[inside], page)
+        elif file.is_relative_to(DOCS):
+            to = relative(file, page)
+        else:
+            to = f"{REPOSITORY}/{inside}"
+        return f"]({to}{anchor})"
+
+    return re.sub(r"\]\(([^)#\s]+)(#[^)\s]*)?\)", link, text)
+
+
+def relative(file: Path, page: str) -> str:
+    """Path of a file as a generated page links to it."""
+    return os.path.relpath(file, (GENERATED / page).parent)
+
+
+def notebook(text: str, name: str, page: str) -> str:
+    """JSON of a copied notebook with the links of its Markdown cells turned as in ``relinked``."""
+    content = json.loads(text)
+    for cell in content["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = relinked("".join(cell["source"]), name, page)
+    return json.dumps(content, indent=1)
+
+
+def configuration(text: str) -> str:
+    """The configuration page: one section for each key of the YAML file, with its default and its comment."""
+    lines = ["# Configuration", ""]
+    comment: list[str] = []
+    above: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            comment.append(stripped.removeprefix("#").strip())
+        elif stripped:
+            depth = (len(line) - len(line.lstrip())) // 2
+            key, _, value = stripped.partition(":")
+            above = [*above[:depth], key]
+            about = " ".join(comment)
+            if depth == 0:
+                lines += [about, ""]
+            elif value.strip():
+                lines += [f"## `{'.'.join(above)}`", "", f"Default: `{value.strip()}`", "", about, ""]
+            comment = []
+    return "\n".join(lines)
+
+
+def errors() -> str:
+    """The page of errors: each with its bases, the exit code of a command that fails so, and its meaning."""
+    from dbfs import errors as module
+    from dbfs.cli import exit_code
+
+    lines = [
+        "# Errors",
+        "",
+        "Every error of dbfs is a `dbfs.errors.DbfsError`. Each is also the built-in exception of its kind, so that",
+        "`except ValueError` and the like catch it. A command of `dbfs` that fails prints the message on stderr and",
+        "ends with the exit code in the last column.",
+        "",
+        "| error | also a | exit code |",
+        "| --- | --- | --- |",
+    ]
+    for name in module.__all__:
+        kind = getattr(module, name)
+        builtin = next((base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"), "")
+        also = "" if kind is module.DbfsError else f"`{builtin}`"
+        lines.append(f"| {{py:exc}}`~dbfs.errors.{name}` | {also} | {exit_code(kind(''))} |")
+    lines.append("")
+    for name in module.__all__:
+        lines += ["```{eval-rst}", f".. autoexception:: dbfs.errors.{name}", "```", ""]
+    return "\n".join(lines)
+
+
+def resolve_short_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
+    """Resolve a name that a docstring gives without its module, where one object of the reference ends with it."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or not target:
+        return None
+    domain = env.domains.python_domain
+    found = [name for name in domain.objects if name == target or name.endswith(f".{target}")]
+    if len(found) != 1:
+        return None
+    return domain.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], found[0], node, content)

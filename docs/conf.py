@@ -1,0 +1,65 @@
+"""Sphinx builds the documentation site by this file: ``make docs`` writes it to ``docs/_build/html``."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "dbfs"
+author = "The dbfs developers"
+project_copyright = "2026, the dbfs developers"
+version = release = installed_version("dbfs")
+
+extensions = [
+    "generated_pages",
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_click",
+]
+exclude_patterns = ["_build", "_ext", "**.ipynb_checkpoints"]
+
+# Every reference to a name of this project must resolve. Names of other projects would need their inventories, which a
+# build without network does not have.
+nitpicky = True
+nitpick_ignore_regex = [(r"py:.*", r"(?!dbfs[._]).*")]
+# sphinx-click and Dask's own docstrings use no types of ours; these two are the only categories left out.
+suppress_warnings: list[str] = []
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+# The notebooks carry the output of one run; building the pages must not start clusters.
+nb_execution_mode = "off"
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+templates_path: list[str] = []
+html_theme = "pydata_sphinx_theme"
+html_title = "dbfs"
+html_static_path = ["_static"]
+html_css_files = ["dbfs.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "use_edit_page_button": False,
+    "icon_links": [
+        {"name": "Repository", "url": "https://github.com/dbfs-project/dbfs", "icon": "fa-brands fa-github"},
+    ],
+}
