@@ -1,18 +1,18 @@
-// Loads, stores and atomics by scope and cache. Plain loads may come from L1, which the acquire at every barrier
-// empties.
+// Loads, stores and atomics by scope and cache, bitmaps, and warp-wide sums. A plain load may come from L1, which the
+// acquire at every barrier empties.
 #pragma once
 #include "common/types.cuh"
 
 namespace dbfs {
 
-// A stream read once: kept out of L1, where the visited bitmap should stay.
+// Load a word of a stream that is read once. The stream stays out of L1, which should hold the visited bitmap.
 __device__ __forceinline__ u32 load_stream(const u32* p) {
   u32 v;
   asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
   return v;
 }
 
-// Written by a peer or another block in this launch: never from L1.
+// Load a word that a peer or another block wrote in this launch: never from L1.
 __device__ __forceinline__ u32 load_shared_by_gang(const u32* p) {
   u32 v;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -31,7 +31,7 @@ __device__ __forceinline__ u64 load_relaxed_sys(const u64* p) {
   return v;
 }
 
-// The acquiring loads end a wait: what the writer had seen is visible after them, and L1 is empty.
+// An acquiring load ends a wait: everything that the writer had seen is visible after it, and L1 is empty.
 __device__ __forceinline__ u64 load_acquire(const u64* p) {
   u64 v;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
@@ -52,14 +52,20 @@ __device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" 
 
 __device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-// Set bits with no answer: the fastest way to mark.
+// Set bits without waiting for an answer: the fastest way to mark.
 __device__ __forceinline__ void set_bits(u32* word, u32 bits) {
   asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
 }
 
+// A bitmap keeps bit `id` in word id / 32, at place id % 32.
+__device__ __forceinline__ u32 bit_of(u32 id) { return 1u << (id & 31); }
+__device__ __forceinline__ bool has_bit(u32 word, u32 id) { return word >> (id & 31) & 1; }
+__device__ __forceinline__ bool has_bit(const u32* bitmap, u32 id) { return has_bit(bitmap[id >> 5], id); }
+__device__ __forceinline__ void set_bit(u32* bitmap, u32 id) { set_bits(&bitmap[id >> 5], bit_of(id)); }
+
 // Set a bit; true for the one thread that turned it.
 __device__ __forceinline__ bool claim(u32* bitmap, u32 id) {
-  const u32 bit = 1u << (id & 31);
+  const u32 bit = bit_of(id);
   return !(atomicOr(&bitmap[id >> 5], bit) & bit);
 }
 
@@ -74,8 +80,10 @@ __device__ __forceinline__ u32 warp_in_block() { return threadIdx.x / kLanes; }
 // Consecutive warps lie on different multiprocessors, so that a short queue spreads over all of them.
 __device__ __forceinline__ u32 warp_in_grid() { return warp_in_block() * gridDim.x + blockIdx.x; }
 __device__ __forceinline__ u32 warps_in_grid() { return gridDim.x * kWarps; }
+// A mask of the lanes below this one.
 __device__ __forceinline__ u32 lanes_below() { return (1u << lane_id()) - 1; }
 
+// The sum of `v` over the lanes below this one, and over all lanes in `total`.
 __device__ __forceinline__ u32 scan_exclusive(u32 v, u32& total) {
   u32 sum = v;
 #pragma unroll

@@ -1,4 +1,4 @@
-// Names of the scalar types, all that a kernel needs which takes plain arrays.
+// Names of the scalar types. A kernel that takes plain arrays includes nothing else.
 #pragma once
 
 typedef unsigned char u8;

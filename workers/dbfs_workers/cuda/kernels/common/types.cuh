@@ -1,31 +1,43 @@
-// Types, constants and the views that the host fills in. `layout.py` mirrors every struct here, field by field.
+// Compile-time options, tuning constants and roles. Structs, enums and constants that the host shares are in
+// generated/layout.cuh, which layout.py makes.
 #pragma once
 #include "generated/layout.cuh"
 
 namespace dbfs {
 
-// Chosen when the kernel is compiled (module.py), so that what is not wanted costs no register.
+// The part that a rank plays in a step.
+enum class Role : u32 {
+  kSingle,  // the only rank of its graph
+  kPeer,    // one of several ranks: discovers vertices for their owners, and waits for all ranks at the barrier
+  kLeader,  // rank kLeader in a leader level: runs the level for all ranks, and waits for its own blocks only
+};
+
+// Options of module.py. They are constants, so that a feature that is switched off costs no register.
 constexpr bool kPredecessors = DBFS_PREDECESSORS;  // record parents beside distances
 constexpr bool kGang = DBFS_GANG;                  // several ranks
-constexpr u32 kThreads = DBFS_THREADS;             // a block's threads
+constexpr u32 kThreads = DBFS_THREADS;             // threads of a block
 constexpr u32 kBlocksPerSm = DBFS_BLOCKS_PER_SM;
+
+// The role of this kernel in every step except a leader level, and its role where it waits for no other rank.
+constexpr Role kUsualRole = kGang ? Role::kPeer : Role::kSingle;
+constexpr Role kAloneRole = kGang ? Role::kLeader : Role::kSingle;
 
 constexpr u32 kLanes = 32;
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
 constexpr u32 kWarps = kThreads / kLanes;
 
-// Tuning; docs/decisions has the measurements.
+// Tuning. docs/performance has the measurements.
 constexpr u32 kSparseUnroll = 2;                                 // edges a lane inspects between two block barriers
 constexpr u32 kSmallUnroll = 4;                                  // edges in flight per lane, lists of small vertices
-constexpr u32 kChunkUnroll = 8;                                  // the same, chunks
+constexpr u32 kChunkUnroll = 8;                                  // edges in flight per lane, chunks
 constexpr u32 kPieces = kChunkEdges / (kLanes * kSparseUnroll);  // warps that share a chunk in a sparse level
-constexpr u32 kRound = kThreads * kSparseUnroll;  // most that a block discovers between two block barriers
-constexpr u32 kStage = 2 * kRound;                // ids a block holds back before it publishes
-constexpr u32 kUnitWords = 8;                     // bitmap words that a warp settles at a time, bottom-up
-constexpr u32 kSerialEdges = 16;                  // edges a lane probes alone before the warp helps
+constexpr u32 kRound = kThreads * kSparseUnroll;                 // most discoveries between two block barriers
+constexpr u32 kStage = 2 * kRound;                               // ids a block holds back before it publishes
+constexpr u32 kUnitWords = 8;     // bitmap words that a warp settles at a time, bottom-up
+constexpr u32 kSerialEdges = 16;  // edges a lane probes alone before the warp helps, bottom-up
 
-constexpr u32 kKeep = 120;      // vertices a block keeps for itself from one light level to the next
-constexpr u32 kKeepDegree = 8;  // where no vertex has more neighbours
+constexpr u32 kKeep = 120;      // most vertices that a block keeps for itself from one light level to the next
+constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

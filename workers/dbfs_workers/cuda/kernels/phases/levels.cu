@@ -12,8 +12,6 @@ enum BottomUpSum : u32 { kBottomUpEdges = 0, kFound, kDegrees };
 
 constexpr u32 kNoOwner = 0xffffffffu;
 
-__device__ __forceinline__ bool has_bit(const u32* bits, u32 id) { return bits[id >> 5] >> (id & 31) & 1; }
-
 }  // namespace dbfs
 
 // top-down: a lane visits an edge. A vertex of this rank is labelled and queued, another's is appended to its owner's

@@ -20,7 +20,7 @@ __device__ __forceinline__ void add_sum(u64* counter, u64 per_lane) {
 
 // Whether an id was visited: a plain look first, since most were, and an atomic only where it says no.
 __device__ __forceinline__ bool claim_unseen(u32* bitmap, u32 id) {
-  return !(bitmap[id >> 5] >> (id & 31) & 1) && claim(bitmap, id);
+  return !has_bit(bitmap, id) && claim(bitmap, id);
 }
 
 }  // namespace dbfs

@@ -125,7 +125,7 @@ __device__ __forceinline__ bool pass_gang(const Params& a, Block& b, Slot* slot)
   return true;
 }
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b);  // expand_light.cuh
 
 // The first warp waits for this GPU's blocks only, and learns what they count.
@@ -152,12 +152,12 @@ __device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot
 __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
   if (threadIdx.x == 0) b.noted = b.ended;
   // Looked at before one thread moves the run on.
-  const bool alone = !kGang || b.run.step == Step::kExpandLeader;
+  const Role role = role_of(b.run.step);
   __syncthreads();
   if (threadIdx.x < kLanes) {
     Slot* slot = step_slot(a, b.run);
     flush_totals(b, slot);
-    const bool alive = alone ? pass_alone(a, b, slot) : pass_gang(a, b, slot);
+    const bool alive = role == Role::kPeer ? pass_gang(a, b, slot) : pass_alone(a, b, slot);
     if (lane_id() == 0) {
       b.alive = alive;
       if (alive) {
@@ -167,10 +167,10 @@ __device__ __forceinline__ bool end_step(const Params& a, Block& b) {
     }
   } else {
     report_level(a, b);
-    if (alone) {
-      fetch_kept<true>(a, b);
+    if (role == Role::kPeer) {
+      fetch_kept<Role::kPeer>(a, b);
     } else {
-      fetch_kept<false>(a, b);
+      fetch_kept<kAloneRole>(a, b);
     }
   }
   __syncthreads();

@@ -16,7 +16,7 @@ __device__ __forceinline__ void contract_bin(const Params& a, Block& b, const u3
     id = first_id + row;
     if (kPredecessors) parent = load_shared_by_gang(&row_parents[i]);
     if (!claim(a.known, row)) return false;
-    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], 1u << (row & 31));
+    mark_visited(a, row);
     return true;
   });
 }

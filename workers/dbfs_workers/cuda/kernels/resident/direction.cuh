@@ -34,12 +34,24 @@ __device__ __forceinline__ Slot* level_slot(const Params& a, u32 level) {
   return &a.control->slots[level % kLevelSlots];
 }
 
+// Steps of the second half of Step make the frontier of the next level, those before it prepare this one.
+__device__ __forceinline__ bool makes_next_frontier(Step step) { return step >= Step::kExpandLight; }
+
+__device__ __forceinline__ Role role_of(Step step) {
+  return step == Step::kExpandLeader ? kAloneRole : kUsualRole;
+}
+
+// Where the values of this rank lie among those of the last barrier.
+__device__ __forceinline__ u32 own_values(const Params& a, Role role) {
+  return role == Role::kPeer ? a.rank * kFlagWords : 0;
+}
+
 // The counters a step adds to: of the frontier that it makes.
 __device__ __forceinline__ Slot* step_slot(const Params& a, const Run& run) {
   if (run.step == Step::kSettle || run.step == Step::kTakeOver) {
     return &a.control->slots[kLevelSlots + run.level % kSettleSlots];
   }
-  return level_slot(a, run.step < Step::kExpandLight ? run.level : run.level + 1);
+  return level_slot(a, makes_next_frontier(run.step) ? run.level + 1 : run.level);
 }
 
 __device__ __forceinline__ bool step_sends(Step step) { return step == Step::kExpandLight || step == Step::kExpandSparse; }
@@ -130,15 +142,15 @@ __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
 // The short way from one light level to the next.
 __device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   Run& run = b.run;
-  const bool led = run.step == Step::kExpandLeader;
-  run.small = (u32)b.values[kGang && !led ? a.rank * kFlagWords : 0];
+  const Role role = role_of(run.step);
+  run.small = (u32)b.values[own_values(a, role)];
   run.expanded = run.frontier.vertices;
-  run.frontier.vertices = kGang && !led ? gang_sum(a, b, kWordVertices) : b.values[kWordVertices];
+  run.frontier.vertices = role == Role::kPeer ? gang_sum(a, b, kWordVertices) : b.values[kWordVertices];
   run.frontier.pending = true;
   run.queue ^= 1;
   note_level(b);
   ++run.level;
-  if (led) {
+  if (role == Role::kLeader) {
     const bool goes_on = run.frontier.vertices && can_be_light(a, run) && is_leader_level(a, run);
     if (!goes_on) run.step = Step::kHandOver;
   } else {
@@ -162,10 +174,10 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
   const Step done = run.step;
-  const bool led = done == Step::kExpandLeader;
-  if (done >= Step::kExpandLight) b.level_frontier[run.level & 1] = kGang && !led ? run.own : f.vertices;
-  if (step_sends(done) || led) {
-    b.level_found[run.level & 1] = b.values[(led ? 0 : a.rank) * kFlagWords + kWordVertices];
+  const Role role = role_of(done);
+  if (makes_next_frontier(done)) b.level_frontier[run.level & 1] = role == kAloneRole ? f.vertices : run.own;
+  if (step_sends(done) || role == Role::kLeader) {
+    b.level_found[run.level & 1] = b.values[(role == Role::kLeader ? 0 : a.rank) * kFlagWords + kWordVertices];
   }
   if (is_light(done)) {
     conclude_light(a, b);
@@ -214,8 +226,8 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   if (level_done) run.expanded = f.vertices;
   if (done == Step::kScan) run.looked_at = edges;
   // Only now: a queue that was settled is not counted where the steps from queue to bitmap count.
-  run.small = (u32)b.values[kGang ? a.rank * kFlagWords : 0];
-  run.own = b.values[(kGang ? a.rank * kFlagWords : 0) + kWordVertices];
+  run.small = (u32)b.values[own_values(a, kUsualRole)];
+  run.own = b.values[own_values(a, kUsualRole) + kWordVertices];
   if (done == Step::kCompact) {
     f.edges = edges;
     f.queued = true;

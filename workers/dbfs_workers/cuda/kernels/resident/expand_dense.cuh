@@ -19,11 +19,11 @@ __device__ __forceinline__ void mark(const Params& a, const bool (&on)[kUnroll],
   for (u32 j = 0; j < kUnroll; ++j) words[j] = on[j] ? own.visited[ids[j] >> 5] : kAll;
 #pragma unroll
   for (u32 j = 0; j < kUnroll; ++j) {
-    if (words[j] >> (ids[j] & 31) & 1) continue;
+    if (has_bit(words[j], ids[j])) continue;
     if (kPredecessors) {
       if (claim(own.visited, ids[j])) own.parents[ids[j]] = parents[j];
     } else {
-      set_bits(&own.visited[ids[j] >> 5], 1u << (ids[j] & 31));
+      set_bit(own.visited, ids[j]);
     }
   }
 }

@@ -17,9 +17,9 @@
 namespace dbfs {
 
 // Room in the stage for each owner.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ u32 stage_region(const Params& a) {
-  return kAlone ? kStage : kStage / a.ranks;
+  return kRole == Role::kPeer ? kStage / a.ranks : kStage;
 }
 
 struct Queue {
@@ -27,9 +27,9 @@ struct Queue {
   u32* parents;
 };
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ Queue light_queue(const Params& a, u32 queue) {
-  if (!kGang || !kAlone) return {a.queues[queue], a.queue_parents[queue]};
+  if (kRole != Role::kLeader) return {a.queues[queue], a.queue_parents[queue]};
   return {a.peers[kLeader].leader_queue + leader_queue_offset(a, queue), a.peers[kLeader].leader_parents + leader_queue_offset(a, queue)};
 }
 
@@ -39,20 +39,20 @@ struct Place {
   u32 owner, row;
 };
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ Place place_of(const Params& a, u32 id) {
-  if (!kGang || !kAlone) return {a.out, a.rank, id};
+  if (kRole != Role::kLeader) return {a.out, a.rank, id};
   const u32 owner = id / a.n_local;
   return {a.peers[owner].out, owner, id - owner * a.n_local};
 }
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void label_light(const Params& a, u32 id, u32 distance, u32 parent) {
-  if (!kGang || !kAlone) {
+  if (kRole != Role::kLeader) {
     label(a, id, distance, parent);
     return;
   }
-  const Place place = place_of<kAlone>(a, id);
+  const Place place = place_of<kRole>(a, id);
   a.peers[place.owner].distances[place.row] = (i32)distance;
   if (kPredecessors) a.peers[place.owner].parents[id] = parent;
 }
@@ -64,17 +64,17 @@ struct Taken {
 };
 
 // The vertex of queue position i, for all lanes of a group.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
   const Run& run = b.run;
   Taken taken = {kNoVertex, kNoVertex, false};
   if (i < run.small) {
-    const Queue queue = light_queue<kAlone>(a, run.queue);
+    const Queue queue = light_queue<kRole>(a, run.queue);
     // The leader's first frontier, which has its labels.
-    const bool given = kGang && kAlone && !run.frontier.pending;
+    const bool given = kRole == Role::kLeader && !run.frontier.pending;
     taken.id = given ? a.sources[i] : queue.ids[i];
     if (kPredecessors && run.frontier.pending && leads) taken.parent = queue.parents[i];
-  } else if (!kAlone && i < items) {
+  } else if (kRole == Role::kPeer && i < items) {
     i -= run.small;
     u32 rank = 0;
     for (; rank < a.ranks; ++rank) {
@@ -91,48 +91,46 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
 }
 
 // A pending vertex gets its label: false where it has one, another way to it having been shorter. Alone, there is none.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ bool first_way(const Params& a, u32 id) {
-  if (!kAlone) return claim(a.known, id);
-  if (!kGang) set_bits(&a.known[id >> 5], 1u << (id & 31));
+  if (kRole == Role::kPeer) return claim(a.known, id);
+  if (kRole == Role::kSingle) set_bit(a.known, id);
   return true;
 }
 
 // Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
   if (!b.run.frontier.pending) return true;
-  if (!first_way<kAlone>(a, taken.id)) return false;
-  if (taken.received) {
-    set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (taken.id >> 5)], 1u << (taken.id & 31));
-  }
-  label_light<kAlone>(a, taken.id, b.run.level, taken.parent);
+  if (!first_way<kRole>(a, taken.id)) return false;
+  if (taken.received) mark_visited(a, taken.id);
+  label_light<kRole>(a, taken.id, b.run.level, taken.parent);
   return true;
 }
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
-  const u32 owner = !kAlone && won ? id / a.n_local : 0;
+  const u32 owner = kRole == Role::kPeer && won ? id / a.n_local : 0;
   const u32 winners = __ballot_sync(kAll, won);
   if (!won) return;
-  const u32 same = kAlone ? winners : __match_any_sync(winners, owner);
+  const u32 same = kRole == Role::kPeer ? __match_any_sync(winners, owner) : winners;
   const u32 first = __ffs(same) - 1;
   u32 at = 0;
   if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
-  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kAlone>(a);
-  b.stage.ids[at] = kAlone ? id : id - owner * a.n_local;
+  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kRole>(a);
+  b.stage.ids[at] = kRole == Role::kPeer ? id - owner * a.n_local : id;
   if (kPredecessors) b.stage.parents[at] = parent;
 }
 
 // All threads call it. `last` of the level: the block may keep some. The caller's next block barrier comes before
 // anything is staged again.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, const Output& to, bool last) {
-  const u32 ranks = kAlone ? 1 : a.ranks;
+  const u32 ranks = kRole == Role::kPeer ? a.ranks : 1;
   __syncthreads();
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
-    const bool mine = kAlone || owner == a.rank;
+    const bool mine = kRole != Role::kPeer || owner == a.rank;
     const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many gives half away, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
@@ -142,21 +140,21 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
     b.staged_for[owner] = 0;
     if (mine) {
       if (last) b.kept = kept;
-      if (kAlone) {
-        b.queued += leave;
-      } else {
+      if (kRole == Role::kPeer) {
         b.totals[kDiscovered] += count;
+      } else {
+        b.queued += leave;
       }
     }
   }
   __syncthreads();
-  const u32 owner = kAlone ? 0 : warp_in_block() % ranks;
-  const u32 share = kAlone ? kWarps : (kWarps - owner + ranks - 1) / ranks;  // warps that serve this owner
-  const bool mine = kAlone || owner == a.rank;
-  const u32 count = b.staged_counts[owner], region = owner * stage_region<kAlone>(a), kept = mine && last ? b.kept : 0;
+  const u32 owner = kRole == Role::kPeer ? warp_in_block() % ranks : 0;
+  const u32 share = kRole == Role::kPeer ? (kWarps - owner + ranks - 1) / ranks : kWarps;  // warps that serve this owner
+  const bool mine = kRole != Role::kPeer || owner == a.rank;
+  const u32 count = b.staged_counts[owner], region = owner * stage_region<kRole>(a), kept = mine && last ? b.kept : 0;
   const u64 base = b.base[owner] + (mine ? 0 : inbox_offset(a, to.parity, a.rank));
-  const Queue queue = mine ? light_queue<kAlone>(a, to.queue) : Queue{a.peers[owner].inbox, a.peers[owner].inbox_parents};
-  for (u32 i = (kAlone ? warp_in_block() : warp_in_block() / ranks) * kLanes + lane_id(); i < count;
+  const Queue queue = mine ? light_queue<kRole>(a, to.queue) : Queue{a.peers[owner].inbox, a.peers[owner].inbox_parents};
+  for (u32 i = (kRole == Role::kPeer ? warp_in_block() / ranks : warp_in_block()) * kLanes + lane_id(); i < count;
        i += share * kLanes) {
     const u32 id = b.stage.ids[region + i];
     if (i < kept) {
@@ -164,20 +162,20 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
       if (kPredecessors) b.keep_parents[i] = b.stage.parents[region + i];
       continue;
     }
-    if (mine && !(kGang && kAlone)) prefetch(&a.out.offsets[id]);
+    if (mine && kRole != Role::kLeader) prefetch(&a.out.offsets[id]);
     queue.ids[base + i - kept] = id;
     if (kPredecessors) queue.parents[base + i - kept] = b.stage.parents[region + i];
   }
 }
 
 // While the block waits (its first warp at the barrier): fetch the neighbours of the vertices it keeps.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   if (!b.kept) return;
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
   u32 id = kNoVertex;
   if (i < b.kept) {
-    const Place place = place_of<kAlone>(a, b.keep_ids[i]);
+    const Place place = place_of<kRole>(a, b.keep_ids[i]);
     const Degree degree = degree_of(place.csr, place.row);
     if (j < degree.count) id = __ldg(&place.csr.columns[degree.begin + j]);
   }
@@ -186,7 +184,7 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
 
 // Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
 // reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
@@ -194,33 +192,33 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
   // Read beside the claim, whose answer takes as long: then the list is on its way before fetch_kept asks for it.
-  const i64 begin = !kGang && won ? __ldg(&a.out.offsets[id]) : 0;
-  if (won) won = claim(a.peers[kGang ? a.rank : 0].visited, id);
-  if (!kGang && won) prefetch(&a.out.columns[begin]);
+  const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
+  if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
+  if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
   if (i < kept && j == 0) {
-    const bool first = first_way<kAlone>(a, from);
-    if (first) label_light<kAlone>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
+    const bool first = first_way<kRole>(a, from);
+    if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
-  stage_by_owner<kAlone>(a, b, won, id, (kAlone ? 0 : a.rank * a.n_local) + from);
+  stage_by_owner<kRole>(a, b, won, id, (kRole == Role::kPeer ? a.rank * a.n_local : 0) + from);
 }
 
-template <bool kAlone>
+template <Role kRole>
 __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
-  const u32 lane = lane_id(), first_id = kAlone ? 0 : a.rank * a.n_local;
+  const u32 lane = lane_id(), first_id = kRole == Role::kPeer ? a.rank * a.n_local : 0;
   const u32 group_log = a.light - 1, group = 1u << group_log, per_warp = kLanes >> group_log;
   const u32 j = lane & (group - 1);
-  u32* visited = a.peers[kGang ? a.rank : 0].visited;
+  u32* visited = a.peers[kRole == Role::kSingle ? 0 : a.rank].visited;
   u32 items = b.run.small;
-  if (!kAlone && b.run.frontier.pending) {
+  if (kRole == Role::kPeer && b.run.frontier.pending) {
     for (u32 rank = 0; rank < a.ranks; ++rank) {
       items += rank == a.rank ? 0 : (u32)b.values[rank * kFlagWords + kWordSent];
     }
   }
-  const u32 most_beats = stage_region<kAlone>(a) / kThreads, kept = b.kept;
+  const u32 most_beats = stage_region<kRole>(a) / kThreads, kept = b.kept;
   u32 expanded = 0, beats = 0;
   if (kept) {
-    expand_kept<kAlone>(a, b, kept, expanded);
+    expand_kept<kRole>(a, b, kept, expanded);
     beats = 1;
   }
   for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
@@ -231,24 +229,24 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     const u32* columns = nullptr;
     Degree degree = {0, 0};
     if (works) {
-      const Taken taken = take<kAlone>(a, b, warp_first + (lane >> group_log), items, j == 0);
+      const Taken taken = take<kRole>(a, b, warp_first + (lane >> group_log), items, j == 0);
       from = taken.id;
       if (from != kNoVertex) {
-        const Place place = place_of<kAlone>(a, from);
+        const Place place = place_of<kRole>(a, from);
         degree = degree_of(place.csr, place.row);
         columns = place.csr.columns + degree.begin + j;
       }
       // Fetched before it is known whether the vertex counts: that answer takes as long to come.
       if (j < degree.count) ahead = __ldg(columns);
       bool mine = from != kNoVertex;
-      if (mine && j == 0) mine = settle<kAlone>(a, b, taken);
-      if (!kAlone) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+      if (mine && j == 0) mine = settle<kRole>(a, b, taken);
+      if (kRole == Role::kPeer) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
       if (!mine) degree.count = 0;
       expanded += mine && j == 0;
     }
     for (u32 at = 0; at < a.max_degree; at += group) {
       if (beats == most_beats) {
-        publish_by_owner<kAlone>(a, b, to, false);
+        publish_by_owner<kRole>(a, b, to, false);
         __syncthreads();
         beats = 0;
       }
@@ -257,17 +255,17 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
         const u32 id = ahead;
         if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
         if (won) {
-          if (!kGang) prefetch(&a.out.offsets[id]);
+          if (kRole == Role::kSingle) prefetch(&a.out.offsets[id]);
           won = claim(visited, id);
         }
-        stage_by_owner<kAlone>(a, b, won, id, first_id + from);
+        stage_by_owner<kRole>(a, b, won, id, first_id + from);
       }
       ++beats;
     }
   }
   // Alone, the frontier's length is known; and a total costs the barrier a trip to L2.
-  if (!kAlone && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
-  if (beats) publish_by_owner<kAlone>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
+  if (kRole == Role::kPeer && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
+  if (beats) publish_by_owner<kRole>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
 }
 
 }  // namespace dbfs

@@ -54,7 +54,7 @@ __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const O
       }
       if (look_first) {
 #pragma unroll
-        for (u32 j = 0; j < kSparseUnroll; ++j) won[j] = won[j] && !(visited[ids[j] >> 5] >> (ids[j] & 31) & 1);
+        for (u32 j = 0; j < kSparseUnroll; ++j) won[j] = won[j] && !has_bit(visited, ids[j]);
       }
 #pragma unroll
       for (u32 j = 0; j < kSparseUnroll; ++j) {

@@ -26,13 +26,12 @@ __device__ __forceinline__ void convert(const Params& a, const Block& b) {
     for (u32 word = thread; word < words; word += threads) slice[word] = 0;
   } else if (b.run.step == Step::kSetBits) {
     for (u32 i = thread; i < b.run.small; i += threads) {
-      const u32 row = a.queues[queue][i];
-      set_bits(&slice[row >> 5], 1u << (row & 31));
+      set_bit(slice, a.queues[queue][i]);
     }
     for (u32 i = thread; i < b.run.chunks; i += threads) {
       const u64 item = a.chunks[queue][i];
       const u32 row = (u32)(item >> 32);
-      if ((u32)item == 0) set_bits(&slice[row >> 5], 1u << (row & 31));
+      if ((u32)item == 0) set_bit(slice, row);
     }
   } else if (kGang) {
     for (u32 word = thread; word < words; word += threads) {

@@ -32,7 +32,7 @@ __device__ __forceinline__ void label_words(const Params& a, u32 own_word, u32 b
   for (u32 left = __ballot_sync(kAll, bits != 0); left; left &= left - 1) {
     const u32 j = __ffs(left) - 1;
     const u32 word = __shfl_sync(kAll, own_word, j);
-    if (__shfl_sync(kAll, bits, j) >> lane & 1) {
+    if (has_bit(__shfl_sync(kAll, bits, j), lane)) {
       const u32 row = word * kLanes + lane, id = a.rank * a.n_local + row;
       a.distances[row] = (i32)distance;
       if (kPredecessors && from != a.rank)

@@ -42,12 +42,17 @@ __device__ __forceinline__ void write_chunks(u64* queue, u32 row, u32 chunks, u6
 }
 
 __device__ __forceinline__ bool is_target(const Params& a, u32 row) {
-  return a.target_bits && (__ldg(&a.target_bits[row >> 5]) >> (row & 31) & 1);
+  return a.target_bits && has_bit(__ldg(&a.target_bits[row >> 5]), row);
 }
 
 __device__ __forceinline__ void label(const Params& a, u32 row, u32 distance, u32 parent) {
   a.distances[row] = (i32)distance;
   if (kPredecessors) a.peers[a.rank].parents[a.rank * a.n_local + row] = parent;
+}
+
+// Mark a row of this rank as seen, so that it is not discovered again here.
+__device__ __forceinline__ void mark_visited(const Params& a, u32 row) {
+  set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], bit_of(row));
 }
 
 // The inbox of `to` for what `from` sends it in levels of this parity.
@@ -117,7 +122,7 @@ __device__ __forceinline__ void publish(const Params& a, Block& b, const Output&
       if (mine) {
         degree = degree_of(a.out, row);
         label(a, row, to.distance, kPredecessors ? b.stage.parents[i] : kNoVertex);
-        set_bits(&a.known[row >> 5], 1u << (row & 31));
+        set_bit(a.known, row);
         if (degree.count) prefetch(&a.out.columns[degree.begin]);
       }
       add_total(b, kDiscovered, mine);
@@ -192,7 +197,7 @@ __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* s
   for (u32 left = __ballot_sync(kAll, bits != 0); left; left &= left - 1) {
     const u32 j = __ffs(left) - 1;
     const u32 row = __shfl_sync(kAll, own_word, j) * kLanes + lane;
-    const u64 degree = __shfl_sync(kAll, bits, j) >> lane & 1 ? degree_of(a.out, row).count : 0;
+    const u64 degree = has_bit(__shfl_sync(kAll, bits, j), lane) ? degree_of(a.out, row).count : 0;
     edges += degree;
     const u32 chunks = chunks_of(degree);
     const u32 small = __ballot_sync(kAll, degree && !chunks);
@@ -216,7 +221,7 @@ __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* s
     const u32 j = __ffs(left) - 1;
     const u32 word = __shfl_sync(kAll, small_bits, j), word_at = __shfl_sync(kAll, before, j);
     const u32 row = __shfl_sync(kAll, own_word, j) * kLanes + lane;
-    if (word >> lane & 1) a.queues[queue][base + word_at + __popc(word & lanes_below())] = row;
+    if (has_bit(word, lane)) a.queues[queue][base + word_at + __popc(word & lanes_below())] = row;
   }
 }
 

@@ -72,10 +72,10 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
       if (kGang) take_over(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level});
       break;
     case Step::kExpandLight:
-      expand_light<!kGang>(a, b, next);
+      expand_light<kUsualRole>(a, b, next);
       break;
     case Step::kExpandLeader:
-      if (kGang) expand_light<true>(a, b, next);
+      if (kGang) expand_light<Role::kLeader>(a, b, next);
       break;
     case Step::kExpandSparse:
       expand_sparse(a, b, next);
