@@ -1,6 +1,7 @@
 // A level of the resident loop in one launch where the peers' memory can't be mapped (spmd.py): top-down with the
 // contraction of the own bin, bottom-up, and a queue's bitmap. Every array is this rank's own; the host moves the bins
 // and the slices between levels.
+#include "common/search.cuh"
 #include "phases/edges.cuh"
 #include "phases/reserve.cuh"
 
@@ -56,33 +57,11 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
   for (u32 word = warp_in_grid(); word < words; word += gridDim.x * (blockDim.x / kLanes)) {
     const u32 known = visited[word];
     const i64 row = (i64)word * kLanes + lane;
-    const bool open = !(known >> lane & 1);
+    const bool open = !has_bit(known, lane);
     i64 at = open ? __ldg(&in_offsets[row]) : 0;
     const i64 end = open ? __ldg(&in_offsets[row + 1]) : 0;
-    const i64 alone = at + kSerialEdges < end ? at + kSerialEdges : end;
     const i64 begin = at;
-    u32 parent = kNoVertex;
-    while (at < alone && parent == kNoVertex) {
-      const u32 id = __ldg(&in_columns[at++]);
-      if (has_bit(frontier, id)) parent = id;
-    }
-    for (u32 rest = __ballot_sync(kAll, parent == kNoVertex && at < end); rest; rest &= rest - 1) {
-      const u32 from = __ffs(rest) - 1;
-      const i64 theirs_end = __shfl_sync(kAll, end, from);
-      i64 theirs = __shfl_sync(kAll, at, from);
-      u32 parent_found = kNoVertex;
-      while (theirs < theirs_end && parent_found == kNoVertex) {
-        const i64 mine = theirs + lane;
-        const u32 id = mine < theirs_end ? __ldg(&in_columns[mine]) : kNoVertex;
-        const u32 hits = __ballot_sync(kAll, id != kNoVertex && has_bit(frontier, id));
-        if (hits) parent_found = __shfl_sync(kAll, id, __ffs(hits) - 1);
-        theirs += hits ? __ffs(hits) : kLanes;
-      }
-      if (lane == from) {
-        parent = parent_found;
-        at = theirs < end ? theirs : end;
-      }
-    }
+    const u32 parent = search_rows<1, 1, true>(in_columns, frontier, at, end);
     inspected += at - begin;
     const bool found = parent != kNoVertex;
     const u32 bits = __ballot_sync(kAll, found);
@@ -105,6 +84,6 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
 extern "C" __global__ void dbfs_mark(const u32* rows, i64 size, u32* bits) {
   const i64 threads = (i64)gridDim.x * blockDim.x;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {
-    dbfs::set_bits(&bits[rows[i] >> 5], 1u << (rows[i] & 31));
+    dbfs::set_bit(bits, rows[i]);
   }
 }

@@ -7,49 +7,10 @@
 // all ranks' frontier bitmaps, so that one barrier ends the level. Reads n_local / 8 bytes, 4 bytes and a bit a row,
 // then 16 + 4 bytes and a bit an edge; writes 4 bytes a new row.
 #pragma once
+#include "common/search.cuh"
 #include "resident/merge.cuh"
 
 namespace dbfs {
-
-__device__ __forceinline__ bool in_frontier(const u32* frontier, u32 id) { return frontier[id >> 5] >> (id & 31) & 1; }
-
-// Tries columns[begin, end) four at a time. Returns the parent or kNoVertex; `begin` is behind the last one tried then.
-__device__ __forceinline__ u32 search_alone(const Csr& in, const u32* frontier, i64& begin, i64 end) {
-  constexpr u32 kInFlight = 4;
-  while (begin < end) {
-    u32 ids[kInFlight], hits = 0;
-#pragma unroll
-    for (u32 j = 0; j < kInFlight; ++j) ids[j] = begin + j < end ? __ldg(&in.columns[begin + j]) : kNoVertex;
-#pragma unroll
-    for (u32 j = 0; j < kInFlight; ++j) hits |= (ids[j] != kNoVertex && in_frontier(frontier, ids[j])) << j;
-    if (hits) {
-      begin += __ffs(hits);
-      u32 parent = ids[0];
-#pragma unroll
-      for (u32 j = kInFlight; j-- > 0;) {
-        if (hits >> j & 1) parent = ids[j];
-      }
-      return parent;
-    }
-    begin = begin + kInFlight < end ? begin + kInFlight : end;
-  }
-  return kNoVertex;
-}
-
-// The warp tries one row's columns[begin, end), 64 at a time; the same otherwise.
-__device__ __forceinline__ u32 search_together(const Csr& in, const u32* frontier, i64& begin, i64 end) {
-  while (begin < end) {
-    const i64 one = begin + lane_id(), two = one + kLanes;
-    begin = begin + 2 * kLanes < end ? begin + 2 * kLanes : end;
-    const u32 id = one < end ? __ldg(&in.columns[one]) : kNoVertex;
-    const u32 other = two < end ? __ldg(&in.columns[two]) : kNoVertex;
-    const bool hit = id != kNoVertex && in_frontier(frontier, id);
-    const bool other_hit = other != kNoVertex && in_frontier(frontier, other);
-    const u32 ballot = __ballot_sync(kAll, hit || other_hit);
-    if (ballot) return __shfl_sync(kAll, hit ? id : other, __ffs(ballot) - 1);
-  }
-  return kNoVertex;
-}
 
 __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
   const u32 level = b.run.level, turn = b.run.turn;
@@ -72,12 +33,12 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         u32 ids[4];
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
-          const bool unknown = !(__shfl_sync(kAll, known, half + j) >> lane & 1);
+          const bool unknown = !has_bit(__shfl_sync(kAll, known, half + j), lane);
           ids[j] = unknown ? load_stream(&a.first_in[(first + half + j) * kLanes + lane]) : kNoVertex;
         }
         bool hits[4];
 #pragma unroll
-        for (u32 j = 0; j < 4; ++j) hits[j] = ids[j] != kNoVertex && in_frontier(frontier, ids[j]);
+        for (u32 j = 0; j < 4; ++j) hits[j] = ids[j] != kNoVertex && has_bit(frontier, ids[j]);
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
           if (hits[j]) label(a, (first + half + j) * kLanes + lane, level + 1, ids[j]);
@@ -100,21 +61,11 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
           end = __ldg(&a.in.offsets[row + 1]);
         }
         const i64 start = begin;
-        u32 parent = search_alone(a.in, frontier, begin, begin + kSerialEdges < end ? begin + kSerialEdges : end);
+        const u32 parent = search_rows<4, 2, false>(a.in.columns, frontier, begin, end);
         inspected += begin - start;
-        for (u32 rest = __ballot_sync(kAll, parent == kNoVertex && begin < end); rest; rest &= rest - 1) {
-          const u32 from = __ffs(rest) - 1;
-          const i64 rest_end = __shfl_sync(kAll, end, from);
-          i64 rest_begin = __shfl_sync(kAll, begin, from);
-          const u32 answer = search_together(a.in, frontier, rest_begin, rest_end);
-          if (lane == from) {
-            parent = answer;
-            inspected += rest_begin - begin;
-          }
-        }
         if (parent != kNoVertex) {
           label(a, row, level + 1, parent);
-          atomicOr(&late[offset >> 5], 1u << (offset & 31));
+          atomicOr(&late[offset >> 5], bit_of(offset));
         }
       }
       __syncwarp();
