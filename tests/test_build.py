@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.build import on_gpu as build_cuda
+from dbfs.build import on_gpu
 from dbfs.build.build import BuildOptions, build
 from dbfs.build.memory import estimate_bytes
 from dbfs.build.on_gpu import CudaBuilder
@@ -180,10 +180,10 @@ def test_a_build_takes_as_few_turns_as_fit(monkeypatch: pytest.MonkeyPatch, free
     gang: Any = SimpleNamespace(p=2, addresses=("a", "b"))
     builder = CudaBuilder(edges, gang, options)
     room = int(free * dbfs.estimate(edges, 2, backend="cuda").peak_bytes)
-    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang, wanted: [2 * room, room])
+    monkeypatch.setattr(on_gpu, "free_gpu_bytes", lambda gang, wanted: [2 * room, room])
     builder.require_fit(edges.n or 0, edges.m or 0)
     assert builder.turns == turns
-    monkeypatch.setattr(build_cuda, "free_of_gpus", lambda gang, wanted: [2 * room, room // 4])
+    monkeypatch.setattr(on_gpu, "free_gpu_bytes", lambda gang, wanted: [2 * room, room // 4])
     with pytest.raises(GraphTooLargeError, match=rf"of each GPU; rank 1's has {room // 4} bytes free .* partition"):
         builder.require_fit(edges.n or 0, edges.m or 0)
 

@@ -1,4 +1,4 @@
-"""Building: from an edge list to one partition on each rank, on the workers' CPUs or their GPUs."""
+"""Entry points of a build: estimate a graph's memory, check that it fits, build it on the workers' CPUs or GPUs."""
 
 import logging
 from collections.abc import Callable
@@ -24,32 +24,34 @@ _BUILDERS: dict[str, type[HostBuilder] | type[CudaBuilder]] = {"cpu": HostBuilde
 
 
 def estimate(edges: EdgeList, ranks: int, options: BuildOptions = _AS_GIVEN, *, backend: str = "cpu") -> Estimate:
-    """Bytes per rank that a graph will take, by part: its partition, its build's peak, a traversal.
+    """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
     Args:
-        edges: their numbers have to be known.
+        edges: an edge list whose numbers of vertices and edges are known before reading.
         ranks: number of ranks.
-        options: how the graph is laid out.
-        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's.
+        options: the graph's layout.
+        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: no such backend, or ``ranks`` is below 1.
-        InvalidOptionTypeError: ``ranks`` is no integer.
+        InvalidOptionError: the backend is unknown, or ``ranks`` is below 1.
+        InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     if edges.n is None or edges.m is None:
-        raise EdgeInputError(f"{edges.name}: how many vertices and edges it has is known only after reading it")
+        raise EdgeInputError(
+            f"{edges.name}: an estimate needs the numbers of vertices and edges, which are known only after reading it"
+        )
     if backend not in _BUILDERS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(_BUILDERS)}")
     return _BUILDERS[backend].estimate(edges, Stripe(edges.n, whole_count(ranks, "ranks", 1)), edges.m, options)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:
-    """Refuse a graph of ``n`` vertices and ``m`` edges read that won't fit a gang's workers, or their GPUs.
+    """Refuse a graph of ``n`` vertices and ``m`` input edges that won't fit a gang's workers or their GPUs.
 
     Raises:
-        GraphTooLargeError: with the bytes (or internal ids) needed, and those there.
+        GraphTooLargeError: with the bytes (or internal ids) needed, and those available.
     """
     _BUILDERS[backend](edges, gang, options).require_fit(n, m)
 
@@ -61,33 +63,36 @@ def build(
     backend: str = "cpu",
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> Built:
-    """Read, stripe and build a graph. After an error nothing stays on the workers.
+    """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
+
+    With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory.
 
     Args:
-        edges: what to build it of.
-        gang: its workers.
+        edges: the edges of the graph.
+        gang: the workers that hold its ranks.
         options: its layout.
-        backend: ``cuda`` to build on the workers' GPUs, where the partitions then are; else ``cpu``.
-        progress: told how far the build is, as often as ``dbfs.liveness-interval`` says.
+        backend: ``cuda`` to build on the workers' GPUs and leave the partitions there; else ``cpu``.
+        progress: called with the build's progress, as often as ``dbfs.liveness-interval`` says.
 
     Raises:
         TruncatedFileError: the pieces hold another number of edges than the edge list says.
-        GraphTooLargeError: it won't fit the workers, or their GPUs.
+        GraphTooLargeError: the graph won't fit the workers or their GPUs.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
-        DbfsError: whatever reading a piece raises.
+        DbfsError: reading a piece raised it.
     """
     if backend != "cuda":
-        return _finish(HostBuilder(edges, gang, options), progress)
+        return _run(HostBuilder(edges, gang, options), progress)
     try:
-        return _finish(CudaBuilder(edges, gang, options), progress)
+        return _run(CudaBuilder(edges, gang, options), progress)
     except ExchangeUnavailableError as error:
         logger.info("building %s through the host: %s", edges.name, error)
-        return _finish(CudaBuilder(edges, gang, options, through_host=True), progress)
+        return _run(CudaBuilder(edges, gang, options, through_host=True), progress)
 
 
-def _finish(builder: Builder, progress: Callable[[BuildProgress], None] | None) -> Built:
+def _run(builder: Builder, progress: Callable[[BuildProgress], None] | None) -> Built:
+    """Run a builder, and release what it still holds afterwards."""
     if progress is not None:
-        builder.watch = BuildWatch(builder.gang.client, builder.token, progress).look
+        builder.watch = BuildWatch(builder.gang.client, builder.token, progress).report
     try:
         return builder.run()
     finally:

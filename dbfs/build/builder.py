@@ -1,8 +1,8 @@
-"""What every build shares: its options and result, and the order of its steps. ``dbfs.build`` chooses the builder.
+"""The steps that builds on CPUs and on GPUs share, with a build's options and result. ``build`` chooses the builder.
 
-A builder cuts the edges into pieces and deals them out to the ranks. Where ids are external, or the number of edges is
-not known before reading, the pieces are read first and their distinct ids found; where the edges are to be kept, they
-are read first, too, and the graph is built of what is kept. The client sees counts only.
+A builder cuts the edges into pieces and deals the pieces out to the ranks. The pieces are read before anything else if
+their number of edges is unknown or their ids are external; then their distinct ids are found, too. The pieces are also
+read first if the graph keeps its edges; then the graph is built of the kept edges. Only counts travel to the client.
 """
 
 import logging
@@ -33,13 +33,14 @@ class Built:
     """A graph's data on the workers.
 
     Attributes:
-        partitions: futures by rank.
-        infos: the partitions' counts by rank.
-        external_ids: future of (int64[n], edges): the ids as they were given, ascending; None where they are 0..n-1.
-        order: future of the ``ordering.DegreeOrder``; None where vertices have the order given.
-        input_edges: by rank, futures of lists of the ``InputEdges`` that it keeps; none where they were not to be kept.
-        read_seconds: how long reading took where it came first: edges that are kept, ids or counts to be found.
-        seconds: how long all of it took.
+        stripe: how the graph lies on the ranks.
+        partitions: futures of the partitions, by rank.
+        infos: counts of the partitions, by rank.
+        external_ids: future of (int64[n], edges): the external ids in ascending order; None if ids are 0..n-1 already.
+        order: future of the ``ordering.DegreeOrder``; None if vertices keep the order given.
+        input_edges: futures by rank, each of a list of kept ``InputEdges``; empty if edges are not kept.
+        read_seconds: seconds spent reading before the build; 0 if the build itself read the pieces.
+        seconds: seconds of the whole build, reading included.
     """
 
     stripe: Stripe
@@ -53,55 +54,59 @@ class Built:
 
     @property
     def futures(self) -> list[distributed.Future]:
-        """All of them."""
+        """All futures of the graph's data."""
         extra = [future for future in (self.external_ids, self.order) if future is not None]
         return [*self.partitions, *extra, *self.input_edges]
 
 
 @dataclass(frozen=True)
-class Input:
-    """Pieces on their way to the owners, and what was read of them before building.
+class DealtPieces:
+    """Pieces dealt out to the ranks (piece i to rank i % p), with what was read of them before the build.
 
     Attributes:
-        n, m: vertices and edges.
-        pieces: of generated edges themselves, else futures of them.
-        reads: futures of ``Edges``; None where building will read.
-        kept: futures of ``InputEdges``, which have vertices for ids; None where they are not to be kept.
-        kept_lists: by rank, futures of lists of the same: one key to hold and to check against, not hundreds.
+        n, m: number of vertices, and of input edges.
+        pieces: generated pieces themselves, futures of all others.
+        edges: futures of each piece's ``Edges``; None if the pieces were not read for their ids or counts.
         external_ids: as in ``Built``.
+        kept: futures of each piece's ``InputEdges``, between vertex ids; None if edges are not kept.
+        kept_lists: futures by rank, each of the list of the rank's ``InputEdges``: p keys to hold and to validate
+            against, instead of hundreds.
     """
 
     n: int
     m: int
     pieces: list[distributed.Future | GeneratedPiece]
-    reads: list[distributed.Future] | None
-    external_ids: distributed.Future | None
+    edges: list[distributed.Future] | None = None
+    external_ids: distributed.Future | None = None
     kept: list[distributed.Future] | None = None
     kept_lists: tuple[distributed.Future, ...] = ()
 
     @property
-    def ids(self) -> Ref | None:
-        """What makes vertices of the ids read; None where they are vertices."""
+    def id_table(self) -> Ref | None:
+        """Task argument that maps external ids to vertices; None if the edges hold vertex ids."""
         return None if self.kept is not None or self.external_ids is None else Ref(self.external_ids.key)
 
     @property
     def unread(self) -> bool:
-        """Whether building has to read."""
-        return self.kept is None and self.reads is None
+        """Whether the build has yet to read the pieces."""
+        return self.kept is None and self.edges is None
 
-    def edges(self, index: int) -> Ref | GeneratedPiece:
-        """What was read of a piece, or the piece itself."""
-        return _argument((self.kept or self.reads or self.pieces)[index])
+    def source(self, index: int) -> Ref | GeneratedPiece:
+        """Return a task argument for a piece: its edges if they were read, else the piece itself."""
+        return _task_argument((self.kept or self.edges or self.pieces)[index])
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How a graph is laid out.
+    """A graph's layout.
 
     Attributes:
-        in_edges: keep a directed graph's in-edges, too, for bottom-up levels.
+        in_edges: keep a directed graph's in-edges too, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists.
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
+
+    Raises:
+        InvalidOptionError: the order is unknown.
     """
 
     in_edges: bool = False
@@ -115,27 +120,33 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuildTasks:
-    """The tasks that a builder has added.
+    """Tasks that a builder added to a task graph.
 
     Attributes:
         partitions: by rank.
-        order: the ``ordering.DegreeOrder``; None where vertices have the order given.
-        waited: keys of small results without which the build is not over.
-        kept: keys whose results have to stay until it is.
+        order: task of the ``ordering.DegreeOrder``; None if vertices keep the order given.
+        awaited: keys of small results that the client waits for, beside the partitions' counts.
+        held: keys of results that must stay on the workers until the client has all that it waits for.
     """
 
     partitions: list[Ref]
     order: Ref | None
-    waited: Sequence[Key] = ()
-    kept: Sequence[Key] = ()
+    awaited: Sequence[Key] = ()
+    held: Sequence[Key] = ()
 
 
 class Builder(ABC):
-    """One build. Every future is in ``held``, to be let go when it ends, but for those of what it returns.
+    """One build. The caller releases ``held`` after ``run``, also after an error.
+
+    Args:
+        edges: the edges of the graph.
+        gang: the workers that hold its ranks.
+        options: its layout.
 
     Attributes:
-        tasks: the module with the tasks that read pieces and tell what partitions there are.
-        watch: called now and then while the client waits.
+        tasks: module of the tasks that read pieces, map ids and describe partitions.
+        held: futures of the build, except those of the result.
+        watch: called now and then while the client waits; None to call nothing.
     """
 
     tasks: Any
@@ -151,45 +162,45 @@ class Builder(ABC):
         self.watch: Callable[[], None] | None = None
 
     def run(self) -> Built:
-        """Build; see ``dbfs.build.build``."""
+        """Build the graph; errors as of ``dbfs.build.build.build``."""
         start = time.perf_counter()
         edges, gang = self.edges, self.gang
         pieces = edges.cut(self.piece_edges(edges.m, gang.p))
         if edges.n is not None and edges.m is not None:
-            # Before a byte is moved: what is refused must cost nothing.
+            # Before any data moves: refusing a graph must cost nothing.
             self.require_fit(edges.n, edges.m)
-            source = Input(edges.n, edges.m, self._deal(pieces), None, None)
+            dealt = DealtPieces(edges.n, edges.m, self._deal_out(pieces))
         else:
-            source = self._scan(self._deal(pieces))
-            self.require_fit(source.n, source.m)
+            dealt = self._read_and_count(self._deal_out(pieces))
+            self.require_fit(dealt.n, dealt.m)
         if self.options.keep_edges:
-            source = self._keep(source)
-        read_seconds = 0.0 if source.unread else time.perf_counter() - start
-        stripe = Stripe(source.n, gang.p)
+            dealt = self._read_and_keep(dealt)
+        read_seconds = 0.0 if dealt.unread else time.perf_counter() - start
+        stripe = Stripe(dealt.n, gang.p)
 
         graph = TaskGraph()
-        layout = self.lay_out(graph, source, stripe)
+        added = self.add_tasks(graph, dealt, stripe)
         info_keys: list[Key] = [(f"partition-info-{self.token}", rank) for rank in range(gang.p)]
-        for rank, partition in enumerate(layout.partitions):
+        for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.tasks.describe, partition)
-        keys = [partition.key for partition in layout.partitions]
-        ordered = [] if layout.order is None else [layout.order.key]
-        futures = self._submit(graph, [*keys, *info_keys, *ordered, *layout.waited, *layout.kept])
-        waited = [futures[key] for key in (*info_keys, *layout.waited)]
-        infos = gang.gather(waited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
-        if infos[0].input_edges != source.m:
+        partition_keys = [partition.key for partition in added.partitions]
+        order_keys = [] if added.order is None else [added.order.key]
+        futures = self._submit(graph, [*partition_keys, *info_keys, *order_keys, *added.awaited, *added.held])
+        awaited = [futures[key] for key in (*info_keys, *added.awaited)]
+        infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
+        if infos[0].input_edges != dealt.m:
             raise TruncatedFileError(
-                f"{edges.name}: {source.m} edges are promised (by its header), {infos[0].input_edges} are there"
+                f"{edges.name}: {dealt.m} edges are promised (by its header), {infos[0].input_edges} are there"
             )
         seconds = time.perf_counter() - start
-        logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, source.n, source.m, seconds)
+        logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
         built = Built(
             stripe,
-            tuple(futures[key] for key in keys),
+            tuple(futures[key] for key in partition_keys),
             tuple(infos),
-            source.external_ids,
-            futures[ordered[0]] if ordered else None,
-            source.kept_lists,
+            dealt.external_ids,
+            futures[order_keys[0]] if order_keys else None,
+            dealt.kept_lists,
             read_seconds,
             seconds,
         )
@@ -199,83 +210,89 @@ class Builder(ABC):
     @staticmethod
     @abstractmethod
     def piece_edges(m: int | None, p: int) -> int:
-        """Edges of a piece, of which m are cut for p ranks."""
+        """Return the number of edges of a piece, for m edges (None: unknown) and p ranks."""
 
     @abstractmethod
     def require_fit(self, n: int, m: int) -> None:
-        """Raise ``GraphTooLargeError`` where n vertices and m edges won't fit."""
+        """Raise ``GraphTooLargeError`` if n vertices and m input edges won't fit."""
 
     @abstractmethod
-    def lay_out(self, graph: TaskGraph, source: Input, stripe: Stripe) -> BuildTasks:
-        """Add the tasks that make the partitions."""
+    def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
+        """Add the tasks that make the partitions of the pieces."""
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> dict[Key, distributed.Future]:
         futures = self.gang.submit(graph, keys)
         self.held.update(futures.values())
         return futures
 
-    def _deal(self, pieces: Sequence[Piece]) -> list[distributed.Future | GeneratedPiece]:
-        """Piece i is rank i % p's. Those that may be large travel apart from the graph, which the scheduler holds."""
+    def _deal_out(self, pieces: Sequence[Piece]) -> list[distributed.Future | GeneratedPiece]:
+        """Deal piece i out to rank i % p.
+
+        Generated pieces are small, and go with the tasks. Others may hold data and go straight to their worker: the
+        scheduler keeps the tasks' arguments.
+        """
         dealt: list[distributed.Future | GeneratedPiece] = [
             piece if isinstance(piece, GeneratedPiece) else None for piece in pieces
         ]
         for rank, address in enumerate(self.gang.addresses):
-            mine = [at for at in range(rank, len(pieces), self.gang.p) if dealt[at] is None]
-            if mine:
-                futures = self.gang.client.scatter([pieces[at] for at in mine], workers=[address], hash=False)
+            indices = [index for index in range(rank, len(pieces), self.gang.p) if dealt[index] is None]
+            if indices:
+                data = [pieces[index] for index in indices]
+                futures = self.gang.client.scatter(data, workers=[address], hash=False)
                 self.held.update(futures)
-                for at, future in zip(mine, futures, strict=True):
-                    dealt[at] = future
+                for index, future in zip(indices, futures, strict=True):
+                    dealt[index] = future
         return dealt
 
-    def _scan(self, pieces: list[distributed.Future | GeneratedPiece]) -> Input:
-        """Read all pieces, count their edges, and rank their distinct ids where ids are external."""
+    def _read_and_count(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
+        """Read all pieces, count their edges, and find their distinct ids if ids are external."""
         edges, graph = self.edges, TaskGraph()
         keys: list[Key] = [(f"read-edges-{self.token}", index) for index in range(len(pieces))]
-        parts = []
+        tables = []
         for index, piece in enumerate(pieces):
             rank = index % self.gang.p
-            read = graph.add(rank, keys[index], self.tasks.read, _argument(piece))
+            read = graph.add(rank, keys[index], self.tasks.read_piece, _task_argument(piece))
             key = (f"distinct-ids-{self.token}", index)
-            parts.append(graph.add(rank, key, self.tasks.distinct, read, edges.n is None))
+            tables.append(graph.add(rank, key, self.tasks.distinct_ids, read, edges.n is None))
         ids_key, summary_key = (f"vertex-ids-{self.token}", 0), (f"vertex-ids-summary-{self.token}", 0)
-        ids = graph.add(0, ids_key, self.tasks.unite, parts)
+        ids = graph.add(0, ids_key, self.tasks.unite_ids, tables)
         graph.add(0, summary_key, self.tasks.summarise_ids, ids)
         futures = self._submit(graph, [*keys, ids_key, summary_key])
         summary = self.gang.gather([futures[summary_key]], self.deadline, f"reading {edges.name}", self.watch)
         n, m, dense = summary[0]
-        return Input(
+        return DealtPieces(
             n=n if edges.n is None else edges.n,
             m=m if edges.m is None else edges.m,
             pieces=pieces,
-            reads=[futures[key] for key in keys],
+            edges=[futures[key] for key in keys],
             external_ids=None if dense or edges.n is not None else futures[ids_key],
         )
 
-    def _keep(self, source: Input) -> Input:
-        """Read all pieces, if that was not done, into the form in which their edges are kept."""
+    def _read_and_keep(self, dealt: DealtPieces) -> DealtPieces:
+        """Read all pieces that are not read yet, and convert the edges to the form in which they are kept."""
         graph = TaskGraph()
-        keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(source.pieces))]
-        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(source.pieces))]
+        keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(dealt.pieces))]
+        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(dealt.pieces))]
         list_keys: list[Key] = [(f"input-edges-{self.token}", rank) for rank in range(self.gang.p)]
         kept: list[list[Ref]] = [[] for _ in list_keys]
         for index, key in enumerate(keys):
             rank = index % self.gang.p
-            edges = graph.add(rank, key, self.tasks.keep, source.edges(index), source.n, self.edges.name, source.ids)
-            graph.add(rank, count_keys[index], self.tasks.count, edges)
+            options = (dealt.n, self.edges.name, dealt.id_table)
+            edges = graph.add(rank, key, self.tasks.keep_edges, dealt.source(index), *options)
+            graph.add(rank, count_keys[index], self.tasks.count_edges, edges)
             kept[rank].append(edges)
         for rank, key in enumerate(list_keys):
             graph.add(rank, key, list, kept[rank])
         futures = self._submit(graph, keys + count_keys + list_keys)
         self.gang.gather([futures[key] for key in count_keys], self.deadline, f"reading {self.edges.name}", self.watch)
-        # What they were made of takes as much memory again, and more.
-        before = {made for made in (*source.pieces, *(source.reads or ())) if not isinstance(made, GeneratedPiece)}
-        release(before)
-        self.held -= before
+        # The pieces and the edges read of them take at least as much memory as the kept edges.
+        converted = {item for item in (*dealt.pieces, *(dealt.edges or ())) if not isinstance(item, GeneratedPiece)}
+        release(converted)
+        self.held -= converted
         lists = tuple(futures[key] for key in list_keys)
-        return replace(source, kept=[futures[key] for key in keys], kept_lists=lists)
+        return replace(dealt, kept=[futures[key] for key in keys], kept_lists=lists)
 
 
-def _argument(made: distributed.Future | GeneratedPiece) -> Ref | GeneratedPiece:
-    """As tasks take it."""
-    return made if isinstance(made, GeneratedPiece) else Ref(made.key)
+def _task_argument(item: distributed.Future | GeneratedPiece) -> Ref | GeneratedPiece:
+    """Return a task argument: a reference for a future, a generated piece as it is."""
+    return item if isinstance(item, GeneratedPiece) else Ref(item.key)

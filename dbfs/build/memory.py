@@ -1,4 +1,4 @@
-"""What a graph takes of each worker's memory, and the refusal of what won't fit."""
+"""Estimates of the memory that a graph takes on each worker or GPU, and the refusal of graphs that won't fit."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from dbfs_workers.exchange import segment
 from dbfs_workers.levels import scratch
 from dbfs_workers.storage.stripe import Stripe
 
-_LOOK_SECONDS = 0.1
-_MOST_LOOKS = 20
+_RETRY_SECONDS = 0.1
+_MOST_RETRIES = 20
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes of one rank's memory, or of its GPU's, by part, the edges being spread evenly.
+    """Bytes of one rank's memory, or of its GPU's memory, by part. Assumes that edges are spread evenly over the ranks.
 
     Attributes:
-        partition: the rank's CSR (and that of in-edges, and the edges as read), resident until the graph is unloaded.
-        build: what building takes on top of the partition, at its peak.
-        run: what a traversal with predecessors by the resident engine takes on top of the partition: the state a rank
-            keeps, the bins it shares, the labels of one result, and its validation where edges are kept for that.
+        partition: the rank's CSR, the CSR of in-edges and the kept input edges; resident until the graph is unloaded.
+        build: peak of a build, on top of the partition.
+        run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
+            bins, the labels of one result, and a validation if edges are kept.
     """
 
     partition: dict[str, int]
@@ -36,12 +36,12 @@ class Estimate:
 
     @property
     def partition_bytes(self) -> int:
-        """All of the partition."""
+        """Bytes of the partition."""
         return sum(self.partition.values())
 
     @property
     def peak_bytes(self) -> int:
-        """The most at any time."""
+        """Most bytes in use at any time: the partition, and the larger of build and run."""
         return self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
 
     def __str__(self) -> str:
@@ -56,15 +56,15 @@ class Estimate:
 def estimate_bytes(
     stripe: Stripe, directed_edges: int, piece_edges: int, *, in_edges: bool, ordered: bool, kept_edges: int = 0
 ) -> Estimate:
-    """Bytes per rank.
+    """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
     Args:
         stripe: how the graph lies on the ranks.
-        directed_edges: edges stored, both directions of an undirected one.
+        directed_edges: number of edges stored; an undirected edge counts twice.
         piece_edges: edges of a piece of the edge list.
-        in_edges: whether a directed graph's in-edges are kept, too.
+        in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
-        kept_edges: edges of the input that are kept as they were read.
+        kept_edges: number of input edges that are kept as they were read.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
@@ -72,7 +72,8 @@ def estimate_bytes(
     build = {
         "bins": copies * 6 * m_local,
         "cursors": 8 * rows,
-        # Ids (16 bytes an edge) and both directions' bins, twice while they are copied apart; two pieces are in hand.
+        # Two pieces at once. An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, while each
+        # bin is copied to memory of its own.
         "pieces": 2 * piece_edges * (16 + copies * 24),
     }
     if ordered:
@@ -80,7 +81,7 @@ def estimate_bytes(
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
         "bins": segment.resident_nbytes(stripe, predecessors=True),
-        # Distances and predecessors as the rank keeps them, and predecessors as they are handed out.
+        # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
         "labels": (4 + 4 + 8) * rows,
     }
     _add_kept(partition, run, stripe, kept_edges)
@@ -98,11 +99,11 @@ def estimate_device_bytes(
     kept_edges: int = 0,
     turns: int = 1,
 ) -> Estimate:
-    """Bytes per rank of GPU memory; arguments as for ``estimate_bytes``, and:
+    """Estimate the bytes of a rank's GPU memory; arguments as of ``estimate_bytes``, and:
 
     Args:
-        directed: whether edges hold in one direction only.
-        turns: in how many turns the graph is built.
+        directed: whether edges can be crossed in one direction only.
+        turns: number of turns of the build.
     """
     m_local = -(-directed_edges // stripe.p)
     partition = sizes.partition(stripe, m_local, in_edges=in_edges)
@@ -117,18 +118,18 @@ def estimate_device_bytes(
 
 
 def _add_kept(partition: dict[str, int], run: dict[str, int], stripe: Stripe, kept_edges: int) -> None:
-    """Add edges that are kept, and what results are validated in: who keeps them means to."""
+    """Add the kept edges and the memory of a validation, since edges are kept in order to validate."""
     if kept_edges:
         partition["input edges"] = 8 * -(-kept_edges // stripe.p)
-        # Everybody's labels as words, the table of them, and a flag a vertex; this rank's in the making.
+        # Per vertex: all ranks' labels as 8-byte words, the table made of them, a flag. Per row: this rank's labels.
         run["validation"] = (8 + 8 + 1) * stripe.n + 16 * stripe.n_local
 
 
 def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
-    """Refuse a graph whose build or run would pass the workers' memory limits.
+    """Refuse a graph whose build or run would pass ``build.memory-share`` of a worker's memory limit.
 
     Raises:
-        GraphTooLargeError: with the bytes needed, by part, and the bytes there.
+        GraphTooLargeError: with the bytes needed, by part, and the bytes available.
     """
     workers: Mapping[str, Any] = gang.client.scheduler_info(n_workers=-1)["workers"]
     share = float(config.get("build.memory-share"))
@@ -143,35 +144,38 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
             )
 
 
-def free_of_gpus(gang: Gang, wanted: int) -> list[int]:
-    """Bytes that each rank can still take of its GPU; asked again while one has less than wanted, and that changes.
+def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
+    """Return the bytes that each rank can still allocate on its GPU.
+
+    While a GPU has less than ``wanted`` and the figures change, they are read again, up to ``_MOST_RETRIES`` times.
 
     Raises:
-        WorkerLostError: a worker of the gang is gone.
-        GraphTooLargeError, RunAbortedError: a GPU has no room to say it, or failed.
+        WorkerLostError: a worker of the gang was lost.
+        GraphTooLargeError: a GPU has no memory left even for CUDA's context.
+        RunAbortedError: a GPU failed.
     """
-    free, before = _free_of_gpus(gang), None
-    for _ in range(_MOST_LOOKS):
+    free, before = _read_free_bytes(gang), None
+    for _ in range(_MOST_RETRIES):
         if min(free) >= wanted or free == before:
             break
-        # Dask lets go of what was released some 10 ms later: a graph unloaded just now, or the bins of a build that
-        # begins anew, through the host.
-        time.sleep(_LOOK_SECONDS)
-        free, before = _free_of_gpus(gang), free
+        # Dask frees released results some 10 ms later: those of a graph unloaded just now, or the bins of a build that
+        # starts again through the host.
+        time.sleep(_RETRY_SECONDS)
+        free, before = _read_free_bytes(gang), free
     return free
 
 
-def _free_of_gpus(gang: Gang) -> list[int]:
+def _read_free_bytes(gang: Gang) -> list[int]:
     try:
-        found: Mapping[str, int] = gang.client.run(failures.room, workers=list(gang.addresses))
+        found: Mapping[str, int] = gang.client.run(failures.free_bytes, workers=list(gang.addresses))
     except OSError as error:
-        gang.check("looking for room on its GPU", error)
+        gang.check("reading its GPU's free memory", error)
         raise
     return [found[address] for address in gang.addresses]
 
 
 def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], name: str) -> GraphTooLargeError:
-    """The error of a graph whose build or run would pass what is free on the ranks' GPUs."""
+    """Return the error for a graph whose build or run needs more than the free memory of the ranks' GPUs."""
     rank = min(range(stripe.p), key=lambda rank: free[rank])
     return GraphTooLargeError(
         f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "

@@ -1,11 +1,11 @@
-"""Building on CPUs, as Dask tasks.
+"""Builds on CPUs, as Dask tasks in rounds of one piece a rank.
 
-Ranks take turns at the pieces. One task reads a piece where it lies, another bins its edges by owner; each owner
-collects its bins round by round and makes its partition of them.
+One task reads a piece on the rank that it was dealt to, and another bins its edges by owner. Each owner collects its
+bins round by round, and makes its partition of the bins of all rounds.
 """
 
 from dbfs import config
-from dbfs.build.builder import Builder, BuildOptions, BuildTasks, Input
+from dbfs.build.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.build.memory import Estimate, estimate_bytes, require_fit
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
@@ -14,19 +14,19 @@ from dbfs_workers.tasks import build_on_cpu as tasks
 
 
 class HostBuilder(Builder):
-    """See ``Builder``."""
+    """A build in the memory of the workers; arguments as of ``Builder``."""
 
     tasks = tasks
 
     @staticmethod
     def piece_edges(m: int | None, p: int) -> int:
-        """Pieces grow with the graph, so that the rounds are bounded."""
+        """Return the edges of a piece: they grow with the graph, so that ``build.max-rounds`` rounds suffice."""
         least = config.count("build.piece-edges")
         return least if m is None else max(least, -(-m // (p * config.count("build.max-rounds"))))
 
     @classmethod
     def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions) -> Estimate:
-        """See ``dbfs.build.estimate``."""
+        """Estimate the bytes of a rank; arguments as of ``dbfs.build.build.estimate``, with ``m`` input edges."""
         return estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
@@ -37,14 +37,14 @@ class HostBuilder(Builder):
         )
 
     def require_fit(self, n: int, m: int) -> None:
-        """By the workers' memory limits."""
+        """Raise ``GraphTooLargeError`` if the estimate passes a worker's memory limit times ``build.memory-share``."""
         stripe = Stripe(n, self.gang.p)
         require_fit(self.gang, stripe, self.estimate(self.edges, stripe, m, self.options), self.edges.name)
 
-    def lay_out(self, graph: TaskGraph, source: Input, stripe: Stripe) -> BuildTasks:
-        """Add the tasks that read, bin, collect and build."""
-        order = self._degree_order(graph, source) if self.options.order == "degree" else None
-        collected = self._exchange(graph, source, stripe, order)
+    def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
+        """Add the tasks that order vertices, read, bin and collect edges, and make the partitions."""
+        order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
+        collected = self._add_exchange(graph, dealt, stripe, order)
         partitions = [
             graph.add(
                 rank,
@@ -60,36 +60,36 @@ class HostBuilder(Builder):
         ]
         return BuildTasks(partitions, order)
 
-    def _degree_order(self, graph: TaskGraph, source: Input) -> Ref:
-        """Add the tasks that count degrees, each rank over its pieces one after another, and order the vertices."""
+    def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
+        """Add the tasks that count degrees and order the vertices. Each rank adds up its pieces' degrees in turn."""
         edges = self.edges
-        counted: dict[int, Ref] = {}
-        for index in range(len(source.pieces)):
+        counts: dict[int, Ref] = {}
+        for index in range(len(dealt.pieces)):
             rank = index % self.gang.p
             key = (f"count-degrees-{self.token}", index)
-            options = (source.n, edges.symmetrise, edges.name, source.ids)
-            counted[rank] = graph.add(rank, key, tasks.count_degrees, source.edges(index), *options, counted.get(rank))
-        return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counted.values()))
+            options = (dealt.n, edges.symmetrise, edges.name, dealt.id_table)
+            counts[rank] = graph.add(rank, key, tasks.count_degrees, dealt.source(index), *options, counts.get(rank))
+        return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counts.values()))
 
-    def _exchange(self, graph: TaskGraph, source: Input, stripe: Stripe, order: Ref | None) -> list[list[Ref]]:
-        """Add the tasks that read, bin and collect; returns each owner's collected rounds."""
+    def _add_exchange(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe, order: Ref | None) -> list[list[Ref]]:
+        """Add the tasks that read, bin and collect; return each owner's bins by round."""
         edges, token = self.edges, self.token
         collected: list[list[Ref]] = [[] for _ in range(stripe.p)]
-        for first in range(0, len(source.pieces), stripe.p):
+        for first in range(0, len(dealt.pieces), stripe.p):
             this_round = first // stripe.p
             binned: list[Ref] = []
-            for rank, index in enumerate(range(first, min(first + stripe.p, len(source.pieces)))):
-                read = source.edges(index)
-                if source.unread:
-                    # Reading waits until the round before the last is collected: unread pieces take no memory.
+            for rank, index in enumerate(range(first, min(first + stripe.p, len(dealt.pieces)))):
+                source = dealt.source(index)
+                if dealt.unread:
+                    # Bounds memory: a rank reads a piece only after it has collected the round before the last.
                     before = [collected[rank][-2]] if this_round >= 2 else []
-                    read = graph.add(rank, (f"read-edges-{token}", index), tasks.read, read, before)
+                    source = graph.add(rank, (f"read-edges-{token}", index), tasks.read_piece, source, before)
                 key = (f"bin-edges-{token}", index)
-                options = (edges.symmetrise, self.in_edges, edges.name, source.ids, order)
-                binned.append(graph.add(rank, key, tasks.bin_piece, read, stripe, *options))
+                options = (edges.symmetrise, self.in_edges, edges.name, dealt.id_table, order)
+                binned.append(graph.add(rank, key, tasks.bin_piece, source, stripe, *options))
             for owner in range(stripe.p):
                 parts = [
-                    graph.add(rank, (f"edge-bin-{token}", first + rank, owner), tasks.edge_bin, bins, owner)
+                    graph.add(rank, (f"edge-bin-{token}", first + rank, owner), tasks.select_bin, bins, owner)
                     for rank, bins in enumerate(binned)
                 ]
                 collected[owner].append(graph.add(owner, (f"collect-{token}", this_round, owner), list, parts))

@@ -1,38 +1,40 @@
-"""Building on GPUs, as Dask tasks: edges are made or read, binned, exchanged and sorted in the GPUs' memory.
+"""Builds on GPUs, as Dask tasks: edges are generated or read, binned, exchanged and sorted in the GPUs' memory.
 
-A rank bins all its pieces in one task, into memory that the other ranks' GPUs map by CUDA IPC; every owner copies its
-part of each rank's bins; when all have, the bins are freed and the owners sort what they copied. Where GPUs can't map
-each other, the parts travel as NumPy arrays through Dask. Where there is no room to do so with all rows at once, they
-are built in turns. The tasks are few because each costs milliseconds, and the rest of a build does not cost more.
+A rank bins all its pieces in one task, into memory that the other ranks' GPUs map by CUDA IPC. Every owner copies its
+part of each rank's bins. After all owners have copied, the bins are freed, and the owners sort their keys into rows. If
+GPUs can't map each other's memory, the parts travel as NumPy arrays through Dask. If the GPUs have no memory to build
+all rows at once, rows are built in turns. There are few tasks, because a task costs milliseconds, as much as the rest
+of a build.
 """
 
 from collections.abc import Callable, Sequence
 
 from dbfs import config
-from dbfs.build.builder import Builder, BuildOptions, BuildTasks, Input
-from dbfs.build.memory import Estimate, estimate_device_bytes, free_of_gpus, too_large_for_gpus
+from dbfs.build.builder import Builder, BuildOptions, BuildTasks, DealtPieces
+from dbfs.build.memory import Estimate, estimate_device_bytes, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_gpu as tasks
 
-# Generators take about 100 bytes an edge of a piece for a while; the keys of a directed edge take 8, and as much to be
-# sorted.
+# So many that a piece's generation (about 100 bytes an edge, for a short time) takes less memory than all keys of the
+# rank (8 bytes a directed edge, and 8 to sort them).
 _PIECES_A_RANK = 16
-# With three, building takes no more than the partition twice; further turns would cost time and save nothing.
+# With three turns a build takes at most twice the partition's memory. More turns would cost time and save nothing.
 _MOST_TURNS = 3
 
 
 class CudaBuilder(Builder):
-    """See ``Builder``.
+    """A build in the memory of the workers' GPUs; arguments as of ``Builder``, and:
 
     Args:
-        through_host: the ranks' GPUs can't map each other, as those of different hosts can't.
+        through_host: exchange bins through the host, because the ranks' GPUs can't map each other's memory. Always so
+            for ranks on several hosts.
 
     Attributes:
-        turns: in how many turns the graph is built, each of which takes a part of every owner's rows and makes, or
-            reads, all edges again.
+        turns: number of turns of the build. Each turn builds a part of every owner's rows, and generates or reads all
+            edges again, unless they were read before the build.
     """
 
     tasks = tasks
@@ -44,9 +46,10 @@ class CudaBuilder(Builder):
 
     @staticmethod
     def piece_edges(m: int | None, p: int) -> int:
-        """So few of a rank's edges that to make them takes less memory than to build, but where all are few.
+        """Return the edges of a piece: so few that generating a piece takes less memory than building the rows.
 
-        Of unknown edges, what a CPU reads at once.
+        Small graphs get pieces of ``build.piece-edges`` nevertheless, and so do m unknown edges. No piece has more than
+        ``build.gpu-piece-edges``.
         """
         least = config.count("build.piece-edges")
         if m is None:
@@ -55,7 +58,7 @@ class CudaBuilder(Builder):
 
     @classmethod
     def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, turns: int = 1) -> Estimate:
-        """See ``dbfs.build.estimate``."""
+        """Estimate the bytes of a rank's GPU; arguments as of ``dbfs.build.build.estimate``, with ``m`` input edges."""
         return estimate_device_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
@@ -68,10 +71,14 @@ class CudaBuilder(Builder):
         )
 
     def require_fit(self, n: int, m: int) -> None:
-        """By what is free on the GPUs; takes as few turns as will do."""
+        """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs.
+
+        Raises:
+            GraphTooLargeError: no number of turns fits.
+        """
         stripe = Stripe(n, self.gang.p)
         at_once = self.estimate(self.edges, stripe, m, self.options)
-        free = free_of_gpus(self.gang, at_once.peak_bytes)
+        free = free_gpu_bytes(self.gang, at_once.peak_bytes)
         for turns in range(1, _MOST_TURNS + 1):
             needed = self.estimate(self.edges, stripe, m, self.options, turns)
             if needed.peak_bytes <= min(free):
@@ -79,102 +86,138 @@ class CudaBuilder(Builder):
                 return
         raise too_large_for_gpus(stripe, needed, free, self.edges.name)
 
-    def lay_out(self, graph: TaskGraph, source: Input, stripe: Stripe) -> BuildTasks:
-        """Add the tasks that count degrees where vertices are ordered by them, bin, exchange and build."""
-        edges, name, ranks = self.edges, self.edges.name, range(stripe.p)
-        mine = [[source.edges(index) for index in range(rank, len(source.pieces), stripe.p)] for rank in ranks]
-        counted: list[Ref] = []
+    def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
+        """Add the tasks that order vertices, bin and exchange edges, and make the partitions."""
+        name, ranks = self.edges.name, range(stripe.p)
+        sources = [[dealt.source(index) for index in range(rank, len(dealt.pieces), stripe.p)] for rank in ranks]
+        counts: list[Ref] = []
         orders: list[Ref | None] = [None] * stripe.p
+        awaited: list[Key] = []
         if self.options.order == "degree":
-            counted = self._count_degrees(graph, source, mine)
-            orders = [*self._order(graph, stripe, counted)]
-        made: list[list[Ref]] = [[] for _ in ranks]
-        binned: list[Ref] = []
-        copied = [
-            graph.add(rank, self._key("counted", rank), tasks.counted, made_of)
-            for rank, made_of in enumerate(orders)
-            if made_of is not None and stripe.p > 1
-        ]
+            counts = self._add_degree_counts(graph, dealt, sources)
+            ordered = self._add_orders(graph, stripe, counts)
+            orders = [*ordered]
+            if stripe.p > 1:
+                awaited += [
+                    graph.add(rank, self._key("degrees-read", rank), tasks.degrees_read, order).key
+                    for rank, order in enumerate(ordered)
+                ]
+        rows: list[list[Ref]] = [[] for _ in ranks]
+        bins_of_all_turns: list[Ref] = []
         for turn in range(self.turns):
-            bins = []
+            bins = self._add_bins(graph, dealt, stripe, sources, orders, turn, rows)
+            collected, bins_read = self._add_exchange(graph, turn, bins, counts if turn == 0 else [])
             for rank in ranks:
-                options = (
-                    edges.symmetrise,
-                    self.in_edges,
-                    name,
-                    source.ids,
-                    orders[rank],
-                    turn,
-                    self.turns,
-                    made[rank],
-                )
-                key = self._key("bin-edges", turn, rank)
-                bins.append(graph.add(rank, key, tasks.bin_edges, mine[rank], stripe, rank, *options))
-            spent = counted if turn == 0 else []
-            collected, all_copied = self._exchange(graph, turn, bins, spent)
-            for rank in ranks:
-                # The bins make room for sorting, once nobody reads them any more.
-                freed = graph.add(rank, self._key("let-go", turn, rank), tasks.let_go, bins[rank], all_copied)
-                about = (stripe, rank, orders[rank] is not None, name)
+                # Sorting needs the bins' memory, which is free once all owners have read the bins.
+                freed = graph.add(rank, self._key("free-bins", turn, rank), tasks.free_bins, bins[rank], bins_read)
+                options = (stripe, rank, orders[rank] is not None, name)
                 key = self._key("sort", turn, rank)
-                made[rank] = [*made[rank], graph.add(rank, key, tasks.sort, collected[rank], freed, *about)]
-            binned += bins
-            copied += all_copied
+                rows[rank] = [*rows[rank], graph.add(rank, key, tasks.sort_rows, collected[rank], freed, *options)]
+            bins_of_all_turns += bins
+            awaited += [ref.key for ref in bins_read]
         partitions = [
             graph.add(
-                rank, self._key("partition", rank), tasks.make_partition, made[rank], stripe, rank, edges.directed, name
+                rank,
+                self._key("partition", rank),
+                tasks.make_partition,
+                rows[rank],
+                stripe,
+                rank,
+                self.edges.directed,
+                name,
             )
             for rank in ranks
         ]
         order = orders[0] and graph.add(0, self._key("degree-order", 0), tasks.degree_order, orders[0])
-        # After an error some ranks may still copy bins or degrees of others when Dask would let go of what they copy.
-        waited, kept = [ref.key for ref in copied], [ref.key for ref in (*binned, *counted)]
-        return BuildTasks(partitions, order, waited, kept)
+        # After an error on one rank, others may still copy that rank's bins or degrees. So these must not be released
+        # before all copies are over.
+        held = [ref.key for ref in (*bins_of_all_turns, *counts)]
+        return BuildTasks(partitions, order, awaited, held)
 
-    def _exchange(self, graph: TaskGraph, turn: int, bins: list[Ref], spent: list[Ref]) -> tuple[list[Ref], list[Ref]]:
-        """What each owner collects, and the words that it has."""
-        offers = self._offer(graph, tasks.offer_bins, f"offer-bins-{turn}", bins)
-        collected, copied = [], []
-        for rank, own in enumerate(bins):
-            key, degrees = self._key("collect", turn, rank), spent[rank] if spent else None
-            collected.append(graph.add(rank, key, tasks.collect, own, offers[rank], rank, self.edges.name, degrees))
-            copied.append(graph.add(rank, self._key("copied", turn, rank), tasks.copied, collected[rank]))
-        return collected, copied
-
-    def _count_degrees(
-        self, graph: TaskGraph, source: Input, mine: Sequence[Sequence[Ref | GeneratedPiece]]
+    def _add_degree_counts(
+        self, graph: TaskGraph, dealt: DealtPieces, sources: Sequence[Sequence[Ref | GeneratedPiece]]
     ) -> list[Ref]:
-        options = (source.n, self.edges.symmetrise, self.edges.name, source.ids)
+        """Add a task per rank that counts the degrees of its pieces."""
+        options = (dealt.n, self.edges.symmetrise, self.edges.name, dealt.id_table)
         return [
             graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, pieces, rank, *options)
-            for rank, pieces in enumerate(mine)
+            for rank, pieces in enumerate(sources)
         ]
 
-    def _order(self, graph: TaskGraph, stripe: Stripe, counted: list[Ref]) -> list[Ref]:
-        """Every rank adds up all counts and makes the same order of them: sooner done than sent."""
-        offers, name = self._offer(graph, tasks.offer_counts, "offer-counts", counted), self.edges.name
+    def _add_orders(self, graph: TaskGraph, stripe: Stripe, counts: list[Ref]) -> list[Ref]:
+        """Add a task per rank that orders the vertices by all ranks' counts: faster than sending one rank's order."""
+        offers, name = self._add_offers(graph, tasks.offer_degrees, "offer-degrees", counts), self.edges.name
         return [
             graph.add(
-                rank, self._key("order", rank), tasks.order, counted[rank], offers[rank], stripe, self.turns, rank, name
+                rank,
+                self._key("order", rank),
+                tasks.order_by_degree,
+                counts[rank],
+                offers[rank],
+                stripe,
+                self.turns,
+                rank,
+                name,
             )
             for rank in range(stripe.p)
         ]
 
-    def _offer(self, graph: TaskGraph, offer: Callable[..., object], name: str, made: list[Ref]) -> list[list[Ref]]:
-        """For each rank, what it copies from the others."""
+    def _add_bins(
+        self,
+        graph: TaskGraph,
+        dealt: DealtPieces,
+        stripe: Stripe,
+        sources: Sequence[Sequence[Ref | GeneratedPiece]],
+        orders: Sequence[Ref | None],
+        turn: int,
+        rows_before: Sequence[Sequence[Ref]],
+    ) -> list[Ref]:
+        """Add a task per rank that bins its pieces' edges for one turn, after the rank's rows of the turns before."""
+        edges, bins = self.edges, []
+        for rank, pieces in enumerate(sources):
+            options = (edges.symmetrise, self.in_edges, edges.name, dealt.id_table, orders[rank])
+            turns = (turn, self.turns, rows_before[rank])
+            key = self._key("bin-edges", turn, rank)
+            bins.append(graph.add(rank, key, tasks.bin_edges, pieces, stripe, rank, *options, *turns))
+        return bins
+
+    def _add_exchange(
+        self, graph: TaskGraph, turn: int, bins: list[Ref], unused: list[Ref]
+    ) -> tuple[list[Ref], list[Ref]]:
+        """Add the tasks that copy keys to their owners, which first free degree counts that are ``unused`` by then.
+
+        Returns:
+            By rank, the keys collected, and the tasks that are over once the rank has read all bins.
+        """
+        offers = self._add_offers(graph, tasks.offer_bins, f"offer-bins-{turn}", bins)
+        collected, bins_read = [], []
+        for rank, own in enumerate(bins):
+            key, degrees = self._key("collect", turn, rank), unused[rank] if unused else None
+            collected.append(
+                graph.add(rank, key, tasks.collect_keys, own, offers[rank], rank, self.edges.name, degrees)
+            )
+            bins_read.append(graph.add(rank, self._key("bins-read", turn, rank), tasks.bins_read, collected[rank]))
+        return collected, bins_read
+
+    def _add_offers(
+        self, graph: TaskGraph, offer: Callable[..., object], name: str, results: list[Ref]
+    ) -> list[list[Ref]]:
+        """Add the tasks that offer each rank's result to its peers; return for each rank its peers' offers."""
         p = self.gang.p
         if self.through_host:
             return [
                 [
-                    graph.add(other, self._key(name, other, rank), offer, made[other], rank)
-                    for other in range(p)
-                    if other != rank
+                    graph.add(peer, self._key(name, peer, rank), offer, results[peer], rank)
+                    for peer in range(p)
+                    if peer != rank
                 ]
                 for rank in range(p)
             ]
-        offers = [graph.add(rank, self._key(name, rank), offer, made[rank], None) for rank in range(p)] if p > 1 else []
-        # Not all from rank 0 at first.
+        if p == 1:
+            return [[]]
+        offers = [graph.add(rank, self._key(name, rank), offer, results[rank], None) for rank in range(p)]
+        # Each rank begins with the rank after it: if all began with rank 0, its links would be the bottleneck.
         return [[offers[(rank + step) % p] for step in range(1, p)] for rank in range(p)]
 
-    def _key(self, name: str, *at: int) -> Key:
-        return (f"{name}-{self.token}", *at)
+    def _key(self, name: str, *indices: int) -> Key:
+        return (f"{name}-{self.token}", *indices)

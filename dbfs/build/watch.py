@@ -1,4 +1,4 @@
-"""How far a build is, as the scheduler's counts of its tasks tell."""
+"""Progress of a build, from the scheduler's counts of the build's tasks."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from dbfs.service.client import ServiceClient
 if TYPE_CHECKING:
     import distributed
 
-# What a piece is read by (``dbfs.build``).
-_READS = "read-edges"
+# Name of the tasks that read a piece (``builder`` and ``on_cpu``).
+_READ_STAGE = "read-edges"
 
 
 class BuildWatch:
-    """Tells how far a build is, from its client.
+    """Reports a build's progress to the client that builds.
 
     Args:
-        client: the build's.
-        token: what its keys end in.
-        tell: is told.
+        client: the client that builds.
+        token: the token at the end of the build's keys.
+        progress: called with each report.
     """
 
-    def __init__(self, client: distributed.Client, token: str, tell: Callable[[BuildProgress], None]) -> None:
+    def __init__(self, client: distributed.Client, token: str, progress: Callable[[BuildProgress], None]) -> None:
         self._service = ServiceClient.of(client)
         self._token = token
-        self._tell = tell
-        self._known: dict[str, Stage] = {}
+        self._progress = progress
+        self._stages: dict[str, Stage] = {}
         self._began = time.monotonic()
 
-    def look(self) -> None:
-        """Ask the scheduler, and tell."""
+    def report(self) -> None:
+        """Fetch the counts from the scheduler and report them."""
         found: dict[str, Stage] = self._service.call("build_stages", token=self._token)
-        forgotten = {name: (0, tasks, tasks, nbytes) for name, (_, _, tasks, nbytes) in self._known.items()}
-        self._known = {**forgotten, **found}
-        _, read, pieces, bytes_read = self._known.get(_READS, (0, 0, 0, 0))
-        self._tell(
+        # The scheduler drops the counts of a stage that is over; its tasks count as done.
+        over = {name: (0, tasks, tasks, nbytes) for name, (_, _, tasks, nbytes) in self._stages.items()}
+        self._stages = {**over, **found}
+        _, read, pieces, bytes_read = self._stages.get(_READ_STAGE, (0, 0, 0, 0))
+        self._progress(
             BuildProgress(
-                stage=max(self._known, key=lambda name: self._known[name][0], default=""),
-                done=sum(done for _, done, _, _ in self._known.values()),
-                tasks=sum(tasks for _, _, tasks, _ in self._known.values()),
+                stage=max(self._stages, key=lambda name: self._stages[name][0], default=""),
+                done=sum(done for _, done, _, _ in self._stages.values()),
+                tasks=sum(tasks for _, _, tasks, _ in self._stages.values()),
                 pieces_read=read,
                 pieces=pieces,
                 bytes_read=bytes_read,

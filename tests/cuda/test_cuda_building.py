@@ -15,7 +15,7 @@ from dask._task_spec import DataNode
 from dask.sizeof import sizeof
 
 import dbfs
-from dbfs.build.builder import BuildOptions, Input
+from dbfs.build.builder import BuildOptions, DealtPieces
 from dbfs.build.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.edge_list import EdgeList
@@ -55,14 +55,14 @@ def built(
         for index, piece in enumerate(cut)
     ]
     graph = TaskGraph()
-    layout = builder.lay_out(graph, Input(edges.n, edges.m, pieces, None, None), Stripe(edges.n, p))
-    keys = [ref.key for ref in layout.partitions] + ([layout.order.key] if layout.order else []) + list(layout.waited)
+    added = builder.add_tasks(graph, DealtPieces(edges.n, edges.m, pieces), Stripe(edges.n, p))
+    keys = [ref.key for ref in added.partitions] + ([added.order.key] if added.order else []) + list(added.awaited)
     scattered = {("piece", index): DataNode(("piece", index), piece) for index, piece in enumerate(cut)}
     made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses)}, keys))
-    told = dict(zip(keys, made, strict=True))
-    assert all(told[key] == (edges.n if "counted" in str(key) else edges.m) for key in layout.waited)
-    assert len(layout.waited) == p * turns + (p if layout.order and p > 1 else 0)
-    return made[:p], made[p] if layout.order else None
+    results = dict(zip(keys, made, strict=True))
+    assert all(results[key] == (edges.n if "degrees-read" in str(key) else edges.m) for key in added.awaited)
+    assert len(added.awaited) == p * turns + (p if added.order and p > 1 else 0)
+    return made[:p], made[p] if added.order else None
 
 
 def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tuple[list[Partition], DegreeOrder | None]:
@@ -142,11 +142,11 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
     gang: Any = SimpleNamespace(p=3, addresses=["a", "b", "c"])
     builder = CudaBuilder(dbfs.path(50), gang, BuildOptions(order="degree"))
     graph = TaskGraph()
-    source = Input(50, 49, list(dbfs.path(50).cut(10)), None, None)
-    layout = builder.lay_out(graph, source, Stripe(50, 3))
-    added = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
-    for key in (key for key in added if str(key[0]).startswith("order-")):
-        assert any(added[waited].dependencies == {key} for waited in layout.waited)
+    dealt = DealtPieces(50, 49, list(dbfs.path(50).cut(10)))
+    added = builder.add_tasks(graph, dealt, Stripe(50, 3))
+    graph_tasks = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
+    for key in (key for key in graph_tasks if str(key[0]).startswith("order-")):
+        assert any(graph_tasks[awaited].dependencies == {key} for awaited in added.awaited)
 
 
 def on_gpus(free: list[int]) -> Any:
@@ -156,7 +156,7 @@ def on_gpus(free: list[int]) -> Any:
 
 
 def test_what_was_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs.build.memory._LOOK_SECONDS", 1e-3)
+    monkeypatch.setattr("dbfs.build.memory._RETRY_SECONDS", 1e-3)
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
     peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes
@@ -173,9 +173,9 @@ def test_a_gpu_too_full_to_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         raise standin.CudaRuntimeError("cudaErrorMemoryAllocation: out of memory")
 
     standin.install(monkeypatch, mapped=True)
-    monkeypatch.setattr(device_memory, "room", full)
-    with pytest.raises(GraphTooLargeError, match="looking for room on its GPU: its GPU has no memory left, unknown"):
-        failures.room()
+    monkeypatch.setattr(device_memory, "free_bytes", full)
+    with pytest.raises(GraphTooLargeError, match="reading its GPU's free memory: its GPU has no memory left, unknown"):
+        failures.free_bytes()
 
 
 def test_gpus_that_cannot_map_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
     for make in (
         lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, None, 0, 1, []),
         lambda: tasks.count_degrees([source], 0, 5, True, "mine", None),
-        lambda: tasks.keep(source, 5, "mine", None),
+        lambda: tasks.keep_edges(source, 5, "mine", None),
     ):
         with pytest.raises(InvalidVertexError, match=words):
             make()
@@ -237,8 +237,8 @@ def test_what_is_on_a_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
     bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, None, 0, 1, [])
     assert sizeof(bins) < 1000
-    kept = tasks.keep((np.arange(9999), np.arange(9999)), 9999, "mine", None)
+    kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine", None)
     assert sizeof(kept) < 1000
     assert sizeof([kept, kept]) < 1000
-    with pytest.raises(TypeError, match="Bins stays with its GPU"):
+    with pytest.raises(TypeError, match="RankBins is in GPU memory: it can't be pickled and stays on its worker"):
         pickle.dumps(bins)

@@ -86,7 +86,9 @@ def test_a_sampler_that_nobody_stops_ends_by_itself() -> None:
     seen = Sampler(memory.read, deadline=0.05)
     seen._thread.join(30)
     assert sampling() == 0
-    with pytest.raises(DeadlineExceededError, match=r"memory was sampled for 0\.05 s, and nobody stopped it"):
+    with pytest.raises(
+        DeadlineExceededError, match=r"the memory sampler was not stopped within 0\.05 s; its client may be lost"
+    ):
         seen.stop()
 
 
@@ -104,7 +106,7 @@ def test_a_reading_that_fails_is_told_of() -> None:
 def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, worker = Memory(), SimpleNamespace()
     monkeypatch.setattr(sampler, "used", memory.read)
-    with pytest.raises(RunAbortedError, match="nobody samples"):
+    with pytest.raises(RunAbortedError, match="this worker has no memory sampler"):
         sampler.stop(worker)
     memory.now = 1000
     sampler.start(worker)
@@ -113,7 +115,7 @@ def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler.start(worker)
     assert sampling() == 1
     assert sampler.stop(worker).nbytes == 10
-    with pytest.raises(RunAbortedError, match="nobody samples"):
+    with pytest.raises(RunAbortedError, match="this worker has no memory sampler"):
         sampler.stop(worker)
 
 
@@ -149,5 +151,5 @@ def test_used_is_what_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sampler.used(), freed) == (70, [])
     assert (sampler.cleared(), freed) == (70, [True])
     broken = True
-    with pytest.raises(RunAbortedError, match="reading what is in use of a GPU: its GPU failed: cudaErrorIllegal"):
+    with pytest.raises(RunAbortedError, match="reading a GPU's memory in use: its GPU failed: cudaErrorIllegal"):
         sampler.used()

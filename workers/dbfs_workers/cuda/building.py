@@ -1,8 +1,8 @@
-"""Building a rank's partition on its GPU: the steps of ``dbfs_workers.building`` and ``ordering``, on CuPy arrays.
+"""Building a rank's partition on its GPU: the steps of ``storage.building`` and ``storage.ordering`` on CuPy arrays.
 
-``bin_edges`` makes a 64-bit key of each directed edge, by owner; an owner sorts the keys it was sent (``make_csr``).
-Sorted, they are its CSR: a key is the source's row above what columns are ordered by. The same edges give the same
-arrays as on the CPU.
+``bin_edges`` makes a 64-bit key of each directed edge, by owner. The key's high half is the source's row; the low half
+is the target's internal id or, in a degree order, the target's position. An owner sorts the keys that it collects
+(``make_csr``): the sorted keys are its CSR. The same edges give the same arrays as on the CPU.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ from dbfs_workers.errors import GraphTooLargeError, outside
 from dbfs_workers.storage.stripe import Stripe
 
 THREADS: Final = 256
-# Enough to fill any GPU; threads then stride.
+# 16 blocks on each of the 132 multiprocessors of an H100 fill the GPU; their threads stride over the rest.
 MOST_BLOCKS: Final = 132 * 16
-# The kernels' kMaxRanks.
+# ``kMaxRanks`` of binning.cu.
 MOST_RANKS: Final = 256
-_NONE: Final = 2**64 - 1
+# Number of the first bad edge as long as a kernel has found none.
+_NO_EDGE: Final = 2**64 - 1
 KEY_BYTES: Final = 8
 
 
@@ -31,8 +32,8 @@ class Binned:
     """Directed edges by owner.
 
     Attributes:
-        keys: uint64 on the GPU, in an allocation of their own.
-        starts: int64[p + 1], where each owner's keys start.
+        keys: uint64 on the GPU, in an allocation of their own, so that peers can map it.
+        starts: int64[p + 1] on the host: where each owner's keys start, and their number.
     """
 
     keys: Any
@@ -45,8 +46,8 @@ class CsrSlice:
 
     Attributes:
         rows: the first row, and the one after the last.
-        row_offsets: int64[rows + 1], the first being 0.
-        columns: uint32.
+        row_offsets: int64[rows + 1], from 0.
+        columns: uint32, internal ids.
         self_loops, duplicates: as in ``Partition``.
     """
 
@@ -71,18 +72,18 @@ def bin_edges(
     """Cut edges into one bin per owner of their source.
 
     Args:
-        src: int64 vertex ids on the GPU.
-        dst: as many.
+        src: sources, int64 vertex ids on the GPU.
+        dst: targets, of the same length.
         stripe: how the graph lies on the ranks.
         symmetrise: add each edge's reverse; a self-loop is its own reverse and is stored once.
-        name: what to call these edges in an error.
-        where: the rank, for an error.
-        rows: the owners' rows whose edges are wanted: the first, and the one after the last.
-        position: of a degree order, uint32[n]: vertices become their positions, and columns are sorted by them.
+        name: the edges' name, for errors.
+        where: the rank and what it does, for errors.
+        rows: bin only the edges of these rows of each owner: the first, and the one after the last.
+        position: uint32[n] of a degree order: vertices become positions, and columns are sorted by position.
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
-        GraphTooLargeError: the keys don't fit, or there are more ranks than the kernels bin for.
+        GraphTooLargeError: the keys don't fit the GPU, or there are more than ``MOST_RANKS`` ranks.
     """
     import cupy
 
@@ -91,7 +92,7 @@ def bin_edges(
     positions = np.uint64(0) if position is None else position
     p = stripe.p
     found = np.zeros(p + 1, np.uint64)
-    found[p] = _NONE
+    found[p] = _NO_EDGE
     counts = cupy.asarray(found)
     count = (src, dst, np.int64(src.size), np.uint64(stripe.n), positions, np.uint32(p), np.uint32(symmetrise))
     first_row, end_row = map(np.uint32, rows)
@@ -102,7 +103,7 @@ def bin_edges(
     np.cumsum(found[:p], out=starts[1:])
     total = int(starts[p])
     device_memory.require(KEY_BYTES * total, where)
-    keys = device_memory.alone(total, np.uint64)
+    keys = device_memory.own_allocation(total, np.uint64)
     layout = (np.uint32(p), np.uint32(stripe.n_local), np.uint32(symmetrise), first_row, end_row)
     cursors = cupy.asarray(starts[:p].astype(np.uint64))
     _launch(
@@ -115,19 +116,20 @@ def bin_edges(
 
 
 def merge(pieces: list[Binned], p: int, where: str) -> Binned:
-    """One of several, owner by owner, for ``p`` owners; the list is emptied as they are copied.
+    """Merge the bins of several pieces, owner by owner, for ``p`` owners. Empties the list to free each piece early.
 
-    A peer takes 4 to 5 ms to map an allocation, however large (NOTES.md): so it is given one.
+    A peer takes 4 to 5 ms to map an allocation, however large (docs/decisions/building-on-gpus.md), so each rank
+    offers only one.
 
     Raises:
-        GraphTooLargeError: it doesn't fit beside them.
+        GraphTooLargeError: the merged keys don't fit the GPU beside the pieces.
     """
     if len(pieces) == 1:
         return pieces.pop()
     starts = np.sum([piece.starts for piece in pieces], axis=0) if pieces else np.zeros(p + 1, np.int64)
     total = int(starts[p])
     device_memory.require(KEY_BYTES * total, where)
-    keys = device_memory.alone(total, np.uint64)
+    keys = device_memory.own_allocation(total, np.uint64)
     cursors = starts[:p].tolist()
     while pieces:
         piece = pieces.pop()
@@ -138,7 +140,7 @@ def merge(pieces: list[Binned], p: int, where: str) -> Binned:
 
 
 def check_ids(src: Any, dst: Any, n: int, name: str) -> None:
-    """Raise ``InvalidVertexError`` where an id on the GPU is outside 0..n-1."""
+    """Raise ``InvalidVertexError`` if an id (int64 on the GPU) is outside 0..n-1."""
     import cupy
 
     bad = (src < 0) | (src >= n) | (dst < 0) | (dst >= n)
@@ -147,34 +149,35 @@ def check_ids(src: Any, dst: Any, n: int, name: str) -> None:
 
 
 def sort_bytes(nbytes: int) -> int:
-    """What a sort takes beside ``nbytes`` of keys: a second buffer, and counters for each of its blocks of some 4,000.
+    """Return the bytes that a sort of ``nbytes`` of keys takes: a second buffer, and counters per block of ~4,000 keys.
 
-    Where CuPy has no room for them, Thrust is not told, and writes to address 0: then the worker has lost its GPU.
+    Check them before a sort. If CuPy can't allocate them, Thrust gets no error and writes to address 0, which makes the
+    GPU unusable for the worker.
     """
     return nbytes + nbytes // 32
 
 
 def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_position: bool, where: str) -> CsrSlice:
-    """Sort a rank's keys, in place, into a CSR.
+    """Sort a rank's keys in place, and make a CSR of them.
 
     Args:
-        keys: uint64 on the GPU; the caller lets go of them afterwards.
+        keys: uint64 on the GPU; sorted afterwards.
         stripe: how the graph lies on the ranks.
-        rank: whose rows these are.
-        rows: the rows: the first, and the one after the last.
-        by_position: the keys are of a degree order: each row's hubs come first.
-        where: the rank, for an error.
+        rank: the rank that owns the rows.
+        rows: the rows of the keys: the first, and the one after the last.
+        by_position: the keys hold positions of a degree order, so each row's hubs come first.
+        where: the rank and what it does, for errors.
 
     Raises:
-        GraphTooLargeError: the room to sort in, or the CSR, doesn't fit.
+        GraphTooLargeError: the sort's buffers or the CSR don't fit the GPU.
     """
     import cupy
 
     count = rows[1] - rows[0]
-    # The sort's second buffer is given back before the CSR is taken.
+    # The maximum, not the sum: the sort's second buffer is released before the CSR is allocated.
     device_memory.require(max(sort_bytes(keys.nbytes), keys.nbytes // 2 + 8 * (count + 1)), where)
     keys.sort()
-    device_memory.give_back()
+    device_memory.release_pool()
     row_offsets = cupy.empty(count + 1, np.int64)
     columns = cupy.empty(keys.size, np.uint32)
     sums = cupy.zeros(2, np.uint64)
@@ -188,10 +191,10 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
 
 
 def join(slices: list[CsrSlice], where: str) -> CsrSlice:
-    """One slice of several, in the order of their rows; the list is emptied as they are copied.
+    """Join slices of consecutive rows, given in order, to one. Empties the list to free each slice early.
 
     Raises:
-        GraphTooLargeError: it doesn't fit beside them.
+        GraphTooLargeError: the joined slice doesn't fit the GPU beside the others.
     """
     import cupy
 
@@ -213,30 +216,36 @@ def join(slices: list[CsrSlice], where: str) -> CsrSlice:
 
 
 def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, degrees: Any) -> None:
-    """Add the edges that start or end at each vertex to ``degrees`` (uint64[n]): see ``ordering.count_degrees``.
+    """Add each vertex's number of edges, at either end, to ``degrees`` (uint64[n]): see ``ordering.count_degrees``.
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1.
     """
     import cupy
 
-    bad = cupy.full(1, _NONE, np.uint64)
+    bad = cupy.full(1, _NO_EDGE, np.uint64)
     arguments = (src, dst, np.int64(src.size), np.uint64(n), np.uint32(symmetrise), degrees, bad)
     _launch("building/binning.cu", "dbfs_count_degrees", src.size, arguments)
     _check_inside(src, dst, int(bad[0]), n, name)
 
 
 def even_rows(stripe: Stripe, turns: int) -> list[tuple[int, int]]:
-    """Which rows of all owners each turn of a build takes: the first, and the one after the last.
+    """Return each turn's rows of every owner (the first, and the one after the last): equally many rows a turn.
 
-    As many rows each: about as many edges, where ids tell nothing of degrees.
+    That means about equally many edges if vertex ids don't depend on degrees.
     """
     cuts = [stripe.n_local * turn // turns for turn in range(turns + 1)]
     return list(pairwise(cuts))
 
 
 def rows_by_degree(stripe: Stripe, turns: int, degrees: Any) -> list[tuple[int, int]]:
-    """The same in a degree order, as many edges each; ``degrees`` (uint64[n]) are by position."""
+    """Return each turn's rows as ``even_rows``, with about equally many edges a turn.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        turns: number of turns.
+        degrees: uint64[n] on the GPU, by position in a degree order.
+    """
     import cupy
 
     sums = cupy.cumsum(degrees)
@@ -246,7 +255,10 @@ def rows_by_degree(stripe: Stripe, turns: int, degrees: Any) -> list[tuple[int, 
 
 
 def degree_order(degrees: Any) -> tuple[Any, Any]:
-    """``position`` and ``vertex`` (uint32[n]) of ``ordering.DegreeOrder``; degrees past 2^32 - 1 count as equal."""
+    """Return ``position`` and ``vertex`` (uint32[n]) of ``ordering.DegreeOrder``.
+
+    Degrees (uint64[n]) past 2^32 - 1 count as equal.
+    """
     import cupy
 
     n = degrees.size
@@ -259,7 +271,7 @@ def degree_order(degrees: Any) -> tuple[Any, Any]:
 
 
 def _launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
-    """Launch a kernel; ``whole``: its threads don't stride."""
+    """Launch a kernel for ``threads`` items. ``whole``: a thread an item, since the kernel's threads don't stride."""
     if threads:
         blocks = -(-threads // THREADS)
         kernel = load(source).get_function(name)
@@ -267,5 +279,6 @@ def _launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *,
 
 
 def _check_inside(src: Any, dst: Any, at: int, n: int, name: str) -> None:
-    if at != _NONE:
+    """Raise ``InvalidVertexError`` for edge ``at`` unless it is ``_NO_EDGE``."""
+    if at != _NO_EDGE:
         raise outside(name, int(src[at]), int(dst[at]), n)

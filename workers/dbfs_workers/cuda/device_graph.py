@@ -1,4 +1,4 @@
-"""A rank's slice of the graph on its GPU, with what the resident kernel wants to know of it beforehand."""
+"""A rank's slice of the graph on its GPU, with the facts that the resident kernel needs before a run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,25 @@ _THREADS = 256
 class DeviceGraph:
     """CSR arrays on the GPU (CuPy) and facts derived from them.
 
+    Without in-edges (a directed graph loaded without them) every level is top-down.
+
     Attributes:
+        stripe: how the graph lies on the ranks.
+        rank: the rank that owns the rows.
         row_offsets: int64[n_local + 1].
-        columns: uint32[m_local] internal ids.
-        in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None where they
-            are not kept: then every level is top-down.
-        in_columns: uint32, the in-neighbours.
-        first_in: uint32[n_local], the first in-neighbour of each row (the one with the largest degree in a hub-first
-            partition), ``NO_VERTEX`` for none.
-        closed: uint32[n_local / 32], padded to 16 bytes: a bit for each row without in-edges; None without in-edges.
-        rows_used: rows up to the last one that has an edge or may be reached by one, in whole bitmap words.
-        connected: rows of this rank that have an edge; an out-edge, where in-edges are not kept.
-        max_degree: largest number of neighbours of a row.
-        chunks: pieces that the lists of all large vertices are cut into.
+        columns: uint32[m_local], internal ids.
+        in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None without
+            in-edges.
+        in_columns: uint32, internal ids of the in-neighbours; None without in-edges.
+        first_in: uint32[n_local], each row's first in-neighbour (in a hub-first partition the one of largest degree),
+            ``NO_VERTEX`` for none; None without in-edges.
+        closed: uint32[n_local / 32 + 4], a bitmap of the rows that have no in-edge, padded by 16 bytes; None without
+            in-edges.
+        rows_used: rows up to the last one that has an out-edge or an in-edge, rounded up to a multiple of 32; all rows
+            without in-edges.
+        connected: number of rows that have an out-edge or an in-edge; without in-edges, an out-edge.
+        max_degree: largest number of out-neighbours of a row.
+        chunks: number of chunks that the neighbour lists of all large vertices are cut into.
     """
 
     stripe: Stripe
@@ -46,7 +52,7 @@ class DeviceGraph:
 
     @property
     def m_local(self) -> int:
-        """Directed edges of this rank."""
+        """Number of directed edges of this rank."""
         return int(self.columns.size)
 
 
@@ -59,15 +65,15 @@ def device_graph(
     symmetric: bool,
     in_csr: tuple[Any, Any] | None = None,
 ) -> DeviceGraph:
-    """Derive the facts. Arrays are CuPy's and are kept, not copied.
+    """Derive the facts on the GPU. The arrays are CuPy's, and the result refers to them without a copy.
 
     Args:
         stripe: how the graph lies on the ranks.
-        rank: whose rows these are.
+        rank: the rank that owns the rows.
         row_offsets: int64[n_local + 1].
         columns: uint32[m_local].
-        symmetric: every edge is there in both directions, so that the out-edges are the in-edges.
-        in_csr: offsets and columns of the in-edges of a directed graph, to allow bottom-up levels.
+        symmetric: every edge is stored in both directions, so the out-edges are also the in-edges.
+        in_csr: offsets and columns of a directed graph's in-edges; None leaves only top-down levels.
     """
     import cupy
 
@@ -86,7 +92,7 @@ def device_graph(
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
     kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
     last, connected, max_degree, chunks = cupy.asnumpy(sums).tolist()
-    # Without in-edges nobody here knows which rows are reached.
+    # Without in-edges, any row may be the target of another rank's edge.
     used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
     return DeviceGraph(
         stripe=stripe,

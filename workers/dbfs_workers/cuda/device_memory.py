@@ -1,8 +1,8 @@
-"""GPU memory: what is free, the refusal of what will not fit, and memory that other processes can map.
+"""GPU memory: how much is free, the refusal of what won't fit, and memory that other processes can map.
 
-Everything is allocated through CuPy's pool but what is exported, and what would stay for a while among blocks that come
-and go: a CUDA IPC handle is of a whole allocation, and the pool hands out parts of larger ones, which it then has to
-keep.
+Arrays come from CuPy's memory pool, with two exceptions: arrays that are exported, and arrays that would stay among the
+pool's short-lived blocks. A CUDA IPC handle is of a whole allocation, and the pool hands out parts of large ones: an
+export would pin the rest, and a long-lived array would keep the pool from returning its allocation.
 """
 
 import ctypes
@@ -18,19 +18,22 @@ from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
 
 @dataclass(frozen=True)
 class Part:
-    """An array in some allocation, for other processes to map.
+    """Where another process finds an array: an allocation, and the array's place in it.
 
     Attributes:
-        handle: CUDA IPC handle of the allocation; empty where the array is.
-        offset: where the array starts in it, in bytes.
+        handle: CUDA IPC handle of the allocation; empty for an empty array.
+        offset: bytes from the start of the allocation to the array.
     """
 
     handle: bytes
     offset: int
 
 
-def room() -> int:
-    """Bytes that this process can still take of its GPU: free ones and those that its pool holds, up to its limit."""
+def free_bytes() -> int:
+    """Return the bytes that this process can still allocate: the GPU's free memory plus free blocks of CuPy's pool.
+
+    The result is at most what the pool's limit leaves.
+    """
     import cupy
 
     pool = cupy.get_default_memory_pool()
@@ -40,7 +43,7 @@ def room() -> int:
 
 
 def require(nbytes: int, where: str) -> None:
-    """Refuse what needs more than is free.
+    """Refuse an allocation of more bytes than are free.
 
     Args:
         nbytes: bytes about to be allocated.
@@ -49,30 +52,33 @@ def require(nbytes: int, where: str) -> None:
     Raises:
         GraphTooLargeError: with the bytes needed and the bytes free.
     """
-    free = room()
+    free = free_bytes()
     if nbytes > free:
         raise GraphTooLargeError(f"{where}: it needs {nbytes} bytes on its GPU, {free} bytes are free")
 
 
-def give_back() -> None:
-    """Return what the pool holds and nobody uses: plain allocations, here and in other processes, can't use it."""
+def release_pool() -> None:
+    """Return the free blocks of CuPy's pool to CUDA: allocations outside the pool, and other processes, need them."""
     import cupy
 
     cupy.get_default_memory_pool().free_all_blocks()
 
 
-def alone(count: int, dtype: Any) -> Any:
-    """An uninitialised array in an allocation of its own, freed with the array. It can be exported."""
+def own_allocation(count: int, dtype: Any) -> Any:
+    """Return an uninitialised array of ``count`` items in an allocation of its own, which ``export`` takes.
+
+    The allocation is freed with the array.
+    """
     import cupy
 
-    give_back()
+    release_pool()
     dtype = np.dtype(dtype)
     memory = cupy.cuda.Memory(max(1, count * dtype.itemsize))
     return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
 def export(array: Any) -> bytes:
-    """The IPC handle of an array that is ``alone``, for other processes.
+    """Return the IPC handle of an array from ``own_allocation``, for other processes.
 
     Raises:
         ExchangeUnavailableError: the system does not allow it.
@@ -81,7 +87,7 @@ def export(array: Any) -> bytes:
 
 
 def part(array: Any) -> Part:
-    """Export an array wherever it lies, also in the pool's memory.
+    """Export an array from any allocation, including CuPy's pool.
 
     Raises:
         ExchangeUnavailableError: the system does not allow it.
@@ -94,7 +100,7 @@ def part(array: Any) -> Part:
 
 
 def handle(address: int) -> bytes:
-    """The IPC handle of the allocation that starts at an address.
+    """Return the IPC handle of the allocation that starts at ``address``.
 
     Raises:
         ExchangeUnavailableError: the system does not allow it.
@@ -108,22 +114,23 @@ def handle(address: int) -> bytes:
 
 
 def _allocation(address: int) -> int:
-    """Where the allocation starts in which an address lies."""
-    # CuPy has no function for it. cuda.bindings has, but asks the driver for others that it lacks: compute-sanitizer
-    # counts each as an error.
+    """Return the start of the allocation that holds ``address``."""
+    # CuPy does not offer cuMemGetAddressRange. cuda.bindings does, but it also looks up functions that the driver
+    # lacks, and compute-sanitizer counts each failed look-up as an error.
     base = ctypes.c_uint64()
     failed = ctypes.CDLL("libcuda.so.1").cuMemGetAddressRange_v2(ctypes.byref(base), None, ctypes.c_uint64(address))
     if failed:
-        raise ExchangeUnavailableError(f"GPU memory can't be exported: error {failed} of cuMemGetAddressRange")
+        raise ExchangeUnavailableError(f"GPU memory can't be exported: cuMemGetAddressRange failed with code {failed}")
     return base.value
 
 
 @contextmanager
 def mapped(handle: bytes) -> Iterator[int]:
-    """Another process's array, as an address that this GPU can read; copies begun inside end before it is unmapped.
+    """Map another process's array, and yield its address on this GPU. Copies begun inside end before it is unmapped.
 
     Raises:
-        ExchangeUnavailableError: it can't be mapped: its process is on another host, in another container, or this one.
+        ExchangeUnavailableError: CUDA can't map it: its process is this one, or is on another host or in another
+            container.
     """
     import cupy
 
@@ -140,7 +147,7 @@ def mapped(handle: bytes) -> Iterator[int]:
 
 
 def copy_from(address: int, array: Any) -> None:
-    """Begin to fill an array from an address of any GPU that is mapped here."""
+    """Begin to fill an array from an address of this GPU, or of a peer's memory that is ``mapped``."""
     import cupy
 
     runtime = cupy.cuda.runtime

@@ -1,4 +1,4 @@
-"""What a GPU's failures become: dbfs's errors, which every client can read, whether or not it has CuPy."""
+"""Translation of CuPy's errors into dbfs's, which every client can unpickle, with or without CuPy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,43 +8,44 @@ from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
 
 
 @contextmanager
-def typed_errors(who: str) -> Iterator[None]:
-    """Raises CuPy's errors as dbfs's, beginning with ``who``.
+def typed_errors(where: str) -> Iterator[None]:
+    """Raise CuPy's errors inside the block as dbfs's, with messages that begin with ``where``.
 
     Raises:
-        GraphTooLargeError: the GPU has too little memory left.
-        RunAbortedError: anything else that CUDA reports.
+        GraphTooLargeError: the GPU has too little memory left; the message has the bytes free.
+        RunAbortedError: CUDA reports any other error; the message has CUDA's.
     """
     import cupy
 
-    # None as the cause of dbfs's: Dask pickles causes along, and a client that can't read CuPy's would read neither.
+    # ``from None``: Dask pickles an error's cause with it, and a client without CuPy could then unpickle neither.
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        raise GraphTooLargeError(f"{who}: {error}; {_free()} bytes are free on its GPU") from None
-    # The driver's: kernels are loaded and launched by it.
+        raise GraphTooLargeError(f"{where}: {error}; {_free()} bytes are free on its GPU") from None
+    # Errors of the driver come from loading and launching kernels.
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         if "MemoryAllocation" in str(error) or "OUT_OF_MEMORY" in str(error):
-            raise GraphTooLargeError(f"{who}: its GPU has no memory left, {_free()} bytes are free") from None
-        raise RunAbortedError(f"{who}: its GPU failed: {error}") from None
+            raise GraphTooLargeError(f"{where}: its GPU has no memory left, {_free()} bytes are free") from None
+        raise RunAbortedError(f"{where}: its GPU failed: {error}") from None
 
 
-def room() -> int:
-    """What ``device_memory.room`` says, to be asked from afar.
+def free_bytes() -> int:
+    """Return ``device_memory.free_bytes`` of this worker, for ``Client.run``.
 
     Raises:
-        GraphTooLargeError: there is not even room for CUDA's context.
-        RunAbortedError: CUDA does not say.
+        GraphTooLargeError: the GPU has no memory left for CUDA's context.
+        RunAbortedError: CUDA failed.
     """
-    with typed_errors("looking for room on its GPU"):
-        return device_memory.room()
+    with typed_errors("reading its GPU's free memory"):
+        return device_memory.free_bytes()
 
 
 def _free() -> int | str:
+    """Return the free bytes for a message."""
     import cupy
 
     try:
-        return device_memory.room()
+        return device_memory.free_bytes()
     except cupy.cuda.runtime.CUDARuntimeError:
-        # Without a context it does not say.
+        # CUDA can't read free memory if there was none for its context.
         return "unknown"

@@ -1,4 +1,7 @@
-"""What GPUs a machine has, asked of the driver's own library, so that it is known where CuPy is missing, too."""
+"""GPUs, driver, CuPy and NCCL of this machine, for ``dbfs doctor``.
+
+``driver`` calls the driver's own library, so that it works without CuPy.
+"""
 
 import ctypes
 import re
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-# Of cuda.h, CUdevice_attribute and CUresult, and the runtime's name for one of them.
+# Values of cuda.h: CUdevice_attribute, then CUresult (CUDA's runtime has the same numbers).
 _CAPABILITY_MAJOR: Final = 75
 _CAPABILITY_MINOR: Final = 76
 _NO_DEVICE: Final = 100
@@ -15,14 +18,21 @@ _ALREADY_ENABLED: Final = 704
 _NAME_BYTES: Final = 256
 RELEASE_FILE: Final = Path("/proc/driver/nvidia/version")
 
-# Enough for NVLink to reach its rate, little enough to fit beside what other processes hold.
+# Large enough for NVLink to reach its rate, small enough to fit beside other processes' memory.
 _COPY_BYTES: Final = 64 << 20
 _COPIES: Final = 8
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: its index as CUDA counts the visible ones, ``arch`` such as ``sm_90``, memory in bytes."""
+    """One GPU.
+
+    Attributes:
+        index: among the GPUs that CUDA shows to this process.
+        name: such as ``NVIDIA H100``.
+        arch: such as ``sm_90``.
+        nbytes: memory.
+    """
 
     index: int
     name: str
@@ -32,13 +42,13 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver and what it shows.
+    """The driver and the GPUs that it shows to this process.
 
     Attributes:
-        release: such as ``580.159.04``; None where the kernel does not say.
-        cuda: the newest CUDA that it runs, such as (13, 0).
+        release: such as ``580.159.04``; None if the kernel has no file of it (``RELEASE_FILE``).
+        cuda: newest version of CUDA that the driver runs, such as (13, 0).
         gpus: the visible GPUs.
-        peer_access: for each GPU, which others it can map.
+        peer_access: for each GPU (row), whether it can map each other one (column).
     """
 
     release: str | None
@@ -48,14 +58,14 @@ class Driver:
 
 
 class DriverError(RuntimeError):
-    """The driver's library is there and refuses; the message has its code."""
+    """A function of the driver's library failed; the message has the function and its code."""
 
 
 def driver(library: str = "libcuda.so.1") -> Driver | None:
-    """The driver of this machine; None where its library is not installed.
+    """Return the driver of this machine; None if its library is not installed.
 
     Raises:
-        DriverError: it does not start.
+        DriverError: the driver does not start, or a query fails.
     """
     try:
         cuda = ctypes.CDLL(library)
@@ -64,22 +74,22 @@ def driver(library: str = "libcuda.so.1") -> Driver | None:
     started = cuda.cuInit(0)
     if started not in (0, _NO_DEVICE):
         raise DriverError(f"cuInit failed with code {started}")
-    version = _asked(cuda.cuDriverGetVersion)
-    count = _asked(cuda.cuDeviceGetCount) if started == 0 else 0
-    devices = [_asked(cuda.cuDeviceGet, index) for index in range(count)]
+    version = _query(cuda.cuDriverGetVersion)
+    count = _query(cuda.cuDeviceGetCount) if started == 0 else 0
+    devices = [_query(cuda.cuDeviceGet, index) for index in range(count)]
     return Driver(
         release=_release(),
         cuda=(version // 1000, version % 1000 // 10),
         gpus=tuple(_gpu(cuda, index, device) for index, device in enumerate(devices)),
         peer_access=tuple(
-            tuple(one != other and bool(_asked(cuda.cuDeviceCanAccessPeer, one, other)) for other in devices)
+            tuple(one != other and bool(_query(cuda.cuDeviceCanAccessPeer, one, other)) for other in devices)
             for one in devices
         ),
     )
 
 
 def cupy_runtime() -> tuple[int, int]:
-    """Version of the CUDA runtime that CuPy was built for, such as (13, 0). Raises whatever importing CuPy raises."""
+    """Return the version of CuPy's CUDA runtime, such as (13, 0). Raises whatever importing CuPy raises."""
     import cupy
 
     number: int = cupy.cuda.runtime.runtimeGetVersion()
@@ -87,9 +97,9 @@ def cupy_runtime() -> tuple[int, int]:
 
 
 def nccl_version() -> tuple[int, int, int] | None:
-    """Version of the NCCL library that CuPy loads, such as (2, 28, 3); None without the library."""
+    """Return the version of the NCCL library that CuPy loads, such as (2, 28, 3); None without the library."""
     with warnings.catch_warnings():
-        # CuPy warns if the library is absent. Here that is an answer.
+        # CuPy warns if the library is absent; this function returns None instead.
         warnings.simplefilter("ignore")
         from cupy.cuda import nccl
     if not nccl.available:
@@ -99,7 +109,10 @@ def nccl_version() -> tuple[int, int, int] | None:
 
 
 def peer_bandwidth(peer_access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[float | None, ...], ...]:
-    """GB/s that each GPU (row) copies from each other one (column) that it can map; None for the rest. Uses CuPy."""
+    """Measure the GB/s at which each GPU (row) copies from each other one (column), with CuPy.
+
+    None stands for pairs without peer access, and for the diagonal.
+    """
     import cupy
 
     buffers = []
@@ -116,7 +129,7 @@ def peer_bandwidth(peer_access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[flo
 def _copy_rate(cupy: Any, buffers: list[Any], to: int, of: int) -> float:
     runtime = cupy.cuda.runtime
     with cupy.cuda.Device(to):
-        # Without it the copy goes through the host.
+        # Without peer access the copy would go through the host.
         try:
             runtime.deviceEnablePeerAccess(of)
         except runtime.CUDARuntimeError as error:
@@ -125,7 +138,7 @@ def _copy_rate(cupy: Any, buffers: list[Any], to: int, of: int) -> float:
         stream = cupy.cuda.Stream(non_blocking=True)
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         for repeat in range(_COPIES + 1):
-            # The first copy sets the mapping up.
+            # The first copy is not timed: it sets the mapping up.
             if repeat == 1:
                 begin.record(stream)
             runtime.memcpyPeerAsync(buffers[to].data.ptr, to, buffers[of].data.ptr, of, _COPY_BYTES, stream.ptr)
@@ -149,15 +162,15 @@ def _gpu(cuda: Any, index: int, device: int) -> Gpu:
     nbytes = ctypes.c_size_t()
     _check("cuDeviceTotalMem", cuda.cuDeviceTotalMem_v2(ctypes.byref(nbytes), device))
     major, minor = (
-        _asked(cuda.cuDeviceGetAttribute, attribute, device) for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
+        _query(cuda.cuDeviceGetAttribute, attribute, device) for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
     )
     return Gpu(index, name.value.decode(), f"sm_{major}{minor}", nbytes.value)
 
 
-def _asked(function: Any, *arguments: int) -> int:
-    answer = ctypes.c_int()
-    _check(function.__name__, function(ctypes.byref(answer), *arguments))
-    return answer.value
+def _query(function: Any, *arguments: int) -> int:
+    value = ctypes.c_int()
+    _check(function.__name__, function(ctypes.byref(value), *arguments))
+    return value.value
 
 
 def _check(name: str, code: int) -> None:

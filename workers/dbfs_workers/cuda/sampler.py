@@ -1,7 +1,7 @@
-"""The most memory of a GPU that is in use while something else goes on, as a thread of its process reads it.
+"""Peak memory of a GPU during a build or a run, read again and again by a thread of the worker.
 
-CuPy's pool knows only what was allocated through it: windows and exported bins show as memory that CUDA has no longer
-free. ``start`` and ``stop`` are for ``Client.run``: the worker holds the sampler in between.
+The thread reads CUDA's free memory, because CuPy's pool counts only its own allocations: not windows, nor exported
+bins. ``start`` and ``stop`` are for ``Client.run``; the worker holds the sampler in between.
 """
 
 import contextlib
@@ -16,20 +16,21 @@ from typing import Any, Final
 from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.errors import DbfsError, DeadlineExceededError, RunAbortedError
 
+# Seconds between readings.
 INTERVAL: Final = 0.2e-3
-# A client that is gone stops no sampler.
+# Seconds after which a sampler ends by itself: a client that was lost will never stop it.
 DEADLINE: Final = 600.0
-# Python lets a thread run for 5 ms before another one, such as the sampler, has its turn; some buffers live for less.
+# Seconds. By default Python lets a thread run for 5 ms before the sampler's turn, and some buffers live for less.
 SWITCH_INTERVAL: Final = 0.1e-3
 
 
 @dataclass(frozen=True)
 class Peak:
-    """What a sampler saw.
+    """A sampler's result.
 
     Attributes:
         nbytes: the largest reading.
-        gap: the longest time between two readings, in seconds: what came and went in it was missed.
+        gap: the longest time between two readings, in seconds. A shorter peak may have been missed.
     """
 
     nbytes: int
@@ -37,10 +38,10 @@ class Peak:
 
 
 class Sampler:
-    """Reads in a thread, from when it is made until it is stopped.
+    """A thread that reads a number of bytes from its creation until ``stop``.
 
     Args:
-        read: what to read, in bytes.
+        read: returns the bytes in use.
         deadline: seconds after which the thread ends by itself.
     """
 
@@ -54,11 +55,11 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> Peak:
-        """Read once more, and end the thread.
+        """Read once more, end the thread, and return the peak.
 
         Raises:
-            DeadlineExceededError: it had ended by itself.
-            Exception: what a reading raised.
+            DeadlineExceededError: the thread had ended at its deadline.
+            Exception: a reading raised it.
         """
         self._stopped.set()
         self._thread.join()
@@ -67,6 +68,7 @@ class Sampler:
         return Peak(self._peak, self._gap)
 
     def _sample(self) -> None:
+        """Read until stopped or past the deadline; keep the error of a reading for ``stop``."""
         last = time.monotonic()
         end = last + self._deadline
         before = sys.getswitchinterval()
@@ -79,7 +81,9 @@ class Sampler:
                 now = time.monotonic()
                 self._gap, last = max(self._gap, now - last), now
                 if not stopped and now > end:
-                    raise DeadlineExceededError(f"memory was sampled for {self._deadline:g} s, and nobody stopped it")
+                    raise DeadlineExceededError(
+                        f"the memory sampler was not stopped within {self._deadline:g} s; its client may be lost"
+                    )
         except Exception as error:
             self._failure = error
         finally:
@@ -87,41 +91,41 @@ class Sampler:
 
 
 def used() -> int:
-    """Bytes in use of this process's GPU, whoever uses them.
+    """Return the bytes in use on this process's GPU, by all processes.
 
     Raises:
-        RunAbortedError: CUDA does not say.
+        RunAbortedError: CUDA failed.
     """
     import cupy
 
-    with failures.typed_errors("reading what is in use of a GPU"):
+    with failures.typed_errors("reading a GPU's memory in use"):
         free, total = cupy.cuda.runtime.memGetInfo()
     return int(total) - int(free)
 
 
 def cleared() -> int:
-    """The same, once all is given back that nothing refers to."""
+    """Return the bytes in use after unreferenced objects and the pool's free blocks are released."""
     gc.collect()
-    device_memory.give_back()
+    device_memory.release_pool()
     return used()
 
 
 def start(dask_worker: Any) -> None:
-    """Sample the GPU of this worker; a sampler that somebody left here is stopped."""
+    """Start to sample the GPU of this worker. Stops a sampler that a lost client left running."""
     with contextlib.suppress(DbfsError):
         stop(dask_worker)
     dask_worker.dbfs_sampler = Sampler(used)
 
 
 def stop(dask_worker: Any) -> Peak:
-    """What was seen since ``start``.
+    """Stop the worker's sampler and return the peak since ``start``.
 
     Raises:
-        RunAbortedError: there is no sampler here; or see ``used``.
-        DeadlineExceededError: see ``Sampler.stop``.
+        RunAbortedError: the worker has no sampler, or CUDA failed.
+        DeadlineExceededError: the sampler had ended at its deadline.
     """
     sampler: Sampler | None = getattr(dask_worker, "dbfs_sampler", None)
     if sampler is None:
-        raise RunAbortedError("nobody samples the memory of this worker's GPU; it may have been restarted")
+        raise RunAbortedError("this worker has no memory sampler: the worker was restarted, or sampling not started")
     dask_worker.dbfs_sampler = None
     return sampler.stop()

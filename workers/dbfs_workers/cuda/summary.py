@@ -1,4 +1,4 @@
-"""What a finished run found on one rank, summed up on the GPU from its labels."""
+"""Counts by distance of one rank's result, added up on the GPU from its labels (``resident/summary.cu``)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,21 +10,21 @@ from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 
 THREADS: Final = 1024
-# Enough to fill any GPU; threads then stride, and a block has few counters to hand in for each of its rows.
+# Two blocks on each of 132 multiprocessors fill the GPU; so few add few counters to global memory for their rows.
 MOST_BLOCKS: Final = 132 * 2
-# 8 bytes each, 48 KiB: what every GPU's blocks have without asking.
+# Counters of 8 bytes in the 48 KiB of shared memory that a block gets on every GPU without opting in to more.
 SHARED_BINS: Final = 6144
-# log2: a counter for each lane.
+# log2 of the copies of each counter in shared memory: at most one copy for each lane of a warp.
 MOST_COPIES: Final = 5
 
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """One rank's part of a run, by distance from 0 to the number of levels.
+    """Counts of one rank's labelled rows, by distance from 0 to the number of levels.
 
     Attributes:
-        rows: int64[levels + 1], rows labelled.
-        degrees: int64[levels + 1], the sum of their degrees.
+        rows: int64[levels + 1], number of rows with that distance.
+        degrees: int64[levels + 1], sum of those rows' out-degrees.
     """
 
     rows: NDArray[np.int64]
@@ -32,12 +32,18 @@ class LabelSummary:
 
     @property
     def depth(self) -> int:
-        """The largest distance, 0 where nothing was reached."""
+        """Largest distance on this rank; 0 if it has no labelled row."""
         return int(np.flatnonzero(self.rows).max(initial=0))
 
 
 def summarise(graph: DeviceGraph, distances: Any, levels: int) -> LabelSummary:
-    """Sum up int32[n_local] distances, none of which is above ``levels``."""
+    """Count rows and sum degrees by distance.
+
+    Args:
+        graph: the rank's slice of the graph.
+        distances: int32[n_local] on the GPU, each from -1 to ``levels``.
+        levels: number of levels of the run.
+    """
     import cupy
 
     kernel = load("resident/summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")

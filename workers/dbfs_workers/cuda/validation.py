@@ -1,4 +1,4 @@
-"""The validator's pass over edges on the GPU (``validation.cu``)."""
+"""The validator's pass over edges on the GPU: launch of ``checks/validation.cu``."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from dbfs_workers.cuda.module import load
 
 THREADS: Final = 256
 TILE: Final = THREADS * 4
-# Enough to fill any GPU; blocks then stride.
+# 16 blocks on each of the 132 multiprocessors of an H100 fill the GPU; the blocks stride over the rest.
 MOST_BLOCKS: Final = 132 * 16
 
 
@@ -22,7 +22,10 @@ def check_edges(
     unsupported: Any,
     found: Any,
 ) -> None:
-    """See ``validation_kernels.check_edges``: the same arguments, of CuPy; of several edges any may be the first."""
+    """Check edges as ``checks.validation_kernels.check_edges`` does, with CuPy arrays for the same arguments.
+
+    If several edges break a rule, ``found`` names any one of them, not the first.
+    """
     if src.size:
         kernel = load("checks/validation.cu").get_function("dbfs_check_edges")
         options = (np.int32(predecessors), np.int32(directed), np.int64(bound))

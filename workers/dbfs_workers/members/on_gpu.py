@@ -73,7 +73,7 @@ class CudaMember(Member):
         uploaded = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
         with failures.typed_errors(where):
             device_memory.require(sum(needed.values()) + uploaded, where)
-            device_memory.give_back()
+            device_memory.release_pool()
             self._graph = on_device(partition.on(cupy))
             # One by one: where there is no room for the second, the first is closed with this rank.
             for wanted in (False, True):

@@ -1,4 +1,7 @@
-"""The tasks of a build. They run on workers, which import the kernels: a client needs none."""
+"""Tasks of a build on CPUs: read a piece, map its ids, bin its edges by owner, make a rank's partition of the bins.
+
+The tasks that need kernels import them where they run, so that a client that submits the tasks does not import Numba.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,45 +13,49 @@ from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, Piece
 from dbfs_workers.storage.stripe import Stripe
 
-UnitedIds = tuple[NDArray[np.int64], int]
-"""Distinct ids in ascending order, and the number of edges they were found in."""
+IdTable = tuple[NDArray[np.int64], int]
+"""Distinct external ids in ascending order, and the number of edges that hold them. An id's index is its vertex."""
 
 BinPair = tuple[EdgeBin, EdgeBin | None]
-"""Edges by their source's owner, and by their target's."""
+"""One owner's bin of edges, and its bin of reversed edges; None without in-edges."""
 
 
-def read(piece: Piece, _before: object = None) -> Edges:
-    """A piece's edges. ``_before`` only orders tasks."""
+def read_piece(piece: Piece, _before: object = None) -> Edges:
+    """Return the piece's edges, int64. ``_before`` only orders tasks."""
     return piece.read()
 
 
-def distinct(read: Edges, wanted: bool) -> UnitedIds:
-    """The distinct ids of a piece (none where not ``wanted``), and how many edges it has."""
-    src, dst = read
-    return np.unique(np.concatenate([src, dst])) if wanted else np.empty(0, np.int64), src.size
+def distinct_ids(edges: Edges, external: bool) -> IdTable:
+    """Return a piece's distinct ids (none unless ids are ``external``) and its number of edges."""
+    src, dst = edges
+    return np.unique(np.concatenate([src, dst])) if external else np.empty(0, np.int64), src.size
 
 
-def unite(parts: list[UnitedIds]) -> UnitedIds:
-    """The distinct ids of all pieces in ascending order, and the number of edges."""
-    return np.unique(np.concatenate([ids for ids, _ in parts])), sum(count for _, count in parts)
+def unite_ids(tables: list[IdTable]) -> IdTable:
+    """Return the distinct ids of all pieces and their number of edges."""
+    return np.unique(np.concatenate([ids for ids, _ in tables])), sum(count for _, count in tables)
 
 
-def summarise_ids(united: UnitedIds) -> tuple[int, int, bool]:
-    """Number of distinct ids, number of edges, and whether the ids are 0..n-1 already."""
-    ids, m = united
+def summarise_ids(table: IdTable) -> tuple[int, int, bool]:
+    """Return the number of distinct ids, the number of edges, and whether the ids are 0..n-1 already."""
+    ids, m = table
     return ids.size, m, bool(ids.size == 0 or ids[-1] == ids.size - 1)
 
 
-def keep(source: Piece | Edges, n: int, name: str, united: UnitedIds | None) -> InputEdges:
-    """A piece's edges, read now if that was not done, between vertices."""
+def keep_edges(source: Piece | Edges, n: int, name: str, id_table: IdTable | None) -> InputEdges:
+    """Return a piece's edges as uint32 vertex ids, reading the piece if needed.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
+    """
     from dbfs_workers.storage.building import check_ids
 
-    src, dst = check_ids(*_vertices(source, united), n, name)
+    src, dst = check_ids(*_as_vertices(source, id_table), n, name)
     return src.astype(np.uint32), dst.astype(np.uint32)
 
 
-def count(edges: InputEdges) -> int:
-    """How many there are."""
+def count_edges(edges: InputEdges) -> int:
+    """Return the number of edges. The client waits for the count, since the edges stay on the worker."""
     return edges[0].size
 
 
@@ -57,66 +64,75 @@ def count_degrees(
     n: int,
     symmetrise: bool,
     name: str,
-    united: UnitedIds | None,
+    id_table: IdTable | None,
     before: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """Degrees int64[n] of a piece's edges, added to those counted ``before``."""
-    src, dst = _vertices(source, united)
+    """Return the degrees, int64[n], of a piece's edges plus the degrees counted ``before``.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
+    """
+    src, dst = _as_vertices(source, id_table)
     degrees = ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name)
     return degrees if before is None else degrees + before
 
 
-def degree_order(counted: list[NDArray[np.int64]]) -> DegreeOrder:
-    """The order of the sum of all degrees."""
-    return ordering.degree_order(np.sum(counted, axis=0))
+def degree_order(counts: list[NDArray[np.int64]]) -> DegreeOrder:
+    """Return the vertices' order by the sum of all ranks' degrees."""
+    return ordering.degree_order(np.sum(counts, axis=0))
 
 
 def bin_piece(
-    read: Edges | InputEdges,
+    edges: Edges | InputEdges,
     stripe: Stripe,
     symmetrise: bool,
     in_edges: bool,
     name: str,
-    united: UnitedIds | None,
+    id_table: IdTable | None,
     order: DegreeOrder | None,
 ) -> tuple[BinPair, ...]:
-    """A piece's edges by owner, and those of their reverses where in-edges are wanted.
+    """Return one pair of bins per owner; with ``in_edges`` the second bin of a pair holds reversed edges.
 
-    First the ids of ``united`` (where given) become their ranks, then vertices their positions in ``order``.
+    External ids first become vertices by ``id_table``; vertices then become positions in ``order``.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
     """
     from dbfs_workers.storage.building import bin_edges
 
-    src, dst = _vertices(read, united)
+    src, dst = _as_vertices(edges, id_table)
     if order is not None:
         src, dst = order.relabel(src, dst)
     out = bin_edges(src, dst, stripe, symmetrise=symmetrise, name=name)
     if not in_edges:
-        return tuple((made, None) for made in out)
+        return tuple((edge_bin, None) for edge_bin in out)
     return tuple(zip(out, bin_edges(dst, src, stripe, symmetrise=symmetrise, name=name), strict=True))
 
 
-def edge_bin(bins: tuple[BinPair, ...], owner: int) -> BinPair:
-    """One owner's bins."""
+def select_bin(bins: tuple[BinPair, ...], owner: int) -> BinPair:
+    """Return one owner's bins, so that Dask sends an owner only its own."""
     return bins[owner]
 
 
 def make_partition(
     stripe: Stripe, rank: int, rounds: list[list[BinPair]], directed: bool, hub_first: bool
 ) -> Partition:
-    """The partition of a rank from the rounds of bins that it collected."""
+    """Return the rank's partition, made of the rounds of bins that the rank collected."""
     from dbfs_workers.storage.building import build_partition
 
     out = [[pair[0] for pair in received] for received in rounds]
     into = [[pair[1] for pair in received if pair[1] is not None] for received in rounds]
-    wanted = any(into)
     return build_partition(
-        stripe, rank, out, directed=directed, in_rounds=into if wanted else None, hub_first=hub_first
+        stripe, rank, out, directed=directed, in_rounds=into if any(into) else None, hub_first=hub_first
     )
 
 
-def _vertices(source: Piece | Edges | InputEdges, united: UnitedIds | None) -> Edges:
-    """What was read of a piece, or is read now, as vertices: of ids their ranks in ``united``, where that is given."""
+def _as_vertices(source: Piece | Edges | InputEdges, id_table: IdTable | None) -> Edges:
+    """Return a piece's edges as int64 vertex ids, reading the piece if needed.
+
+    With ``id_table``, each external id is replaced by its index there.
+    """
     src, dst = source if isinstance(source, tuple) else source.read()
-    if united is not None:
-        return np.searchsorted(united[0], src), np.searchsorted(united[0], dst)
+    if id_table is not None:
+        return np.searchsorted(id_table[0], src), np.searchsorted(id_table[0], dst)
     return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)

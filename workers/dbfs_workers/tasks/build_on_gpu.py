@@ -1,19 +1,18 @@
-"""The tasks of a build on GPUs. What they hand on lies in the memory of the worker's GPU and stays with the worker.
+"""Tasks of a build on GPUs: count degrees, bin edges by owner, copy peers' bins, sort them, make a rank's partition.
 
-Every task leaves its GPU idle: what it made can be read from any stream, thread or process.
+Results (``gpu_data``) stay in the memory of the worker's GPU. A task waits for its GPU before it ends, so any stream,
+thread or process may read what the task returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from dbfs_workers.storage.ordering import DegreeOrder
@@ -21,206 +20,124 @@ from dbfs_workers.storage.partition import Csr, InputEdges, Partition, Partition
 from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.pieces import Edges, GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.build_on_cpu import UnitedIds, count, read, summarise_ids
+from dbfs_workers.tasks.build_on_cpu import IdTable, count_edges, read_piece, summarise_ids
+from dbfs_workers.tasks.gpu_data import (
+    BinOffer,
+    CollectedKeys,
+    DegreeCounts,
+    DeviceEdges,
+    GpuDegreeOrder,
+    Offer,
+    RankBins,
+    SortedRows,
+)
 
 if TYPE_CHECKING:
-    from dbfs_workers.cuda.building import Binned, CsrSlice
+    from dbfs_workers.cuda.building import Binned
 
-__all__ = ["count", "read", "summarise_ids"]
+__all__ = ["count_edges", "read_piece", "summarise_ids"]
 
 EdgeSource = Piece | Edges | InputEdges
-"""A piece, or what was read of it, on the host or on the GPU."""
+"""A piece, or its edges, on the host or on the GPU."""
 
 
-class _Resident:
-    """Memory of this worker's GPU, which Dask shall neither send nor spill nor count as the host's."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} stays with its GPU")
-
-    def __sizeof__(self) -> int:
-        return 256
-
-
-class DeviceEdges(tuple[Any, Any]):
-    """``InputEdges`` on the GPU."""
-
-
-# Dask weighs a tuple, whatever it says of itself, by its arrays, a GPU's among them.
-sizeof.register(DeviceEdges, lambda _: 256)
-
-
-@dataclass
-class DegreeCounts(_Resident):
-    """The degrees of a rank's edges: uint64[n], none once they are no longer wanted."""
-
-    degrees: list[Any]
-
-
-@dataclass(frozen=True)
-class Ordered(_Resident):
-    """A degree order: see ``ordering.DegreeOrder``.
-
-    Attributes:
-        rows: the rows that each turn takes.
-    """
-
-    position: Any
-    vertex: Any
-    rows: list[tuple[int, int]]
-
-
-@dataclass
-class Bins(_Resident):
-    """A rank's edges by owner, and their reverses where in-edges are wanted: a ``Binned`` each, none once it is let go.
-
-    Attributes:
-        read: input edges.
-        rows: the owners' rows whose edges these are.
-    """
-
-    read: int
-    rows: tuple[int, int]
-    out: list[Binned] = field(default_factory=list)
-    into: list[Binned] = field(default_factory=list)
-
-
-@dataclass
-class Collected(_Resident):
-    """An owner's edges, as keys (``cuda.building``): one array each, none once it is taken.
-
-    Attributes:
-        read: input edges of all ranks.
-        rows: whose edges these are.
-    """
-
-    read: int
-    rows: tuple[int, int]
-    out: list[Any]
-    into: list[Any]
-
-
-@dataclass
-class Sorted(_Resident):
-    """Some rows of an owner: a ``CsrSlice`` each of edges and of in-edges, none once it is taken.
-
-    Attributes:
-        read: input edges of all ranks.
-    """
-
-    read: int
-    out: list[CsrSlice]
-    into: list[CsrSlice]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """What a peer copies from: an IPC handle of all owners' keys, or the peer's own on the host.
-
-    Attributes:
-        memory: the handle, or the array.
-        starts: where each owner's part starts in it.
-    """
-
-    memory: bytes | NDArray[np.uint64]
-    starts: NDArray[np.int64]
-
-    def part(self, owner: int) -> slice:
-        """Where an owner's part is."""
-        return slice(int(self.starts[owner]), int(self.starts[owner + 1]))
-
-
-@dataclass(frozen=True)
-class BinOffer:
-    """A rank's ``Bins`` for its peers."""
-
-    read: int
-    out: Offer
-    into: Offer | None
-
-
-def distinct(read: Edges, wanted: bool) -> UnitedIds:
-    """As on the CPU (``build_tasks``), but sorted on the GPU."""
-    src, dst = read
-    if not wanted:
+def distinct_ids(edges: Edges, external: bool) -> IdTable:
+    """Return a piece's distinct ids (none unless ids are ``external``) and its number of edges. Sorts on the GPU."""
+    src, dst = edges
+    if not external:
         return np.empty(0, np.int64), src.size
     return _unique([src, dst]), src.size
 
 
-def unite(parts: list[UnitedIds]) -> UnitedIds:
-    """As on the CPU, but sorted on the GPU."""
-    return _unique([ids for ids, _ in parts]), sum(count for _, count in parts)
+def unite_ids(tables: list[IdTable]) -> IdTable:
+    """Return the distinct ids of all pieces and their number of edges. Sorts on the GPU."""
+    return _unique([ids for ids, _ in tables]), sum(count for _, count in tables)
 
 
-def keep(source: EdgeSource, n: int, name: str, united: UnitedIds | None) -> InputEdges:
-    """A piece's edges between vertices, as they are kept on the GPU."""
+def keep_edges(source: EdgeSource, n: int, name: str, id_table: IdTable | None) -> InputEdges:
+    """Return a piece's edges as uint32 vertex ids on the GPU, reading the piece if needed.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
+    """
     from dbfs_workers.cuda.building import check_ids
 
     with _on_gpu(f"keeping edges of {name}"):
-        src, dst = _vertices(source, united)
+        src, dst = _as_vertices(source, id_table)
         check_ids(src, dst, n, name)
         return DeviceEdges((src.astype(np.uint32), dst.astype(np.uint32)))
 
 
 def count_degrees(
-    sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str, united: UnitedIds | None
+    sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str, id_table: IdTable | None
 ) -> DegreeCounts:
-    """The degrees of all of a rank's pieces."""
+    """Return the degrees of the edges in all of a rank's pieces.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
+        GraphTooLargeError: the degrees don't fit the GPU.
+    """
     from dbfs_workers.cuda import building, device_memory
 
     where = f"rank {rank}, counting degrees of {name}"
     with _on_gpu(where):
         device_memory.require(8 * n, where)
-        degrees = device_memory.alone(n, np.uint64)
+        degrees = device_memory.own_allocation(n, np.uint64)
         degrees.fill(0)
         for source in sources:
-            src, dst = _vertices(source, united)
+            src, dst = _as_vertices(source, id_table)
             building.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
         return DegreeCounts([degrees])
 
 
-def offer_counts(counts: DegreeCounts, peer: int | None) -> Offer:
-    """Degrees for a peer, through the host; for all of them (None), to be mapped."""
+def offer_degrees(counts: DegreeCounts, peer: int | None) -> Offer:
+    """Offer a rank's degrees to one peer through the host, or to all peers (None) for mapping."""
     degrees = counts.degrees[0]
-    # A peer takes all of them.
-    return _offer(degrees, np.array([0, degrees.size]), None if peer is None else 0)
+    # Each peer copies the whole array, so it is owner 0's part for all of them.
+    return Offer.make(degrees, np.array([0, degrees.size]), None if peer is None else 0)
 
 
-def order(own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank: int, name: str) -> Ordered:
-    """The order by all ranks' degrees."""
+def order_by_degree(
+    own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank: int, name: str
+) -> GpuDegreeOrder:
+    """Add up all ranks' degrees and return the vertices' order by the sums.
+
+    Raises:
+        GraphTooLargeError: the sums or the sort don't fit the GPU.
+    """
     import cupy
 
     from dbfs_workers.cuda import building, device_memory
 
     where = f"rank {rank}, ordering {name}"
     with _on_gpu(where):
-        # The sum, beside it a peer's degrees or the second buffer of a sort, and the keys sorted.
+        # The sums and the sorted keys; beside them a peer's degrees, or the sort's second buffer.
         device_memory.require(2 * 8 * stripe.n + building.sort_bytes(8 * stripe.n), where)
         degrees = own.degrees[0].copy()
         peers = cupy.empty_like(degrees)
         for offer in offers:
-            _copy(offer, 0, peers)
+            offer.copy_part(0, peers)
             degrees += peers
         del peers
         position, vertex = building.degree_order(degrees)
         rows = [(0, stripe.n_local)]
         if turns > 1:
-            # By position; those by vertex make room for the running sums.
+            # Replaces the degrees by vertex, whose memory the running sums then take.
             degrees = degrees[vertex]
             rows = building.rows_by_degree(stripe, turns, degrees)
-        return Ordered(position, vertex, rows)
+        return GpuDegreeOrder(position, vertex, rows)
 
 
-def counted(ordered: Ordered) -> int:
-    """Tells that the peers' degrees were read."""
-    return int(ordered.position.size)
+def degrees_read(order: GpuDegreeOrder) -> int:
+    """Return n once a rank has read its peers' degrees: the peers may then free them."""
+    return int(order.position.size)
 
 
-def degree_order(ordered: Ordered) -> DegreeOrder:
-    """The order as clients fetch it."""
+def degree_order(order: GpuDegreeOrder) -> DegreeOrder:
+    """Copy the order to the host, for clients."""
     import cupy
 
-    return DegreeOrder(cupy.asnumpy(ordered.position), cupy.asnumpy(ordered.vertex))
+    return DegreeOrder(cupy.asnumpy(order.position), cupy.asnumpy(order.vertex))
 
 
 def bin_edges(
@@ -230,19 +147,24 @@ def bin_edges(
     symmetrise: bool,
     in_edges: bool,
     name: str,
-    united: UnitedIds | None,
-    ordered: Ordered | None,
+    id_table: IdTable | None,
+    order: GpuDegreeOrder | None,
     turn: int,
     turns: int,
     _before: object,
-) -> Bins:
-    """All of a rank's pieces by owner: the edges of one turn's rows. ``_before`` only orders tasks."""
+) -> RankBins:
+    """Return the edges of all of a rank's pieces by owner: those of one turn's rows. ``_before`` only orders tasks.
+
+    Raises:
+        InvalidVertexError: a vertex id is outside 0..n-1.
+        GraphTooLargeError: the bins don't fit the GPU, or there are more ranks than the kernels bin for.
+    """
     from dbfs_workers.cuda import building
 
     where = f"rank {rank}, binning {name}"
-    position = None if ordered is None else ordered.position
-    bins = Bins(0, (building.even_rows(stripe, turns) if ordered is None else ordered.rows)[turn])
-    bin_of = partial(
+    position = None if order is None else order.position
+    bins = RankBins(0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn])
+    bin_piece = partial(
         building.bin_edges,
         stripe=stripe,
         symmetrise=symmetrise,
@@ -253,71 +175,88 @@ def bin_edges(
     )
     with _on_gpu(where):
         for source in sources:
-            src, dst = _vertices(source, united)
+            src, dst = _as_vertices(source, id_table)
             bins.read += src.size
-            bins.out.append(bin_of(src, dst))
+            bins.out.append(bin_piece(src, dst))
             if in_edges:
-                bins.into.append(bin_of(dst, src))
+                bins.into.append(bin_piece(dst, src))
             del src, dst
         bins.out = [building.merge(bins.out, stripe.p, where)]
         bins.into = [building.merge(bins.into, stripe.p, where)] if in_edges else []
     return bins
 
 
-def offer_bins(bins: Bins, peer: int | None) -> BinOffer:
-    """Bins for a peer, through the host; for all of them (None), to be mapped."""
-    out, *into = (_offer(made.keys, made.starts, peer) for made in (*bins.out, *bins.into))
+def offer_bins(bins: RankBins, peer: int | None) -> BinOffer:
+    """Offer a rank's bins to one peer through the host, or to all peers (None) for mapping."""
+    out, *into = (Offer.make(binned.keys, binned.starts, peer) for binned in (*bins.out, *bins.into))
     return BinOffer(bins.read, out, into[0] if into else None)
 
 
-def collect(own: Bins, offers: Sequence[BinOffer], rank: int, name: str, spent: DegreeCounts | None) -> Collected:
-    """Copy the keys of an owner from all ranks' bins; ``spent`` degrees are let go of."""
-    if spent is not None:
-        spent.degrees.clear()
+def collect_keys(
+    own: RankBins, offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
+) -> CollectedKeys:
+    """Copy an owner's keys from all ranks' bins. Degrees that are ``unused`` by now are freed first.
+
+    Raises:
+        GraphTooLargeError: the keys don't fit the GPU.
+        ExchangeUnavailableError: a peer's memory can't be mapped.
+    """
+    if unused is not None:
+        unused.degrees.clear()
     where = f"rank {rank}, collecting {name}"
     with _on_gpu(where):
-        out = [_collect(made, [offer.out for offer in offers], rank, where) for made in own.out]
+        out = [_collect(binned, [offer.out for offer in offers], rank, where) for binned in own.out]
         from_peers = [offer.into for offer in offers if offer.into is not None]
-        into = [_collect(made, from_peers, rank, where) for made in own.into]
-        return Collected(own.read + sum(offer.read for offer in offers), own.rows, out, into)
+        into = [_collect(binned, from_peers, rank, where) for binned in own.into]
+        return CollectedKeys(own.read + sum(offer.read for offer in offers), own.rows, out, into)
 
 
-def copied(collected: Collected) -> int:
-    """Tells the others that their bins were read."""
+def bins_read(collected: CollectedKeys) -> int:
+    """Return the number of input edges once an owner has read all ranks' bins: the ranks may then free them."""
     return collected.read
 
 
-def let_go(bins: Bins, _copied: list[int]) -> None:
-    """Free bins that everybody has read."""
-    from dbfs_workers.cuda.device_memory import give_back
+def free_bins(bins: RankBins, _bins_read: list[int]) -> None:
+    """Free a rank's bins. ``_bins_read`` makes the task wait until all owners have read them."""
+    from dbfs_workers.cuda.device_memory import release_pool
 
     bins.out.clear()
     bins.into.clear()
-    give_back()
+    release_pool()
 
 
-def sort(collected: Collected, _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str) -> Sorted:
-    """Sort what was collected into rows."""
+def sort_rows(
+    collected: CollectedKeys, _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str
+) -> SortedRows:
+    """Sort an owner's keys into rows. ``_freed`` makes the task wait for memory: the rank's bins are freed first.
+
+    Raises:
+        GraphTooLargeError: the sort or the rows don't fit the GPU.
+    """
     from dbfs_workers.cuda import building
 
     where = f"rank {rank}, sorting {name}"
-    made = Sorted(collected.read, [], [])
+    rows = SortedRows(collected.read, [], [])
     with _on_gpu(where):
-        for keys, slices in ((collected.out, made.out), (collected.into, made.into)):
+        for keys, slices in ((collected.out, rows.out), (collected.into, rows.into)):
             if keys:
-                made_of = partial(building.make_csr, rows=collected.rows, by_position=by_position, where=where)
-                slices.append(made_of(keys.pop(), stripe, rank))
-    return made
+                make_csr = partial(building.make_csr, rows=collected.rows, by_position=by_position, where=where)
+                slices.append(make_csr(keys.pop(), stripe, rank))
+    return rows
 
 
-def make_partition(turns: list[Sorted], stripe: Stripe, rank: int, directed: bool, name: str) -> Partition:
-    """The partition of the rows of all turns."""
+def make_partition(turns: list[SortedRows], stripe: Stripe, rank: int, directed: bool, name: str) -> Partition:
+    """Join the rows of all turns to the rank's partition, and free them.
+
+    Raises:
+        GraphTooLargeError: the partition doesn't fit the GPU beside the rows.
+    """
     from dbfs_workers.cuda import building
 
     where = f"rank {rank}, joining {name}"
     with _on_gpu(where):
-        out = building.join([made.out.pop() for made in turns], where)
-        into = building.join([made.into.pop() for made in turns], where) if turns[0].into else None
+        out = building.join([rows.out.pop() for rows in turns], where)
+        into = building.join([rows.into.pop() for rows in turns], where) if turns[0].into else None
         return Partition(
             stripe,
             rank,
@@ -332,12 +271,13 @@ def make_partition(turns: list[Sorted], stripe: Stripe, rank: int, directed: boo
 
 
 def describe(partition: Partition) -> PartitionInfo:
-    """See ``dbfs_workers.partition.describe``."""
+    """Return the partition's counts: see ``storage.partition.describe``."""
     with _on_gpu(f"rank {partition.rank}, describing its partition"):
         return partition_info(partition)
 
 
 def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any:
+    """Return the rank's keys of its own bins and of its peers': one uint64 array on the GPU."""
     import cupy
 
     from dbfs_workers.cuda import device_memory
@@ -346,39 +286,20 @@ def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any
     mine = own.keys[own.starts[rank] : own.starts[rank + 1]]
     if not offers:
         return mine
-    sizes = [mine.size, *(offer.part(rank).stop - offer.part(rank).start for offer in offers)]
+    sizes = [mine.size, *(offer.size(rank) for offer in offers)]
     device_memory.require(KEY_BYTES * sum(sizes), where)
     keys = cupy.empty(sum(sizes), np.uint64)
     keys[: mine.size] = mine
     for offer, (start, end) in zip(offers, pairwise(np.cumsum(sizes).tolist()), strict=True):
-        _copy(offer, rank, keys[start:end])
+        offer.copy_part(rank, keys[start:end])
     return keys
 
 
-def _offer(array: Any, starts: NDArray[np.int64], peer: int | None) -> Offer:
-    """An array for all peers to map, or one peer's part of it by way of the host."""
-    from dbfs_workers.cuda import device_memory
+def _as_vertices(source: EdgeSource, id_table: IdTable | None) -> Edges:
+    """Return a piece's edges as int64 vertex ids on the GPU, reading or generating the piece if needed.
 
-    if peer is None:
-        return Offer(device_memory.export(array), starts)
-    part = array[starts[peer] : starts[peer + 1]].get()
-    return Offer(part, np.where(np.arange(starts.size) > peer, part.size, 0))
-
-
-def _copy(offer: Offer, owner: int, to: Any) -> None:
-    """Fill an array with an owner's part of an offer."""
-    from dbfs_workers.cuda import device_memory
-
-    part = offer.part(owner)
-    if isinstance(offer.memory, bytes):
-        with device_memory.mapped(offer.memory) as address:
-            device_memory.copy_from(address + part.start * to.itemsize, to)
-    else:
-        to.set(offer.memory[part])
-
-
-def _vertices(source: EdgeSource, united: UnitedIds | None) -> Edges:
-    """A piece's edges between vertices, int64 on the GPU: of ids their ranks in ``united``, where that is given."""
+    With ``id_table``, each external id is replaced by its index there.
+    """
     import cupy
 
     if isinstance(source, GeneratedPiece):
@@ -386,13 +307,14 @@ def _vertices(source: EdgeSource, united: UnitedIds | None) -> Edges:
     else:
         ends = source if isinstance(source, tuple) else source.read()
     src, dst = (cupy.ascontiguousarray(cupy.asarray(side), np.int64) for side in ends)
-    if united is not None:
-        ids = cupy.asarray(united[0])
+    if id_table is not None:
+        ids = cupy.asarray(id_table[0])
         src, dst = cupy.searchsorted(ids, src), cupy.searchsorted(ids, dst)
     return src, dst
 
 
 def _unique(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the distinct ids of all parts in ascending order, sorted on the GPU."""
     import cupy
 
     with _on_gpu("looking for distinct ids"):
@@ -402,9 +324,10 @@ def _unique(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 @contextmanager
 def _on_gpu(where: str) -> Iterator[None]:
+    """Run a task's work on the GPU: raise typed errors that begin with ``where``, and wait for the GPU at the end."""
     import cupy
 
-    from dbfs_workers.cuda.device_memory import give_back
+    from dbfs_workers.cuda.device_memory import release_pool
     from dbfs_workers.cuda.failures import typed_errors
 
     with typed_errors(where):
@@ -412,5 +335,5 @@ def _on_gpu(where: str) -> Iterator[None]:
             yield
             cupy.cuda.get_current_stream().synchronize()
         finally:
-            # What was in use for a while would be missing from plain allocations, here and on GPUs that ranks share.
-            give_back()
+            # Free blocks that CuPy's pool holds are missing for allocations outside it, and for ranks on the same GPU.
+            release_pool()
