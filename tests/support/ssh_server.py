@@ -1,4 +1,4 @@
-"""An SSH server in a thread of the test's own: runs what clients ask for on this machine, as this user."""
+"""An SSH server in a thread of the test's process. It runs its clients' commands on this machine, as this user."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import asyncssh
 
 @contextlib.contextmanager
 def ssh_server(folder: Path) -> Iterator[dict[str, object]]:
-    """Yields what a client connects with: the port, and a key that the server knows."""
+    """Start the server; yield asyncssh's options for a connection: the port, and a key that the server accepts."""
     key, own = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ssh-ed25519")
     key.write_private_key(str(folder / "key"))
     key.write_public_key(str(folder / "authorized"))
@@ -33,7 +33,7 @@ def ssh_server(folder: Path) -> Iterator[dict[str, object]]:
             ports.append(server.get_port())
             ready.set()
             await stop.wait()
-        # Those that end what they run.
+        # The tasks of open connections, which kill their processes.
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=5)
@@ -66,7 +66,10 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         await process.stdout.drain()
         process.exit(child.poll() or 0)
     finally:
-        # Dask closes the connection of a worker that is to go.
+        # To stop a worker, Dask closes its connection.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        # Awaits the ends of the pipes, which asyncssh else leaves as coroutines that were never awaited.
+        process.close()
+        await process.wait_closed()
