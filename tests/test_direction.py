@@ -4,21 +4,21 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs_workers.levels.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, share_looked_at
+from dbfs_workers.levels.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, expected_search_share
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize(
     ("spec", "most"),
     [
-        # Shallow: most edges are spared.
+        # Shallow graphs: most edges are skipped.
         ("kronecker:scale=12", 0.2),
         ("uniform:n=20000,m=640000", 0.3),
-        # Deep: what is not near the frontier would be looked through in vain at every level.
+        # Deep graphs: rows far from the frontier would look through their edges in vain at every level.
         ("corpus:nlpkkt160,scale-down=256", 1.0),
         ("corpus:audikw1,scale-down=256", 1.0),
         ("corpus:cage15,scale-down=256", 1.0),
-        # Their first community looks shallow: one level in vain shows that the rest is not.
+        # The first community of these looks shallow. One bottom-up level in vain shows that the rest is not.
         ("corpus:kkt_power,scale-down=256", 1.8),
         ("corpus:coPapersCiteseer,scale-down=256", 1.8),
     ],
@@ -31,19 +31,19 @@ def test_edges_looked_at(client: distributed.Client, spec: str, most: float, ran
 
 
 def test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest() -> None:
-    share = share_looked_at()
-    # It tripled: the next one is expected to have 3,000 edges.
+    share = expected_search_share()
+    # The frontier tripled, so that the next one is expected to have 3,000 edges.
     assert bottom_up_pays(1000, 333, 3900, 100, share)
     assert not bottom_up_pays(1000, 333, 4100, 100, share)
     # A scan of all rows is not free.
     assert not bottom_up_pays(1000, 1, 3900, 100_000, share)
 
 
-def test_what_the_last_bottom_up_level_looked_at_is_expected_of_the_next() -> None:
-    assert share_looked_at() == share_looked_at(5, 10_000) == share_looked_at(0, 0) == 1 / ALPHA
-    assert share_looked_at(900, 1000) == 0.9
-    assert bottom_up_pays(1000, 1, 2000, 10, share_looked_at())
-    assert not bottom_up_pays(1000, 1, 2000, 10, share_looked_at(900, 1000))
+def test_the_share_of_the_last_bottom_up_level_is_expected_of_the_next() -> None:
+    assert expected_search_share() == expected_search_share(5, 10_000) == expected_search_share(0, 0) == 1 / ALPHA
+    assert expected_search_share(900, 1000) == 0.9
+    assert bottom_up_pays(1000, 1, 2000, 10, expected_search_share())
+    assert not bottom_up_pays(1000, 1, 2000, 10, expected_search_share(900, 1000))
 
 
 @pytest.mark.parametrize("share", [1 / ALPHA, 0.5, 1.0])

@@ -21,7 +21,7 @@ from dbfs.display.notebook import html, svg
 from dbfs.errors import MissingPackageError
 from dbfs.graph.graph import Graph
 from dbfs.records import RunProgress, RunStatus
-from dbfs_workers.levels.state import PHASES
+from dbfs_workers.levels.counts import PHASES
 from dbfs_workers.reports import TIME_FIELDS
 
 HOSTILE = "</code><script>alert('\"&')</script> ünï"

@@ -9,7 +9,7 @@ import pytest
 from dask.sizeof import sizeof
 
 from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels.state import Bin
+from dbfs_workers.levels.bins import Bin
 from dbfs_workers.storage.building import bin_edges
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.taskgraph import Barrier

@@ -12,7 +12,7 @@ from distributed.protocol import deserialize, serialize
 import dbfs
 from dbfs.cluster import connect as cluster
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.levels.state import Bin
+from dbfs_workers.levels.bins import Bin
 from dbfs_workers.tasks import taskgraph as taskgraph_tasks  # noqa: F401 - says how bins are sent
 from tests.support.gpus import GPUS, needs_gpu
 from tests.support.graphs import GRAPHS

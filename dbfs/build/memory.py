@@ -12,7 +12,7 @@ from dbfs.cluster.gang import Gang
 from dbfs.errors import GraphTooLargeError
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
-from dbfs_workers.levels import scratch
+from dbfs_workers.storage import scratch
 from dbfs_workers.storage.stripe import Stripe
 
 _RETRY_SECONDS = 0.1

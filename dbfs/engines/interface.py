@@ -10,7 +10,7 @@ import distributed
 
 from dbfs.cluster.gang import Deadline, Gang, release
 from dbfs.records import GraphRecord, RunProgress
-from dbfs_workers.levels.state import LevelCounts
+from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.spec import TraversalSpec
 
 

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers import backends
-from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 ROWS = 2**22
@@ -44,18 +46,20 @@ def main() -> None:
     stripe = Stripe(4 * ROWS, 4)
     offsets = xp.arange(ROWS + 1, dtype=np.int64) * DEGREE
     columns = xp.random.randint(0, 4 * ROWS, ROWS * DEGREE, dtype=np.uint32)
-    csr = Csr(offsets, columns)
+    partition = Partition(stripe, 0, offsets, columns, 0, 0, ROWS * DEGREE, directed=False)
+    scratch = Scratch(partition, xp)
     frontier = xp.random.permutation(ROWS)[: ROWS // 4].astype(np.uint32)
     everybody = xp.random.permutation(ROWS).astype(np.uint32)
     edges = frontier.size * DEGREE
-    visited = xp.zeros(stripe.words, np.uint32)
-    own_visited = visited[: stripe.words_local]
-    distances, parents = xp.empty(ROWS, np.int32), xp.empty(ROWS, np.uint32)
-    queue, bits = xp.empty(ROWS, np.uint32), xp.empty(stripe.words_local, np.uint32)
+    scratch.frontier = frontier
+    visited, frontier_bits = scratch.visited, scratch.frontier_bits
+    assert frontier_bits is not None
+    labels = RankLabels.unreached(xp, stripe, predecessors=True)
+    distances_only = RankLabels(labels.distances, None)
+    bits = xp.empty(stripe.words_local, np.uint32)
     bin_rows, bin_parents = xp.empty(4 * ROWS, np.uint32), xp.empty(4 * ROWS, np.uint32)
     bins = SimpleNamespace(bin_rows=bin_rows, bin_parents=bin_parents, bin_ends=np.zeros(4, np.int64))
-    reached = backend.expand(offsets, columns, frontier, 0, True)
-    frontier_bits = xp.empty(stripe.words, np.uint32)
+    reached = backend.expand(partition.out_edges, frontier, 0, True)
 
     def empty() -> None:
         visited.fill(0)
@@ -74,19 +78,19 @@ def main() -> None:
         return prepare
 
     def expand(*, with_parents: bool) -> Callable[[], object]:
-        return lambda: backend.expand(offsets, columns, frontier, 0, with_parents)
+        return lambda: backend.expand(partition.out_edges, frontier, 0, with_parents)
 
     def filter_partition() -> object:
         return backend.filter_partition(reached, visited, stripe)
 
     def contract() -> object:
-        return backend.contract(everybody, everybody, own_visited, 1, distances, parents, queue)
+        return backend.contract(everybody, everybody, scratch.own_visited, 1, labels, scratch.next_queue)
 
-    def top_down(above: Any) -> Callable[[], object]:
-        return lambda: backend.top_down(csr, frontier, 0, visited, bins, 1, distances, above, queue)
+    def top_down(found: RankLabels) -> Callable[[], object]:
+        return lambda: backend.top_down(scratch, found, 1, bins)
 
     def bottom_up() -> object:
-        return backend.bottom_up(csr, offsets, frontier_bits, own_visited, bits, 1, distances, None, queue)
+        return backend.bottom_up(scratch, distances_only, 1, bits)
 
     copied, words = xp.empty_like(columns), columns >> 5
     copy_rate = 2 * columns.nbytes / milliseconds(empty, lambda: xp.copyto(copied, columns))
@@ -100,9 +104,9 @@ def main() -> None:
         ("filter + partition, all new", edges, 26 * edges, 2 * edges, empty, filter_partition),
         ("filter + partition, none new", edges, 5 * edges, edges, full, filter_partition),
         ("contract, all new", ROWS, 20 * ROWS, 2 * ROWS, empty, contract),
-        ("top-down, all new", edges, 10 * edges + 84 * vertices, 2 * edges, empty, top_down(None)),
-        ("top-down, all new, parents", edges, 14 * edges + 84 * vertices, 2 * edges, empty, top_down(parents)),
-        ("top-down, none new", edges, 4 * edges + 84 * vertices, edges, full, top_down(None)),
+        ("top-down, all new", edges, 10 * edges + 84 * vertices, 2 * edges, empty, top_down(distances_only)),
+        ("top-down, all new, parents", edges, 14 * edges + 84 * vertices, 2 * edges, empty, top_down(labels)),
+        ("top-down, none new", edges, 4 * edges + 84 * vertices, edges, full, top_down(distances_only)),
         ("bottom-up, 1 of 2 in the frontier", 2 * ROWS, (40 + 8) * ROWS, 2 * ROWS, some(2), bottom_up),
         ("bottom-up, 1 of 32 in it", 12 * ROWS, (26 + 50) * ROWS, 12 * ROWS, some(32), bottom_up),
         ("mark", ROWS, 4 * ROWS, ROWS, empty, lambda: backend.mark(everybody, bits)),

@@ -37,20 +37,22 @@ class Worker:
         self.exchange = SharedMemoryExchange.attach(handle, rank)
 
     def load(self, partition: Partition, backend: str, staged: bool) -> None:
+        from dbfs_workers import backends
         from dbfs_workers.exchange.staged import StagedExchange
-        from dbfs_workers.levels.scratch import Scratch
+        from dbfs_workers.storage.scratch import Scratch
 
-        self.scratch = Scratch(partition, backend)
-        self.end = StagedExchange(self.exchange, partition.stripe, self.scratch.backend) if staged else self.exchange
+        self.backend = backends.get(backend)
+        self.scratch = Scratch(partition, self.backend.xp)
+        self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange
 
     def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:
         from dbfs_workers.levels import loop
         from dbfs_workers.storage.labels import RankLabels
 
         runs = loop.traverse(
-            self.scratch, specs, self.end, watch=loop.Watch(number), deadline=time.monotonic() + seconds
+            self.backend, self.scratch, specs, self.end, watch=loop.Watch(number), deadline=time.monotonic() + seconds
         )
-        to_host, labels = self.scratch.backend.to_host, [run.labels for run in runs]
+        to_host, labels = self.backend.to_host, [run.labels for run in runs]
         parents = [None if of.predecessors is None else to_host(of.predecessors) for of in labels]
         return [
             replace(run, labels=RankLabels(to_host(of.distances), above))

@@ -1,4 +1,4 @@
-"""The guard of a run's phases: Dask may repeat a task or rebuild a state, and no label may be wrong for it."""
+"""The guard of a traversal's phases: Dask may repeat a task or rebuild a state, which must change no label."""
 
 import pickle
 from dataclasses import replace
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels import phases as level
-from dbfs_workers.levels import state as traversal
-from dbfs_workers.levels.state import Bin, TraversalState
+from dbfs_workers.levels import phases
+from dbfs_workers.levels import state as levels_state
+from dbfs_workers.levels.bins import Bin
+from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.stripe import Stripe
@@ -24,7 +25,7 @@ def state() -> TraversalState:
     path = np.arange(6)
     bins = bin_edges(path[:-1], path[1:], stripe, symmetrise=True, name="path")
     spec = TraversalSpec(RUN, (0,), predecessors=True, backend="cpu")
-    return traversal.start(build_partition(stripe, 0, [[bins[0]]]), spec)
+    return levels_state.start(build_partition(stripe, 0, [[bins[0]]]), spec)
 
 
 def empty_bin(source: int, at: int, run: str = RUN) -> Bin:
@@ -32,32 +33,32 @@ def empty_bin(source: int, at: int, run: str = RUN) -> Bin:
 
 
 def test_a_repeated_phase_is_refused(state: TraversalState) -> None:
-    edges = level.expand(state, RUN, 0)
+    edges = phases.expand(state, RUN, 0)
     with pytest.raises(StaleRunError, match=r"rank 0: expand of level 0 .* expected filter-partition of level 0"):
-        level.expand(state, RUN, 0)
-    level.filter_partition(state, RUN, 0, edges)
+        phases.expand(state, RUN, 0)
+    phases.filter_partition(state, RUN, 0, edges)
     with pytest.raises(StaleRunError, match="filter-partition of level 0"):
-        level.filter_partition(state, RUN, 0, edges)
+        phases.filter_partition(state, RUN, 0, edges)
 
 
 @pytest.mark.parametrize(("run", "at"), [("another-run", 0), (RUN, 1), (RUN, -1)])
 def test_another_run_or_level_is_refused(state: TraversalState, run: str, at: int) -> None:
-    before = state.distances.copy()
+    before = state.labels.distances.copy()
     with pytest.raises(StaleRunError):
-        level.expand(state, run, at)
-    np.testing.assert_array_equal(state.distances, before)
+        phases.expand(state, run, at)
+    np.testing.assert_array_equal(state.labels.distances, before)
 
 
 def test_a_phase_that_failed_half_way_ends_the_run(state: TraversalState) -> None:
-    edges = level.expand(state, RUN, 0)
+    edges = phases.expand(state, RUN, 0)
     with pytest.raises(AttributeError):
-        level.filter_partition(state, RUN, 0, None)  # type: ignore[arg-type]
+        phases.filter_partition(state, RUN, 0, None)  # type: ignore[arg-type]
     with pytest.raises(StaleRunError, match="expected no more"):
-        level.filter_partition(state, RUN, 0, edges)
+        phases.filter_partition(state, RUN, 0, edges)
 
 
 def bins_of_level_0(state: TraversalState) -> list[Bin]:
-    own = level.filter_partition(state, RUN, 0, level.expand(state, RUN, 0))[0]
+    own = phases.filter_partition(state, RUN, 0, phases.expand(state, RUN, 0))[0]
     return [own, empty_bin(1, 0)]
 
 
@@ -76,17 +77,17 @@ def bins_of_level_0(state: TraversalState) -> list[Bin]:
 def test_wrong_bins_are_refused(state: TraversalState, wrong) -> None:  # type: ignore[no-untyped-def]
     own, peer = bins_of_level_0(state)
     with pytest.raises(StaleRunError, match="source, target"):
-        level.contract(state, RUN, 0, wrong(own, peer))
+        phases.contract(state, RUN, 0, wrong(own, peer))
 
 
 def test_an_outbox_keeps_two_levels(state: TraversalState) -> None:
-    level.contract(state, RUN, 0, bins_of_level_0(state))
-    bins = level.filter_partition(state, RUN, 1, level.expand(state, RUN, 1))
-    assert level.take_bin(state, RUN, 0, 1).level == 0
-    assert level.take_bin(state, RUN, 1, 1) is bins[1]
+    phases.contract(state, RUN, 0, bins_of_level_0(state))
+    bins = phases.filter_partition(state, RUN, 1, phases.expand(state, RUN, 1))
+    assert phases.take_bin(state, RUN, 0, 1).level == 0
+    assert phases.take_bin(state, RUN, 1, 1) is bins[1]
     for run, at in [(RUN, 2), (RUN, 3), ("another-run", 1)]:
         with pytest.raises(StaleRunError, match="not in the outbox"):
-            level.take_bin(state, run, at, 1)
+            phases.take_bin(state, run, at, 1)
 
 
 def test_a_state_cannot_be_copied(state: TraversalState) -> None:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.storage.partition import Csr, Partition
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests.support import graphs
-from tests.support.gang import partitions
+from tests.support.gang import partitions, spec
 from tests.support.gpus import on_gpu
 
 
@@ -91,18 +93,15 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 class Device:
-    """A case's arrays on a backend's device."""
+    """A case's arrays on a backend's device; it stands for the bins of an exchange as well."""
 
     def __init__(self, case: Case, backend: Backend) -> None:
         xp, stripe = backend.xp, case.stripe
-        self.frontier = xp.asarray(case.frontier)
-        self.partition = case.partition.on(xp)
-        self.visited = xp.asarray(bitmap(case.visited, stripe.words))
-        own = slice(case.partition.rank * stripe.words_local, (case.partition.rank + 1) * stripe.words_local)
-        self.own_visited = self.visited[own]
-        self.distances = xp.full(stripe.n_local, -1, np.int32)
-        self.predecessors = xp.full(stripe.n_local, NO_VERTEX, np.uint32)
-        self.discovered = xp.empty(stripe.n_local, np.uint32)
+        self.scratch = Scratch(case.partition, xp)
+        self.scratch.visited[:] = xp.asarray(bitmap(case.visited, stripe.words))
+        self.scratch.frontier = xp.asarray(case.frontier)
+        self.labels = RankLabels.unreached(xp, stripe, predecessors=True)
+        self.distances_only = RankLabels(self.labels.distances, None)
         self.bin_rows = xp.full(stripe.p * stripe.n_local, NO_VERTEX, np.uint32)
         self.bin_parents = xp.full(stripe.p * stripe.n_local, NO_VERTEX, np.uint32)
         self.bin_ends = np.zeros(stripe.p, np.int64)
@@ -116,21 +115,22 @@ wanted = st.booleans()
 @given(case=cases(), with_parents=wanted)
 def test_expand_and_filter_partition(backend: Backend, case: Case, with_parents: bool) -> None:
     on, stripe = Device(case, backend), case.stripe
-    edges = backend.expand(on.partition.row_offsets, on.partition.columns, on.frontier, case.first_id, with_parents)
+    partition, frontier = on.scratch.partition, on.scratch.frontier
+    edges = backend.expand(partition.out_edges, frontier, case.first_id, with_parents)
     neighbours = backend.to_host(edges.neighbours).tolist()
-    assert backend.edge_count(on.partition.row_offsets, on.frontier) == len(neighbours) == len(case.edges())
+    assert backend.edge_count(partition.row_offsets, frontier) == len(neighbours) == len(case.edges())
     if with_parents:
         assert sorted(zip(backend.to_host(edges.parents).tolist(), neighbours, strict=True)) == sorted(case.edges())
     else:
         assert edges.parents is None
         assert sorted(neighbours) == sorted(u for _, u in case.edges())
 
-    bins, found = backend.filter_partition(edges, on.visited, stripe), case.found()
+    bins, found = backend.filter_partition(edges, on.scratch.visited, stripe), case.found()
     rows = backend.to_host(bins.rows).astype(np.int64)
     ids = rows + np.repeat(np.arange(stripe.p), np.diff(bins.offsets)) * stripe.n_local
     assert sorted(ids.tolist()) == sorted(found)
     assert (rows < stripe.n_local).all()
-    assert members(backend.to_host(on.visited)) == case.visited | set(found)
+    assert members(backend.to_host(on.scratch.visited)) == case.visited | set(found)
     if with_parents:
         parents = backend.to_host(bins.parents).tolist()
         assert all(parent in found[u] for u, parent in zip(ids.tolist(), parents, strict=True))
@@ -147,23 +147,24 @@ def test_contract(backend: Backend, case: Case, with_parents: bool, own: bool) -
     found = backend.contract(
         xp.asarray(rows),
         parents,
-        None if own else on.own_visited,
+        None if own else on.scratch.own_visited,
         3,
-        on.distances,
-        on.predecessors if with_parents else None,
-        on.discovered,
+        on.labels if with_parents else on.distances_only,
+        on.scratch.next_queue,
     )
-    assert sorted(backend.to_host(on.discovered)[:found].tolist()) == sorted(new)
+    assert sorted(backend.to_host(on.scratch.next_queue)[:found].tolist()) == sorted(new)
     expected = np.full(case.stripe.n_local, -1)
     expected[new] = 3
-    np.testing.assert_array_equal(backend.to_host(on.distances), expected)
+    np.testing.assert_array_equal(backend.to_host(on.labels.distances), expected)
     expected_parents = np.full(case.stripe.n_local, NO_VERTEX)
     if with_parents:
         expected_parents[new] = np.array(new, np.uint32) + np.uint32(7)
-    np.testing.assert_array_equal(backend.to_host(on.predecessors), expected_parents)
+    np.testing.assert_array_equal(backend.to_host(on.labels.predecessors), expected_parents)
     if not own:
-        assert members(backend.to_host(on.own_visited)) >= set(rows.tolist())
-        again = backend.contract(xp.asarray(rows), parents, on.own_visited, 4, on.distances, None, on.discovered)
+        assert members(backend.to_host(on.scratch.own_visited)) >= set(rows.tolist())
+        again = backend.contract(
+            xp.asarray(rows), parents, on.scratch.own_visited, 4, on.distances_only, on.scratch.next_queue
+        )
         assert again == 0
 
 
@@ -176,18 +177,8 @@ def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
     before[rank] = 0
     on.bin_ends[:] = before
     found = case.found()
-    edges, own, sent = backend.top_down(
-        on.partition.out_edges,
-        on.frontier,
-        case.first_id,
-        on.visited,
-        on,
-        5,
-        on.distances,
-        on.predecessors if with_parents else None,
-        on.discovered,
-    )
-    own_rows = backend.to_host(on.discovered)[:own].tolist()
+    edges, own, sent = backend.top_down(on.scratch, on.labels if with_parents else on.distances_only, 5, on)
+    own_rows = backend.to_host(on.scratch.next_queue)[:own].tolist()
     binned = {}
     rows, parents = backend.to_host(on.bin_rows), backend.to_host(on.bin_parents)
     for owner in range(stripe.p):
@@ -196,10 +187,10 @@ def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
     assert (edges, sent) == (len(case.edges()), len(binned))
     assert sorted([case.first_id + row for row in own_rows] + list(binned)) == sorted(found)
     assert on.bin_ends[rank] == 0
-    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.distances) == 5), sorted(own_rows))
-    assert members(backend.to_host(on.visited)) == case.visited | set(found)
+    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.labels.distances) == 5), sorted(own_rows))
+    assert members(backend.to_host(on.scratch.visited)) == case.visited | set(found)
     if with_parents:
-        chosen = backend.to_host(on.predecessors)
+        chosen = backend.to_host(on.labels.predecessors)
         assert all(int(chosen[row]) in found[case.first_id + row] for row in own_rows)
         assert all(parent in found[u] for u, parent in binned.items())
 
@@ -224,27 +215,18 @@ def test_bottom_up(backend: Backend, case: Case, with_parents: bool, chance: int
     degrees = np.diff(case.partition.row_offsets)
 
     found_bits = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
-    in_edges = on.partition.in_edges
-    assert in_edges is not None
-    edges, found, found_degrees = backend.bottom_up(
-        in_edges,
-        on.partition.row_offsets,
-        xp.asarray(bitmap(frontier, stripe.words)),
-        on.own_visited,
-        found_bits,
-        2,
-        on.distances,
-        on.predecessors if with_parents else None,
-        on.discovered,
-    )
+    assert on.scratch.frontier_bits is not None
+    on.scratch.frontier_bits[:] = xp.asarray(bitmap(frontier, stripe.words))
+    labels = on.labels if with_parents else on.distances_only
+    edges, found, found_degrees = backend.bottom_up(on.scratch, labels, 2, found_bits)
     assert (edges, found, found_degrees) == (looked, len(expected), degrees[list(expected)].sum())
-    assert sorted(backend.to_host(on.discovered)[:found].tolist()) == sorted(expected)
+    assert sorted(backend.to_host(on.scratch.next_queue)[:found].tolist()) == sorted(expected)
     assert members(backend.to_host(found_bits)) == set(expected)
     own = {i - case.first_id for i in case.visited if 0 <= i - case.first_id < stripe.n_local}
-    assert members(backend.to_host(on.own_visited)) == own | set(expected)
-    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.distances) == 2), sorted(expected))
+    assert members(backend.to_host(on.scratch.own_visited)) == own | set(expected)
+    np.testing.assert_array_equal(np.flatnonzero(backend.to_host(on.labels.distances) == 2), sorted(expected))
     if with_parents:
-        chosen = backend.to_host(on.predecessors)
+        chosen = backend.to_host(on.labels.predecessors)
         assert {row: int(chosen[row]) for row in expected} == expected
 
 
@@ -253,24 +235,30 @@ def test_bottom_up(backend: Backend, case: Case, with_parents: bool, chance: int
 def test_bitmaps(backend: Backend, case: Case) -> None:
     on, stripe, xp = Device(case, backend), case.stripe, backend.xp
     marked = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
-    backend.mark(on.frontier, marked)
+    backend.mark(on.scratch.frontier, marked)
     assert members(backend.to_host(marked)) == set(case.frontier.tolist())
 
-    own = members(backend.to_host(on.own_visited))
+    own = members(backend.to_host(on.scratch.own_visited))
     frontier_bits = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
-    backend.absorb(marked, frontier_bits, on.own_visited)
+    backend.absorb(marked, frontier_bits, on.scratch.own_visited)
     assert members(backend.to_host(frontier_bits)) == set(case.frontier.tolist())
-    assert members(backend.to_host(on.own_visited)) == own | set(case.frontier.tolist())
+    assert members(backend.to_host(on.scratch.own_visited)) == own | set(case.frontier.tolist())
     # A slice of the bitmap, not a copy: the rest of it is as it was.
     ranks = set(range(stripe.p)) - {case.partition.rank}
-    others = {i for i in members(backend.to_host(on.visited)) if i // stripe.n_local in ranks}
+    others = {i for i in members(backend.to_host(on.scratch.visited)) if i // stripe.n_local in ranks}
     assert others == {i for i in case.visited if i // stripe.n_local in ranks}
 
-    into = case.partition.in_edges
+
+@examples
+@given(case=cases())
+def test_rows_without_in_edges_count_as_visited(backend: Backend, case: Case) -> None:
+    scratch, into = Scratch(case.partition, backend.xp), case.partition.in_edges
     assert into is not None
-    bits = xp.asarray(bitmap({0}, stripe.words_local))
-    backend.mark_unreachable(Csr(xp.asarray(into.row_offsets), xp.asarray(into.columns)), bits)
-    assert members(backend.to_host(bits)) == {0} | set(np.flatnonzero(np.diff(into.row_offsets) == 0).tolist())
+    scratch.start(spec(*range(case.stripe.n)))
+    scratch.start(spec())
+    unreachable = set(np.flatnonzero(np.diff(into.row_offsets) == 0).tolist())
+    assert members(backend.to_host(scratch.own_visited)) == unreachable
+    assert members(backend.to_host(scratch.visited)) == {case.first_id + row for row in unreachable}
 
 
 def test_copies_to_and_from_the_device(backend: Backend) -> None:

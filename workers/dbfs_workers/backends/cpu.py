@@ -9,36 +9,33 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 _NONE = np.empty(0, np.uint32)
 
 
 class CpuBackend:
-    """See ``Backend``. A kernel's empty array stands for an absent one: Numba has one signature a kernel."""
+    """The ``Backend`` on one CPU core. Numba compiles one signature a kernel, so an empty array means "none"."""
 
     name = "cpu"
     xp: Any = np
 
-    def expand(
-        self,
-        row_offsets: NDArray[np.int64],
-        columns: NDArray[np.uint32],
-        frontier: NDArray[np.uint32],
-        first_id: int,
-        with_parents: bool,
-    ) -> EdgeFrontier:
+    def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""
-        total = kernels.edge_count(row_offsets, frontier)
+        total = kernels.edge_count(edges.row_offsets, frontier)
         neighbours = np.empty(total, np.uint32)
         parents = np.empty(total, np.uint32) if with_parents else None
-        kernels.expand(row_offsets, columns, frontier, first_id, neighbours, _NONE if parents is None else parents)
+        kernels.expand(
+            edges.row_offsets, edges.columns, frontier, first_id, neighbours, _NONE if parents is None else parents
+        )
         return EdgeFrontier(neighbours, parents)
 
     def filter_partition(self, edges: EdgeFrontier, visited: NDArray[np.uint32], stripe: Stripe) -> OwnerBins:
-        """Reads 4 bytes and probes one bit an edge; what survives is written twice, 4 bytes each (8 with parents)."""
-        # A rank visits each vertex once, so no level keeps more than there are ids.
+        """Reads 4 bytes and probes one bit an edge; writes each vertex kept twice, 4 bytes each (8 with parents)."""
+        # A rank visits each vertex once, so a level keeps at most as many neighbours as there are internal ids.
         room = min(edges.neighbours.size, stripe.p * stripe.n_local)
         kept = np.empty(room, np.uint32)
         kept_parents = None if edges.parents is None else np.empty(room, np.uint32)
@@ -69,8 +66,7 @@ class CpuBackend:
         parents: NDArray[np.uint32] | None,
         own_visited: NDArray[np.uint32] | None,
         distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
+        labels: RankLabels,
         discovered: NDArray[np.uint32],
     ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
@@ -80,70 +76,54 @@ class CpuBackend:
                 _NONE if parents is None else parents,
                 _NONE if own_visited is None else own_visited,
                 distance,
-                distances,
-                _NONE if predecessors is None else predecessors,
+                labels.distances,
+                _NONE if labels.predecessors is None else labels.predecessors,
                 discovered,
             )
         )
 
-    def top_down(
-        self,
-        edges: Csr,
-        frontier: NDArray[np.uint32],
-        first_id: int,
-        visited: NDArray[np.uint32],
-        bins: OutgoingBins,
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
-        discovered: NDArray[np.uint32],
-    ) -> tuple[int, int, int]:
+    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
+        partition = scratch.partition
         counts: tuple[int, int, int] = resident_kernels.top_down(
-            edges.row_offsets,
-            edges.columns,
-            frontier,
-            first_id,
-            visited,
+            partition.row_offsets,
+            partition.columns,
+            scratch.frontier,
+            scratch.first_id,
+            scratch.visited,
             bins.bin_rows,
             bins.bin_parents,
             bins.bin_ends,
             distance,
-            distances,
-            _NONE if predecessors is None else predecessors,
-            discovered,
+            labels.distances,
+            _NONE if labels.predecessors is None else labels.predecessors,
+            scratch.next_queue,
         )
         return counts
 
     def bottom_up(
-        self,
-        parents: Csr,
-        out_offsets: NDArray[np.int64],
-        frontier_bits: NDArray[np.uint32],
-        own_visited: NDArray[np.uint32],
-        found_bits: NDArray[np.uint32],
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
-        discovered: NDArray[np.uint32],
+        self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
     ) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
+        parents = scratch.partition.parents
+        assert parents is not None
+        assert scratch.frontier_bits is not None
         counts: tuple[int, int, int] = resident_kernels.bottom_up(
             parents.row_offsets,
             parents.columns,
-            out_offsets,
-            frontier_bits,
-            own_visited,
+            scratch.partition.row_offsets,
+            scratch.frontier_bits,
+            scratch.own_visited,
             found_bits,
             distance,
-            distances,
-            _NONE if predecessors is None else predecessors,
-            discovered,
+            labels.distances,
+            _NONE if labels.predecessors is None else labels.predecessors,
+            scratch.next_queue,
         )
         return counts
 
     def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
-        """Writes a bit a row of the slice, reads 4 bytes a vertex."""
+        """Reads 4 bytes a vertex, writes one bit a row of the rank."""
         resident_kernels.mark(rows, bits)
 
     def absorb(
@@ -152,24 +132,20 @@ class CpuBackend:
         """Reads one bit a row and writes two."""
         resident_kernels.absorb(slice_bits, frontier_bits, visited)
 
-    def mark_unreachable(self, parents: Csr, bits: NDArray[np.uint32]) -> None:
-        """Reads 8 bytes of offsets a row."""
-        resident_kernels.mark_unreachable(parents.row_offsets, bits)
-
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
         """Reads 16 bytes of offsets a vertex."""
         return int(kernels.edge_count(row_offsets, frontier))
 
     def typed_errors(self, who: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """There are none of its own."""
+        """Return a context that changes nothing: NumPy and Numba raise no errors of a device."""
         return nullcontext()
 
     def to_device(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Nothing to do."""
+        """Return the array itself."""
         return array
 
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Nothing to do without ``out``."""
+        """Return the array itself, or its copy in ``out``."""
         if out is None:
             return np.asarray(array)
         np.copyto(out, array)

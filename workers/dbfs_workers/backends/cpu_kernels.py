@@ -1,7 +1,7 @@
-"""CPU kernels of the phases (Merrill 2012, sections 4 to 6): one thread a rank, arrays in, arrays out.
+"""CPU kernels of the phases (Merrill 2012, sections 4 to 6): one thread a rank, plain arrays in and out.
 
-Bitmaps are uint32 words, vertex ``i`` being bit ``i % 32`` of word ``i // 32``. An empty ``parents`` or
-``predecessors`` array means that none are wanted.
+Bitmaps are uint32 words: id ``i`` is bit ``i % 32`` of word ``i // 32``. An empty ``parents`` or ``predecessors`` array
+means that no predecessors are wanted.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int6
 
 @kernel(types.boolean, UINT32, types.uint32)
 def claim(visited, i):
-    """Test and set bit ``i``: true for the one who finds it clear. The culling of every phase."""
+    """Set bit ``i``; return whether it was clear. Every phase drops visited vertices and duplicates by it."""
     word = visited[i >> np.uint32(5)]
     bit = np.uint32(1) << (i & np.uint32(31))
     if word & bit:
@@ -23,7 +23,7 @@ def claim(visited, i):
 
 @kernel(int64, READ_INT64, READ_UINT32)
 def edge_count(row_offsets, frontier):
-    """Sum of the frontier's degrees."""
+    """Return the sum of the frontier's degrees."""
     total = 0
     for row in frontier:
         total += row_offsets[row + 1] - row_offsets[row]
@@ -44,9 +44,9 @@ def expand(row_offsets, columns, frontier, first_id, neighbours, parents):
 
 @kernel(INT64, READ_UINT32, READ_UINT32, UINT32, int64, int64, UINT32, UINT32)
 def filter_visited(neighbours, parents, visited, p, n_local, kept, kept_parents):
-    """Keep each neighbour whose bit was clear, setting it; returns int64[p + 1], the offsets of the owners' bins.
+    """Keep each neighbour whose bit was clear, and set the bit; return int64[p + 1], the offsets of the owners' bins.
 
-    Test and set in one pass is also the exact removal of duplicates: the second copy finds the bit set.
+    Testing and setting in one pass removes duplicates exactly: the second copy finds the bit set.
     """
     offsets = np.zeros(p + 1, np.int64)
     width = np.uint32(n_local)
@@ -79,7 +79,7 @@ def scatter_to_owners(ids, parents, n_local, cursor, rows, row_parents):
 
 @kernel(int64, READ_UINT32, READ_UINT32, UINT32, int64, INT32, UINT32, UINT32)
 def contract(rows, parents, own_visited, distance, distances, predecessors, frontier):
-    """Label the bin's new vertices and queue them; returns how many. Empty ``own_visited``: all are new."""
+    """Label a bin's new vertices and queue them; return their number. With an empty ``own_visited`` all are new."""
     at = 0
     for i in range(rows.size):
         row = rows[i]

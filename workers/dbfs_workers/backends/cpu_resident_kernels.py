@@ -1,8 +1,8 @@
-"""CPU kernels of the resident engine: a level's phases fused, over state that stays from level to level.
+"""CPU kernels of the resident loop: one pass a level, over state that stays from level to level.
 
-``top_down`` is expand, filter + partition, and the contraction of the own bin in one pass (Merrill 2012, section 5):
-an edge costs 4 bytes of columns and one probed bit; only a discovery is written. ``bottom_up`` is Beamer 2012's.
-Bitmaps and empty arrays as in ``cpu_kernels``.
+``top_down`` runs expand, filter + partition, and the contraction of the own bin (Merrill 2012, section 5). An edge
+costs 4 bytes of columns and one probed bit; only discoveries are written. ``bottom_up`` is the level of Beamer 2012,
+section 3. Bitmaps and empty arrays are as in ``cpu_kernels``.
 """
 
 import numpy as np
@@ -42,10 +42,10 @@ def top_down(
     predecessors,
     discovered,
 ):
-    """Visit the frontier's neighbours; returns (edges inspected, own vertices discovered, vertices binned).
+    """Visit the frontier's neighbours; return (edges inspected, own vertices discovered, vertices binned).
 
-    A vertex of this rank is labelled and queued in ``discovered``; another's goes to its owner's bin, which starts at
-    ``owner * n_local`` of ``bin_rows`` and has ``bin_ends[owner]`` entries.
+    A new vertex of this rank is labelled and queued in ``discovered``. A new vertex of another rank is appended to its
+    owner's bin, which starts at ``owner * n_local`` of ``bin_rows`` and has ``bin_ends[owner]`` entries.
     """
     n_local = row_offsets.size - 1
     width = np.uint32(n_local)
@@ -60,6 +60,7 @@ def top_down(
             u = columns[k]
             if not claim(visited, u):
                 continue
+            # Unsigned, so that an id below first becomes a large number: one comparison tests both ends.
             own = u - first
             if own < width:
                 distances[own] = distance
@@ -104,10 +105,10 @@ def bottom_up(
     predecessors,
     discovered,
 ):
-    """Look for a parent in the frontier from every unvisited row, stopping at the first.
+    """Search every unvisited row's list for a parent in the frontier, up to the first; label and queue the rows found.
 
-    Writes every word of ``found_bits``, the rank's slice of the next frontier. Returns (edges inspected, vertices
-    discovered, sum of their out-degrees).
+    Writes every word of ``found_bits``, the rank's slice of the next frontier. Reads 16 bytes of offsets an unvisited
+    row, and 4 bytes and one bit an edge. Returns (edges inspected, vertices discovered, sum of their out-degrees).
     """
     edges = 0
     found = 0
@@ -141,7 +142,7 @@ def bottom_up(
 
 @kernel(void, READ_UINT32, UINT32)
 def mark(rows, bits):
-    """Make a bitmap of a queue."""
+    """Write the bitmap of a queue of rows, every word of it."""
     bits[:] = 0
     for row in rows:
         bits[row >> np.uint32(5)] |= np.uint32(1) << (row & np.uint32(31))
@@ -149,15 +150,7 @@ def mark(rows, bits):
 
 @kernel(void, READ_UINT32, UINT32, UINT32)
 def absorb(slice_bits, frontier_bits, visited):
-    """Take a rank's slice of the frontier into one's own bitmaps of it and of what is visited."""
+    """Copy a rank's slice of the frontier, and add it to the same slice of the visited bitmap."""
     for w in range(slice_bits.size):
         frontier_bits[w] = slice_bits[w]
         visited[w] |= slice_bits[w]
-
-
-@kernel(void, READ_INT64, UINT32)
-def mark_unreachable(in_offsets, bits):
-    """Set the bit of each row without in-edges: bottom-up levels need not look at it."""
-    for row in range(in_offsets.size - 1):
-        if in_offsets[row] == in_offsets[row + 1]:
-            bits[row >> 5] |= np.uint32(1) << np.uint32(row & 31)

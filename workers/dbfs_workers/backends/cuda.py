@@ -1,7 +1,8 @@
-"""The CUDA backend: the phases as kernels over CuPy arrays of the current GPU (``cuda/phases.cu``, ``cuda/levels.cu``).
+"""The CUDA backend: the phases as kernels over CuPy arrays of the current GPU.
 
-Launches follow each other on the default stream; a phase returns when its counts are on the host. The order of the
-vertices within a bin or a queue changes from run to run, and with it which valid parent a vertex gets.
+The kernels are in ``cuda/kernels/phases/``: ``phases.cu`` and ``levels.cu``. All launches go to the default stream. A
+phase returns when its counts are on the host. The order of the vertices within a bin or a queue differs from run to
+run, and so does the valid parent that a vertex gets.
 """
 
 from contextlib import AbstractContextManager
@@ -14,27 +15,29 @@ from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 THREADS: Final = 256
 MOST_THREADS: Final = 1024
-# Enough to fill any GPU; threads, or warps, then stride.
+# Enough blocks to fill any GPU. With more work than threads, each thread (or warp) strides over it.
 MOST_BLOCKS: Final = 132 * 16
-# A vertex's owner is kept in a byte, and 255 means "dropped".
+# The filter stores a vertex's owner in a byte, and 255 for a vertex dropped.
 MOST_RANKS: Final = 255
 KERNELS: Final = {
     "phases/phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
     "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
 _WARP: Final = 32
-# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh).
+# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh), for speed.
 _LINE: Final = 16
 _NULL: Final = np.uint64(0)
 
 
 class CudaBackend:
-    """See ``Backend``. A kernel's null pointer stands for an absent array."""
+    """The ``Backend`` on one GPU. For its kernels a null pointer means "no array"."""
 
     name = "cuda"
 
@@ -42,37 +45,37 @@ class CudaBackend:
         import cupy
 
         self.xp: Any = cupy
-        # Looked up once, not at every launch.
+        # Looked up here, since a look-up at every launch costs time.
         self._kernels = {
             name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
             for source, names in KERNELS.items()
             for name in names
         }
 
-    def expand(self, row_offsets: Any, columns: Any, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
+    def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""
-        starts, ends = self._edges(row_offsets, frontier)
+        starts, ends = self._edges(edges.row_offsets, frontier)
         total = int(ends[-1]) if frontier.size else 0
         neighbours = self.xp.empty(total, np.uint32)
         parents = self.xp.empty(total, np.uint32) if with_parents else None
         self._launch(
             "expand",
             total,
-            *(frontier, starts, ends, np.int64(frontier.size), columns, np.uint32(first_id)),
+            *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id)),
             *(neighbours, _pointer(parents)),
         )
-        # Else the work would count as the next phase's time.
+        # Without it the work would count as the next phase's time.
         self.xp.cuda.get_current_stream().synchronize()
         return EdgeFrontier(neighbours, parents)
 
     def filter_partition(self, edges: EdgeFrontier, visited: Any, stripe: Stripe) -> OwnerBins:
-        """Reads 9 bytes and probes one bit an edge, writes 1; what survives is written once, 4 bytes (8 with parents).
+        """Reads 9 bytes and probes one bit an edge, writes 1; writes each vertex kept once, 4 bytes (8 with parents).
 
         Raises:
-            GraphTooLargeError: there are more ranks than a byte can name.
+            GraphTooLargeError: there are more than 255 ranks.
         """
         if stripe.p > MOST_RANKS:
-            raise GraphTooLargeError(f"the CUDA backend bins for up to {MOST_RANKS} ranks, not {stripe.p}")
+            raise GraphTooLargeError(f"the CUDA backend bins for at most {MOST_RANKS} ranks; this graph has {stripe.p}")
         size, n_local = edges.neighbours.size, np.uint32(stripe.n_local)
         owners = self.xp.empty(size, np.uint8)
         counts = self.xp.zeros(stripe.p, np.uint64)
@@ -102,8 +105,7 @@ class CudaBackend:
         parents: Any | None,
         own_visited: Any | None,
         distance: int,
-        distances: Any,
-        predecessors: Any | None,
+        labels: RankLabels,
         discovered: Any,
     ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
@@ -112,69 +114,50 @@ class CudaBackend:
             "contract",
             rows.size,
             *(rows, _pointer(parents), np.int64(rows.size), _pointer(own_visited), np.int32(distance)),
-            *(distances, _pointer(predecessors), discovered, count),
+            *(labels.distances, _pointer(labels.predecessors), discovered, count),
         )
         return int(count.item()) if rows.size else 0
 
-    def top_down(
-        self,
-        edges: Csr,
-        frontier: Any,
-        first_id: int,
-        visited: Any,
-        bins: OutgoingBins,
-        distance: int,
-        distances: Any,
-        predecessors: Any | None,
-        discovered: Any,
-    ) -> tuple[int, int, int]:
+    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
         """Reads 4 bytes and probes one bit an edge, reads 60 bytes a vertex and writes 24; writes only discoveries."""
-        n_local = edges.row_offsets.size - 1
-        rank = first_id // n_local
-        starts, ends = self._edges(edges.row_offsets, frontier)
+        partition, frontier, first_id = scratch.partition, scratch.frontier, np.uint32(scratch.first_id)
+        starts, ends = self._edges(partition.row_offsets, frontier)
         before = np.zeros((1 + bins.bin_ends.size, _LINE), np.uint64)
         before[1:, 0] = bins.bin_ends
         sums = self.to_device(before)
         self._launch(
             "top_down",
-            # The edges are counted on the GPU: nobody waits to hear how many there are.
+            # All blocks, whatever the frontier: the number of its edges is known on the GPU alone, and the host would
+            # have to wait for it.
             MOST_BLOCKS * THREADS if frontier.size else 0,
-            *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id), np.uint32(n_local)),
-            *(visited, bins.bin_rows, bins.bin_parents, np.int32(distance), distances, _pointer(predecessors)),
-            *(discovered, sums),
+            *(frontier, starts, ends, np.int64(frontier.size), partition.columns, first_id),
+            *(np.uint32(partition.stripe.n_local), scratch.visited, bins.bin_rows, bins.bin_parents),
+            *(np.int32(distance), labels.distances, _pointer(labels.predecessors), scratch.next_queue, sums),
         )
         inspected, *counts = sums.get()[:, 0].astype(np.int64).tolist()
-        own = counts[rank]
-        counts[rank] = 0
+        own = counts[partition.rank]
+        counts[partition.rank] = 0
         sent = sum(counts) - int(bins.bin_ends.sum())
         bins.bin_ends[:] = counts
         return inspected, own, sent
 
-    def bottom_up(
-        self,
-        parents: Csr,
-        out_offsets: Any,
-        frontier_bits: Any,
-        own_visited: Any,
-        found_bits: Any,
-        distance: int,
-        distances: Any,
-        predecessors: Any | None,
-        discovered: Any,
-    ) -> tuple[int, int, int]:
+    def bottom_up(self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: Any) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
+        parents = scratch.partition.parents
+        assert parents is not None
         sums = self.xp.zeros((3, _LINE), np.uint64)
         self._launch(
             "bottom_up",
-            own_visited.size * _WARP,
-            *(parents.row_offsets, parents.columns, out_offsets, np.uint32(own_visited.size), frontier_bits),
-            *(own_visited, found_bits, np.int32(distance), distances, _pointer(predecessors), discovered, sums),
+            scratch.own_visited.size * _WARP,
+            *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(scratch.own_visited.size)),
+            *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
+            *(_pointer(labels.predecessors), scratch.next_queue, sums),
         )
         inspected, found, degrees = sums.get()[:, 0].tolist()
         return inspected, found, degrees
 
     def mark(self, rows: Any, bits: Any) -> None:
-        """Writes a bit a row of the slice, reads 4 bytes a vertex."""
+        """Reads 4 bytes a vertex, writes one bit a row of the rank."""
         bits.fill(0)
         self._launch("mark", rows.size, rows, np.int64(rows.size), bits)
 
@@ -182,11 +165,6 @@ class CudaBackend:
         """Reads two bits a row and writes two."""
         frontier_bits[:] = slice_bits
         visited |= slice_bits
-
-    def mark_unreachable(self, parents: Csr, bits: Any) -> None:
-        """Reads 16 bytes of offsets a row."""
-        offsets = parents.row_offsets
-        bits |= self.xp.packbits(offsets[1:] == offsets[:-1], bitorder="little").view(np.uint32)
 
     def edge_count(self, row_offsets: Any, frontier: Any) -> int:
         """Reads 4 + 16 bytes a vertex."""
@@ -196,22 +174,22 @@ class CudaBackend:
         return int(total.item()) if frontier.size else 0
 
     def typed_errors(self, who: str) -> AbstractContextManager[None]:
-        """GraphTooLargeError, RunAbortedError."""
+        """Return a context that raises GraphTooLargeError and DeviceFailedError for CUDA's and CuPy's errors."""
         return typed_errors(who)
 
     def to_device(self, array: NDArray[Any]) -> Any:
-        """Copied to the GPU. For a small one CuPy's ``asarray`` takes 32 us, to have the memory that it copies from."""
+        """Return a copy on the GPU. CuPy's ``asarray`` takes 32 us for a small array, to get pinned host memory."""
         copied = self.xp.empty(array.shape, array.dtype)
         copied.set(array)
         return copied
 
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Copied from the GPU."""
+        """Return a copy in host memory."""
         copied: NDArray[Any] = array.get(out=out)
         return copied
 
     def _edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
-        """What ``edges.cuh`` deals a frontier's edges out by: where each list begins, and the sums of the degrees."""
+        """Return the first edge of each list of a frontier, and the running sums of the degrees, for ``edges.cuh``."""
         size = frontier.size
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
         arguments = (row_offsets, frontier, np.int64(size), starts, degrees)

@@ -1,4 +1,4 @@
-"""What a backend provides: the phases of one level over plain arrays. Two files beside this one implement it."""
+"""The interface of a backend: the phases of one level on one rank. ``cpu`` and ``cuda`` implement it."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, host_bytes
+from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -17,8 +19,8 @@ class EdgeFrontier:
 
     Attributes:
         neighbours: uint32 internal ids.
-        parents: uint32 internal ids of the frontier vertices they were reached from, as long as ``neighbours``; None
-            where no predecessors are wanted.
+        parents: uint32 internal ids of the frontier vertices whose neighbours they are, as long as ``neighbours``;
+            None if no predecessors are wanted.
     """
 
     neighbours: NDArray[np.uint32]
@@ -35,7 +37,7 @@ class OwnerBins:
     Attributes:
         offsets: int64[p + 1].
         rows: uint32 local ids on the owner.
-        parents: uint32 internal ids, as long as ``rows``; None where no predecessors are wanted.
+        parents: uint32 internal ids, as long as ``rows``; None if no predecessors are wanted.
     """
 
     offsets: NDArray[np.int64]
@@ -44,7 +46,13 @@ class OwnerBins:
 
 
 class OutgoingBins(Protocol):
-    """Bins that are appended to, level by level (``dbfs_workers.exchange.protocol.Exchange``)."""
+    """The bins that a rank fills level by level for the other ranks; an ``Exchange`` sends them at the next crossing.
+
+    Attributes:
+        bin_rows: uint32[p * n_local], local ids on the owner; the bin of owner ``o`` starts at ``o * n_local``.
+        bin_parents: uint32[p * n_local], the parents' internal ids; may be empty if no predecessors are wanted.
+        bin_ends: int64[p], number of entries of each bin, a NumPy array on every backend.
+    """
 
     bin_rows: NDArray[np.uint32]
     bin_parents: NDArray[np.uint32]
@@ -52,23 +60,21 @@ class OutgoingBins(Protocol):
 
 
 class Backend(Protocol):
-    """The phases on one kind of device.
+    """The phases of a level on one kind of device.
 
-    Arrays are of the device's module (``xp``: NumPy, CuPy), which the annotations can't name; ``OwnerBins.offsets`` and
-    ``OutgoingBins.bin_ends`` are NumPy's.
+    ``expand``, ``filter_partition`` and ``contract`` serve the taskgraph engine, a task each. The resident loop runs
+    the three as one, ``top_down``, and contracts the peers' bins. All arrays are of the device's module, except
+    ``OwnerBins.offsets`` and ``OutgoingBins.bin_ends``.
+
+    Attributes:
+        name: the name that ``backends.get`` takes.
+        xp: the device's array module, NumPy or CuPy.
     """
 
     name: str
     xp: Any
 
-    def expand(
-        self,
-        row_offsets: NDArray[np.int64],
-        columns: NDArray[np.uint32],
-        frontier: NDArray[np.uint32],
-        first_id: int,
-        with_parents: bool,
-    ) -> EdgeFrontier:
+    def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Gather the neighbours of a frontier of local ids; ``first_id`` is the internal id of row 0."""
         ...
 
@@ -85,54 +91,40 @@ class Backend(Protocol):
         parents: NDArray[np.uint32] | None,
         own_visited: NDArray[np.uint32] | None,
         distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
+        labels: RankLabels,
         discovered: NDArray[np.uint32],
     ) -> int:
-        """Label a bin's vertices and put those that were new into ``discovered``; returns how many.
+        """Label the new vertices of a bin and write them into ``discovered``; return their number.
 
-        ``own_visited`` is the rank's own slice of its bitmap, which drops what another rank (or this one) found first
-        and is updated; None for the rank's own bin, whose vertices it has already tested and marked.
+        Args:
+            rows: local ids on this rank.
+            parents: their parents' internal ids; None if no predecessors are wanted.
+            own_visited: this rank's slice of its bitmap. It drops vertices found before, and is updated. None for the
+                rank's own bin, whose vertices ``filter_partition`` has tested and marked.
+            distance: the label of the new vertices.
+            labels: this rank's labels; updated.
+            discovered: as long as ``rows`` at least.
         """
         ...
 
-    def top_down(
-        self,
-        edges: Csr,
-        frontier: NDArray[np.uint32],
-        first_id: int,
-        visited: NDArray[np.uint32],
-        bins: OutgoingBins,
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
-        discovered: NDArray[np.uint32],
-    ) -> tuple[int, int, int]:
-        """``expand``, ``filter_partition`` and the contraction of the own bin at once.
+    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
+        """Run ``expand``, ``filter_partition`` and the contraction of the own bin in one pass over the frontier.
 
-        The vertices discovered for others are appended to ``bins``; the own ones are labelled and put into
-        ``discovered``.
+        The rank's own discoveries are labelled with ``distance`` and written into ``scratch.next_queue``. Those of the
+        other ranks are appended to ``bins``.
 
         Returns:
-            Edges inspected, own vertices discovered, vertices binned for others.
+            Edges inspected, own vertices discovered, vertices binned for other ranks.
         """
         ...
 
     def bottom_up(
-        self,
-        parents: Csr,
-        out_offsets: NDArray[np.int64],
-        frontier_bits: NDArray[np.uint32],
-        own_visited: NDArray[np.uint32],
-        found_bits: NDArray[np.uint32],
-        distance: int,
-        distances: NDArray[np.int32],
-        predecessors: NDArray[np.uint32] | None,
-        discovered: NDArray[np.uint32],
+        self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
     ) -> tuple[int, int, int]:
-        """Label every unvisited row that has a parent in the frontier (Beamer 2012), and put it into ``discovered``.
+        """Label every unvisited row that has a parent in ``scratch.frontier_bits`` (Beamer 2012, section 3).
 
-        Every word of ``found_bits``, the rank's slice of the next frontier, is written.
+        The rows are labelled with ``distance``, marked visited and written into ``scratch.next_queue``. Every word of
+        ``found_bits``, uint32[words_local], is written: the rank's slice of the next frontier.
 
         Returns:
             Edges inspected, vertices discovered, the sum of their out-degrees.
@@ -140,31 +132,27 @@ class Backend(Protocol):
         ...
 
     def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
-        """Make a bitmap of a queue, writing every word."""
+        """Write the bitmap of a queue of local ids into ``bits``, uint32[words_local], every word of it."""
         ...
 
     def absorb(
         self, slice_bits: NDArray[np.uint32], frontier_bits: NDArray[np.uint32], visited: NDArray[np.uint32]
     ) -> None:
-        """Take a rank's slice of the frontier into one's own bitmaps of it and of what is visited."""
-        ...
-
-    def mark_unreachable(self, parents: Csr, bits: NDArray[np.uint32]) -> None:
-        """Set the bits of the rows that no edge leads to."""
+        """Copy a rank's slice of the frontier to ``frontier_bits`` and add it to ``visited``, slices of one size."""
         ...
 
     def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
-        """Sum of the degrees of local ids."""
+        """Return the sum of the degrees of local ids."""
         ...
 
     def typed_errors(self, who: str) -> AbstractContextManager[None]:
-        """Raises the device's errors as dbfs's, beginning with ``who``: see ``cuda.failures``."""
+        """Return a context that raises the device's errors as dbfs's, with ``who`` in front: see ``cuda.failures``."""
         ...
 
     def to_device(self, array: NDArray[Any]) -> Any:
-        """A NumPy array as the device's."""
+        """Return a NumPy array as the device's."""
         ...
 
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """An array as NumPy's: copied into ``out`` where that is given (of the same shape and dtype)."""
+        """Return the device's array as NumPy's; copied into ``out`` (same shape and dtype) if given."""
         ...

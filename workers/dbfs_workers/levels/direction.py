@@ -1,15 +1,17 @@
-"""When a level runs bottom-up (Beamer 2012, section 3): frontier edges against unexplored edges, at every level.
+"""The rule for a level's direction (Beamer 2012, section 3): compare frontier edges with unexplored edges, every level.
 
-Beamer's rule takes the rest of the graph to be near the frontier. In a mesh, or a chain of communities, most of it is
-not: rows there look through all of their edges in vain, level after level. So a level goes bottom-up only where the
-frontier, growing as it did, would reach the rest in the next level, and what the last bottom-up level looked at is what
-the next one is expected to. Edges looked at over those of the component, ``direction="auto"``, 2 ranks, without either
-/ with both (a 64th of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, kkt_power 6.4 / 1.0,
-coPapersCiteseer 6.9 / 1.4, wikipedia 4.7 / 1.5; the same on Kronecker graphs, R-MAT and uniform ones.
+Beamer's rule assumes that the rest of the graph is near the frontier. In a mesh, or a chain of communities, most of it
+is not: there, rows look through all of their edges in vain, level after level. So two conditions are added. A level
+goes bottom-up only if the frontier, growing as it did, would reach the rest in the next level. And the share of the
+edges that the last bottom-up level looked at is expected of the next one.
+
+Edges looked at over those of the component, ``direction="auto"``, 2 ranks, without both conditions / with both (a 64th
+of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, kkt_power 6.4 / 1.0, coPapersCiteseer
+6.9 / 1.4, wikipedia 4.7 / 1.5. On Kronecker graphs, R-MAT and uniform ones the conditions change nothing.
 """
 
 # A bottom-up level looks at a part of the unexplored edges (it stops at a row's first parent) and at every word of the
-# bitmap of rows, whatever the frontier; a top-down level looks at every edge of the frontier. Milliseconds a traversal
+# bitmap of rows, whatever the frontier. A top-down level looks at every edge of the frontier. Milliseconds a traversal
 # for ALPHA 14 / 20 / 30 / 40 with ROWS_PER_EDGE 16 (2 ranks, 2 cores, means over 16 sources): Kronecker scale 20
 # 11.5 / 11.5 / 12.4 / 13.6, in degree order 4.3 / 4.4 / 4.2 / 4.5; uniform, 10^6 vertices, 8 * 10^6 edges
 # 23.1 / 20.3 / 20.6 / 20.3; 3-D grid of 10^6 29.3 / 29.6 / 27.9 / 30.1. ROWS_PER_EDGE 4 and 64 cost 0 to 20 % more.
@@ -17,50 +19,51 @@ ALPHA = 20
 ROWS_PER_EDGE = 16
 
 
-def share_looked_at(looked_at: int = 0, unexplored_edges: int = 0) -> float:
-    """The share of the unexplored edges that a bottom-up level will look at, going by the last one's.
+def expected_search_share(searched: int = 0, unexplored_edges: int = 0) -> float:
+    """Return the share of the unexplored edges that the next bottom-up level is expected to look at.
 
-    1 / ALPHA before any, and at least. Where most unvisited vertices are far from the frontier (a mesh, a chain of
-    communities), they look through all of their edges in vain: there it comes near 1, and one level shows it.
+    It is the share of the last bottom-up level, and at least 1 / ALPHA, which is also the value before the first one.
+    If most unvisited vertices are far from the frontier (a mesh, a chain of communities), they look through all of
+    their edges in vain. The share is then near 1, which one level shows.
 
     Args:
-        looked_at: edges that the last bottom-up level looked at.
+        searched: edges that the last bottom-up level looked at.
         unexplored_edges: sum of the degrees of unvisited vertices when it began.
     """
-    return max(1 / ALPHA, looked_at / max(1, unexplored_edges))
+    return max(1 / ALPHA, searched / max(1, unexplored_edges))
 
 
 def bottom_up_pays(frontier_edges: int, expanded_edges: int, unexplored_edges: int, n: int, share: float) -> bool:
-    """Whether the next level is faster bottom-up.
+    """Return whether the next level is faster bottom-up.
 
     Args:
         frontier_edges: sum of the frontier's degrees.
-        expanded_edges: the same of the frontier before.
+        expanded_edges: sum of the degrees of the frontier before.
         unexplored_edges: sum of the degrees of unvisited vertices.
         n: vertices of the graph.
-        share: of the unexplored edges that the level is expected to look at.
+        share: share of the unexplored edges that the level is expected to look at.
     """
     growth = frontier_edges / max(1, expanded_edges)
     reaches_the_rest = frontier_edges * (1 + growth) > unexplored_edges
-    return reaches_the_rest and _looks_at_fewer(frontier_edges, unexplored_edges, n, share)
+    return reaches_the_rest and _searches_fewer_edges(frontier_edges, unexplored_edges, n, share)
 
 
 def bottom_up_may_pay(found: int, max_degree: int, remaining_edges: int, n: int, share: float) -> bool:
-    """Whether ``bottom_up_pays`` could say yes of at most ``found`` vertices.
+    """Return whether ``bottom_up_pays`` can hold for a frontier of at most ``found`` vertices.
 
-    On a level where it can't, no rank need sum its degrees and nobody waits for the sums: a road network's levels keep
-    their one barrier.
+    If not, no rank needs to sum its degrees, and the ranks need no second crossing: each level of a road network keeps
+    its one barrier.
 
     Args:
         found: vertices in the frontier, or more.
         max_degree: the graph's largest degree.
-        remaining_edges: sum of the degrees of unvisited vertices, the frontier being counted as unvisited.
+        remaining_edges: sum of the degrees of unvisited vertices, the frontier counted as unvisited.
         n: vertices of the graph.
-        share: of the unexplored edges that the level is expected to look at.
+        share: share of the unexplored edges that the level is expected to look at.
     """
     frontier_edges = min(found * max_degree, remaining_edges)
-    return _looks_at_fewer(frontier_edges, remaining_edges - frontier_edges, n, share)
+    return _searches_fewer_edges(frontier_edges, remaining_edges - frontier_edges, n, share)
 
 
-def _looks_at_fewer(frontier_edges: int, unexplored_edges: int, n: int, share: float) -> bool:
+def _searches_fewer_edges(frontier_edges: int, unexplored_edges: int, n: int, share: float) -> bool:
     return frontier_edges > unexplored_edges * share + n / ROWS_PER_EDGE

@@ -1,6 +1,7 @@
-"""The phases of one level on one rank, called by every engine: expand, filter + partition, contract.
+"""The phases of one level on one rank, one by one, for the taskgraph engine: expand, filter + partition, contract.
 
-An engine runs them in this order on each rank, and moves the bins between the second and the third.
+The engine's tasks (``dbfs_workers.tasks.taskgraph``) run them in this order on each rank. Between the second and the
+third Dask moves the bins. The resident loop does not call them: see ``dbfs_workers.levels.loop``.
 """
 
 from collections.abc import Iterable
@@ -9,27 +10,25 @@ import numpy as np
 
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels.state import Bin, TraversalState
+from dbfs_workers.levels.bins import Bin
+from dbfs_workers.levels.state import TraversalState
 
 
 def expand(state: TraversalState, run_id: str, level: int) -> EdgeFrontier:
-    """Gather the neighbours of the frontier: the level's edge frontier."""
+    """Gather the neighbours of the frontier, the level's edge frontier. Errors as for ``TraversalState.entering``."""
     with state.entering("expand", run_id, level) as counts:
         partition = state.partition
-        edges = state.backend.expand(
-            partition.row_offsets,
-            partition.columns,
-            state.frontier,
-            state.first_id,
-            state.spec.predecessors,
-        )
+        edges = state.backend.expand(partition.out_edges, state.frontier, state.first_id, state.spec.predecessors)
         counts.frontier = state.frontier.size
         counts.edges = edges.neighbours.size
     return edges
 
 
 def filter_partition(state: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> tuple[Bin, ...]:
-    """Keep what this rank has not visited, and cut it into one bin per owner."""
+    """Keep the neighbours that this rank has not visited, and sort them into one bin for each owner, by rank.
+
+    The bins also stay in the outbox for two levels. Errors as for ``TraversalState.entering``.
+    """
     with state.entering("filter-partition", run_id, level) as counts:
         stripe = state.partition.stripe
         kept = state.backend.filter_partition(edges, state.visited, stripe)
@@ -53,20 +52,21 @@ def filter_partition(state: TraversalState, run_id: str, level: int, edges: Edge
 
 
 def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]) -> int:
-    """Label the vertices of the bins sent to this rank, its own included; they become the next frontier.
+    """Label the vertices of the bins for this rank, one from each rank; the new ones become the next frontier.
 
     Returns:
-        How many vertices were discovered.
+        The number of vertices discovered.
 
     Raises:
-        StaleRunError: also where a bin is of another run or level, for another rank, missing or there twice.
+        StaleRunError: as for ``TraversalState.entering``; or a bin is missing, given twice, of another run or level, or
+            for another rank.
     """
     with state.entering("contract", run_id, level) as counts:
         received = sorted(bins, key=lambda received: received.source)
-        wanted = [(run_id, level, source, state.rank) for source in range(state.partition.stripe.p)]
-        if [(b.run_id, b.level, b.source, b.target) for b in received] != wanted:
+        expected = [(run_id, level, source, state.rank) for source in range(state.partition.stripe.p)]
+        if [(b.run_id, b.level, b.source, b.target) for b in received] != expected:
             raise StaleRunError(
-                f"rank {state.rank}: level {level} of run {run_id} got the bins "
+                f"rank {state.rank}: contract of level {level} of run {run_id} needs one bin from each rank; it got "
                 f"{[(b.run_id, b.level, b.source, b.target) for b in received]} (run, level, source, target)"
             )
         queue = state.backend.xp.empty(sum(b.rows.size for b in received), np.uint32)
@@ -76,8 +76,7 @@ def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]
                 b.parents,
                 None if b.source == state.rank else state.own_visited,
                 level + 1,
-                state.distances,
-                state.predecessors,
+                state.labels,
                 queue[counts.discovered :],
             )
         state.frontier = queue[: counts.discovered]
@@ -86,10 +85,10 @@ def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]
 
 
 def take_bin(state: TraversalState, run_id: str, level: int, target: int) -> Bin:
-    """The bin made for a rank in one of the last two levels.
+    """Return the bin that this rank made for rank ``target`` in one of the last two levels.
 
     Raises:
-        StaleRunError: that level's bins are gone, or not there yet.
+        StaleRunError: the bins of that level were replaced by a later level's, or are not made yet.
     """
     bins = state.outbox[level % 2]
     if not bins or (bins[target].run_id, bins[target].level) != (run_id, level):
@@ -100,6 +99,9 @@ def take_bin(state: TraversalState, run_id: str, level: int, target: int) -> Bin
 
 
 def edges_traversed(state: TraversalState) -> tuple[int, int]:
-    """Vertices reached on this rank, and the sum of their degrees: the directed edges of the traversed component."""
-    reached = state.backend.xp.flatnonzero(state.distances >= 0).astype(np.uint32)
+    """Return the vertices reached on this rank, and the sum of their degrees.
+
+    Summed over the ranks, the degrees are the directed edges of the traversed component.
+    """
+    reached = state.backend.xp.flatnonzero(state.labels.distances >= 0).astype(np.uint32)
     return reached.size, state.backend.edge_count(state.partition.row_offsets, reached)

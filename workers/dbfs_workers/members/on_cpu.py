@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from dbfs_workers import backends
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.members.member import Member
@@ -35,12 +36,13 @@ class LoopMember(Member):
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``. The first run allocates the scratch."""
         from dbfs_workers.levels import loop
-        from dbfs_workers.levels.scratch import Scratch
+        from dbfs_workers.storage.scratch import Scratch
 
         if self._scratch is None:
-            self._scratch = Scratch(partition, self.backend)
+            self._scratch = Scratch(partition, backends.get(self.backend).xp)
         self._watch = loop.Watch(number)
-        return loop.traverse(self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
+        backend = backends.get(self.backend)
+        return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
 
     def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""

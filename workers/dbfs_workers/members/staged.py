@@ -12,13 +12,13 @@ from dbfs_workers import backends
 from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.exchange import staged
 from dbfs_workers.exchange.staged import StagedExchange
-from dbfs_workers.levels import scratch
-from dbfs_workers.levels.scratch import Scratch
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage import scratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
 
 # Temporary bytes of a level for each row: the frontier's offsets, degrees and their sums (8 bytes each), and a received
 # bin with its parents.
@@ -41,7 +41,7 @@ class StagedMember(LoopMember):
         who = f"rank {self.rank}"
         device_memory.require(nbytes(partition), who)
         with failures.typed_errors(who):
-            self._scratch = Scratch(partition, self.backend)
+            self._scratch = Scratch(partition, backends.get(self.backend).xp)
             self._loop_exchange = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:

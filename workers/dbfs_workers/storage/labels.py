@@ -1,32 +1,39 @@
-"""What a traversal found on one rank, and the Dask keys that it is published under."""
+"""The labels of one traversal on one rank, and the Dask keys under which labels are published."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe, own_rows
 
 UNREACHED: Final = -1
 
 
 @dataclass(frozen=True)
 class RankLabels:
-    """What a traversal found on one rank.
+    """The labels of one rank's rows, padding included. Arrays are NumPy's or CuPy's.
 
     Attributes:
         distances: int32[n_local], -1 unreached.
-        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; None where not wanted.
+        predecessors: uint32[n_local] internal ids, ``NO_VERTEX`` unreached; None if the traversal records none.
     """
 
     distances: NDArray[np.int32]
     predecessors: NDArray[np.uint32] | None
 
-    def of_rows(self, stripe: Stripe, rank: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
-        """As they are handed out: without padding, predecessors int64 as vertices, -1 unreached.
+    @classmethod
+    def unreached(cls, xp: Any, stripe: Stripe, *, predecessors: bool) -> "RankLabels":
+        """Return the labels of a rank that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
+        parents = xp.full(stripe.n_local, NO_VERTEX, np.uint32) if predecessors else None
+        return cls(xp.full(stripe.n_local, UNREACHED, np.int32), parents)
 
-        In a graph ordered by degree they are positions.
+    def of_rows(self, stripe: Stripe, rank: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
+        """Return the labels without padding: int32 distances, and int64 predecessors as vertices, -1 unreached.
+
+        In a graph ordered by degree the predecessors are positions. They are None if the traversal records none.
         """
         owned = stripe.owned(rank)
         if self.predecessors is None:
@@ -37,6 +44,36 @@ class RankLabels:
         return self.distances[:owned], vertices
 
 
+def label_sources(
+    xp: Any, stripe: Stripe, rank: int, sources: Sequence[int], visited: NDArray[np.uint32], labels: RankLabels
+) -> NDArray[np.uint32]:
+    """Label the sources that a rank owns, each as its own predecessor, and mark them visited.
+
+    Args:
+        xp: the module of all arrays, NumPy or CuPy.
+        stripe: how the graph lies on the ranks.
+        rank: the rank.
+        sources: vertices, repetitions allowed.
+        visited: uint32[stripe.words], the rank's bitmap over all internal ids; updated.
+        labels: the rank's labels; updated.
+
+    Returns:
+        uint32 local ids of the labelled vertices, ascending and each once.
+    """
+    own = own_rows(stripe, rank, sources)
+    ids = own.astype(np.int64) + rank * stripe.n_local
+    # The bits of a word are joined first: CuPy does not define the result of indexing one word twice.
+    words, which = np.unique(ids // WORD_BITS, return_inverse=True)
+    bits = np.zeros(words.size, np.uint32)
+    np.bitwise_or.at(bits, which, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    visited[xp.asarray(words)] |= xp.asarray(bits)
+    rows: NDArray[np.uint32] = xp.asarray(own)
+    labels.distances[rows] = 0
+    if labels.predecessors is not None:
+        labels.predecessors[rows] = xp.asarray(ids.astype(np.uint32))
+    return rows
+
+
 def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int, int]:
-    """Dask key of one rank's labels: of the traversal ``index`` of a run."""
+    """Return the Dask key of one rank's ``label`` (distances, predecessors) of traversal ``index`` of a run."""
     return (f"{label}-{run_id}", index, rank)

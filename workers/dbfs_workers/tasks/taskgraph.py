@@ -1,6 +1,7 @@
-"""The tasks of the taskgraph engine, and what they hand on. They run on workers.
+"""The tasks of the taskgraph engine, which workers run, and the results that the tasks pass on.
 
-Arguments named ``_after`` only order tasks: what they stand for was done to the state in place.
+The engine (``dbfs.engines.taskgraph``) submits a graph of these tasks for each level. Arguments named ``_after`` only
+order tasks: the task that they stand for changed the state in place.
 """
 
 import time
@@ -13,26 +14,28 @@ from distributed.protocol import cuda_deserialize, cuda_serialize, register_gene
 from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels import phases as phases
-from dbfs_workers.levels import state as traversal
-from dbfs_workers.levels.state import Bin, LevelCounts, TraversalState
+from dbfs_workers.levels import phases, state
+from dbfs_workers.levels.bins import Bin
+from dbfs_workers.levels.counts import LevelCounts
+from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import UNREACHED
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX
 
-# Comms that carry GPU memory (UCX) then take a bin's CuPy arrays as they are; others copy them through the host.
+# Comms that carry GPU memory (UCX) then send a bin's CuPy arrays from there. Other comms copy them through the host.
 register_generic(Bin, "cuda", cuda_serialize, cuda_deserialize)
 
 
 @dataclass(frozen=True)
 class Discoveries:
-    """What one rank found in one level.
+    """The result of one rank's first two phases of a level.
 
     Attributes:
-        expanded: vertices it expanded: those of its own that the level before labelled.
-        count: vertices in its bins, its own bin included; another rank may have binned them, too.
+        expanded: the vertices of this rank's frontier, all labelled by the level before.
+        count: vertices in this rank's bins, its own bin included; another rank may have binned the same vertices.
         missing: targets of this rank without a label when the level began.
-        bins: the bins by owner where they travel with the counts; empty where they are fetched one by one.
+        bins: the bins by owner if they travel with the counts; empty if the owners fetch their bins one by one.
     """
 
     expanded: int
@@ -43,14 +46,14 @@ class Discoveries:
 
 @dataclass(frozen=True)
 class Barrier:
-    """What all ranks found in one level, once all have finished it.
+    """The sums over the ranks' ``Discoveries`` of one level. It exists once every rank has finished the level.
 
     Attributes:
-        expanded: vertices that were expanded, the level's frontier.
+        expanded: vertices of the level's frontier.
         count: vertices in all bins; 0 ends the traversal.
         missing: targets without a label when the level began.
-        bins: all bins of a level whose bins travel with the counts.
-        at: when the barrier was reached, in seconds on rank 0's clock.
+        bins: all bins of the level if they travel with the counts.
+        at: when the barrier was reached, in seconds of rank 0's ``time.perf_counter()``.
     """
 
     expanded: int
@@ -65,7 +68,14 @@ class Barrier:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One rank's part of a finished run."""
+    """One rank's part of a finished traversal.
+
+    Attributes:
+        reached: vertices labelled on this rank, the sources included.
+        edges: the sum of their degrees.
+        levels: the counts of each level.
+        started: when the rank's state was ready, in seconds of its ``time.perf_counter()``.
+    """
 
     reached: int
     edges: int
@@ -74,49 +84,52 @@ class RankSummary:
 
 
 def start(partition: Partition, spec: TraversalSpec) -> TraversalState:
-    """A rank's state before level 0."""
-    return traversal.start(partition, spec)
+    """Return a rank's state before level 0."""
+    return state.start(partition, spec)
 
 
-def expand(state: TraversalState, run_id: str, level: int, _after: object) -> EdgeFrontier:
-    """The level's edge frontier."""
-    return phases.expand(state, run_id, level)
+def expand(traversal: TraversalState, run_id: str, level: int, _after: object) -> EdgeFrontier:
+    """Return the level's edge frontier."""
+    return phases.expand(traversal, run_id, level)
 
 
-def filter_partition(state: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
-    """Make the level's bins; they stay in the state's outbox."""
-    bins = phases.filter_partition(state, run_id, level, edges)
-    return _discoveries(state, bins, ())
+def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
+    """Make the level's bins, which stay in the state's outbox; return their counts."""
+    bins = phases.filter_partition(traversal, run_id, level, edges)
+    return _discoveries(traversal, bins, ())
 
 
-def take_bin(state: TraversalState, run_id: str, level: int, target: int, _after: object) -> Bin:
-    """One bin out of the outbox."""
-    return phases.take_bin(state, run_id, level, target)
+def take_bin(traversal: TraversalState, run_id: str, level: int, target: int, _after: object) -> Bin:
+    """Return the outbox's bin for rank ``target``."""
+    return phases.take_bin(traversal, run_id, level, target)
 
 
-def contract(state: TraversalState, run_id: str, level: int, bins: list[Bin], _after: object) -> int:
-    """Label what the bins hold; returns how many were new."""
-    return phases.contract(state, run_id, level, bins)
+def contract(traversal: TraversalState, run_id: str, level: int, bins: list[Bin], _after: object) -> int:
+    """Label the vertices of the bins; return the number of new ones."""
+    return phases.contract(traversal, run_id, level, bins)
 
 
-def contract_from_barrier(state: TraversalState, run_id: str, level: int, barrier: Barrier, _after: object) -> int:
-    """Label what the barrier's bins hold for this rank; returns how many were new."""
-    mine = [sent for sent in barrier.bins if sent.target == state.rank]
-    return phases.contract(state, run_id, level, mine)
+def contract_from_barrier(traversal: TraversalState, run_id: str, level: int, barrier: Barrier, _after: object) -> int:
+    """Label the vertices of the barrier's bins for this rank; return the number of new ones."""
+    mine = [sent for sent in barrier.bins if sent.target == traversal.rank]
+    return phases.contract(traversal, run_id, level, mine)
 
 
 def contract_expand_filter_partition(
-    state: TraversalState, run_id: str, level: int, before: Barrier | None, after: object
+    traversal: TraversalState, run_id: str, level: int, before: Barrier | None, after: object
 ) -> Discoveries:
-    """A small level at once: contract the level before (where its bins are in ``before``), then this level's phases."""
+    """Run a small level as one task: contract the level before, then expand and filter + partition this one.
+
+    ``before`` is the barrier with the bins of the level before; None if they are contracted already.
+    """
     if before is not None:
-        contract_from_barrier(state, run_id, level - 1, before, after)
-    bins = phases.filter_partition(state, run_id, level, phases.expand(state, run_id, level))
-    return _discoveries(state, bins, bins)
+        contract_from_barrier(traversal, run_id, level - 1, before, after)
+    bins = phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
+    return _discoveries(traversal, bins, bins)
 
 
 def barrier(found: list[Discoveries]) -> Barrier:
-    """Add up what the ranks found; runs on rank 0 when all have finished the level."""
+    """Sum the ranks' discoveries of one level. Runs on rank 0 once every rank has finished the level."""
     bins = tuple(sent for discoveries in found for sent in discoveries.bins)
     return Barrier(
         expanded=sum(discoveries.expanded for discoveries in found),
@@ -127,25 +140,27 @@ def barrier(found: list[Discoveries]) -> Barrier:
     )
 
 
-def summarise(state: TraversalState, _after: object) -> RankSummary:
-    """A rank's counts when the run is over."""
-    reached, edges = phases.edges_traversed(state)
-    return RankSummary(reached, edges, state.levels, state.started)
+def summarise(traversal: TraversalState, _after: object) -> RankSummary:
+    """Return a rank's counts when the traversal is over."""
+    reached, edges = phases.edges_traversed(traversal)
+    return RankSummary(reached, edges, traversal.levels, traversal.started)
 
 
-def distances(state: TraversalState, _after: object) -> NDArray[np.int32]:
-    """The distances of a rank's vertices, without padding."""
-    return state.backend.to_host(state.distances[: state.partition.stripe.owned(state.rank)])
+def distances(traversal: TraversalState, _after: object) -> NDArray[np.int32]:
+    """Return the distances of a rank's vertices, without padding; -1 unreached."""
+    own = traversal.labels.distances[: traversal.partition.stripe.owned(traversal.rank)]
+    return traversal.backend.to_host(own)
 
 
-def predecessors(state: TraversalState, _after: object) -> NDArray[np.int64]:
-    """The predecessors of a rank's vertices as vertex ids, -1 unreached, without padding."""
-    assert state.predecessors is not None
-    stripe = state.partition.stripe
-    ids = state.backend.to_host(state.predecessors[: stripe.owned(state.rank)])
-    return np.where(ids == NO_VERTEX, np.int64(-1), stripe.vertex(ids.astype(np.int64)))
+def predecessors(traversal: TraversalState, _after: object) -> NDArray[np.int64]:
+    """Return the predecessors of a rank's vertices as vertex ids, without padding; -1 unreached."""
+    parents = traversal.labels.predecessors
+    assert parents is not None
+    stripe = traversal.partition.stripe
+    ids = traversal.backend.to_host(parents[: stripe.owned(traversal.rank)])
+    return np.where(ids == NO_VERTEX, np.int64(UNREACHED), stripe.vertex(ids.astype(np.int64)))
 
 
-def _discoveries(state: TraversalState, made: Sequence[Bin], handed_on: tuple[Bin, ...]) -> Discoveries:
-    count = sum(found.rows.size for found in made)
-    return Discoveries(state.levels[-1].frontier, count, state.targets_missing(), handed_on)
+def _discoveries(traversal: TraversalState, bins: Sequence[Bin], travelling: tuple[Bin, ...]) -> Discoveries:
+    count = sum(made.rows.size for made in bins)
+    return Discoveries(traversal.levels[-1].frontier, count, traversal.targets_missing(), travelling)

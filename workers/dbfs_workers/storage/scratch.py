@@ -1,0 +1,85 @@
+"""The working memory that a rank keeps from one traversal to the next: everything except the labels."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels, label_sources
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
+
+
+def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
+    """Return the bytes of a rank's ``Scratch``; ``bottom_up`` says whether the graph allows bottom-up levels."""
+    bitmaps = 4 * (2 * stripe.words + stripe.words_local) if bottom_up else 4 * stripe.words
+    return bitmaps + 2 * 4 * stripe.n_local
+
+
+class Scratch:
+    """One rank's working memory, made once and used by one traversal after another.
+
+    Args:
+        partition: the rank's edges.
+        xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there if needed.
+
+    Attributes:
+        partition: the rank's edges, as arrays of ``xp``.
+        first_id: internal id of the rank's row 0.
+        max_degree: the largest degree of the rank's rows.
+        visited: uint32[words], a bit for each internal id that this rank found visited, or that a slice of the frontier
+            showed as visited.
+        own_visited: uint32[words_local], the slice of ``visited`` with the rank's own rows. Rows without in-edges count
+            as visited, so that no bottom-up level looks at them.
+        frontier: uint32 local ids of the rank's vertices at the current distance.
+        frontier_bits: uint32[words], the whole frontier for a bottom-up level; None without known parents.
+    """
+
+    def __init__(self, partition: Partition, xp: Any) -> None:
+        self._xp = xp
+        self.partition = partition = partition.on(xp)
+        stripe = partition.stripe
+        self.first_id = partition.rank * stripe.n_local
+        self.max_degree = int(xp.diff(partition.row_offsets).max())
+        self.visited: NDArray[np.uint32] = xp.zeros(stripe.words, np.uint32)
+        own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
+        self.own_visited = self.visited[own]
+        # A level reads its frontier from one queue and writes its discoveries into the other.
+        self._queues: list[NDArray[np.uint32]] = [xp.empty(stripe.n_local, np.uint32) for _ in (0, 1)]
+        self._current = 0
+        self.frontier = self._queues[0][:0]
+        self.frontier_bits: NDArray[np.uint32] | None = None
+        self._unreachable: NDArray[np.uint32] | None = None
+        if partition.parents is not None:
+            self.frontier_bits = xp.zeros(stripe.words, np.uint32)
+            offsets = partition.parents.row_offsets
+            self._unreachable = xp.packbits(offsets[1:] == offsets[:-1], bitorder="little").view(np.uint32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between traversals, the edges not included."""
+        kept = [self.visited, self.frontier_bits, self._unreachable, *self._queues]
+        return sum(array.nbytes for array in kept if array is not None)
+
+    @property
+    def next_queue(self) -> NDArray[np.uint32]:
+        """uint32[n_local] for a level's discoveries, the next frontier."""
+        return self._queues[1 - self._current]
+
+    def advance(self, discovered: int) -> None:
+        """Make the first ``discovered`` entries of the next queue the frontier."""
+        self._current = 1 - self._current
+        self.frontier = self._queues[self._current][:discovered]
+
+    def start(self, spec: TraversalSpec) -> RankLabels:
+        """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier."""
+        stripe = self.partition.stripe
+        self.visited[:] = 0
+        if self._unreachable is not None:
+            self.own_visited[:] = self._unreachable
+        labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors)
+        rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.visited, labels)
+        self.next_queue[: rows.size] = rows
+        self.advance(rows.size)
+        return labels
