@@ -17,6 +17,7 @@ from dbfs.bench.rates import measure
 from dbfs.bench.saved import read, to_json
 from dbfs.bench.scaling import ScalingPlan, bench_scaling
 from dbfs.cli import main
+from dbfs.edges import generate
 from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
 from tests.support import oracle
 
@@ -153,7 +154,7 @@ def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("spec", ["grid2d:side=7", "uniform:n=90,m=400,directed=true", "path:n=30"])
 def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ranks: int) -> None:
-    edges = dbfs.generate.parse(spec)
+    edges = generate.parse(spec)
     src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
     neighbours: list[list[int]] = [[] for _ in range(edges.n or 0)]
     for u, v in zip(src.tolist(), dst.tolist(), strict=True):
@@ -186,7 +187,7 @@ def test_the_corpus(client: distributed.Client, tmp_path: Path, leaves_nothing: 
     saved.write_text(json.dumps(to_json(report)))
     assert read(saved) == report
     for frontier in report.frontiers:
-        edges = dbfs.generate.parse(frontier.graph)
+        edges = generate.parse(frontier.graph)
         src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
         distances = oracle.distances(
             oracle.adjacency(edges.n or 0, src, dst, directed=edges.directed), [frontier.source]

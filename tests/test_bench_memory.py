@@ -20,6 +20,7 @@ from dbfs.bench.tables import memory_table
 from dbfs.cli import main
 from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Gang
+from dbfs.edges import generate
 from dbfs.errors import DeadlineExceededError
 from dbfs_workers.cuda import sampler
 from dbfs_workers.rpc import NAME
@@ -136,7 +137,7 @@ def test_gpus_that_others_use_are_no_place_to_measure(
 def test_subjects_are_the_graphs_of_the_rates_and_one_with_in_edges() -> None:
     assert {(s.spec, s.order) for s in SUBJECTS} == {(row.spec, row.order) for row in ROWS}
     assert len({(s.spec, s.order) for s in SUBJECTS}) == len(SUBJECTS) - 1
-    assert [dbfs.generate.parse(s.spec).directed for s in SUBJECTS if s.in_edges] == [True]
+    assert [generate.parse(s.spec).directed for s in SUBJECTS if s.in_edges] == [True]
 
 
 GIB = 2**30
@@ -189,7 +190,11 @@ def test_without_gpus_nothing_is_measured(without_gpus: list[Any], tmp_path: Pat
     for arguments, code, words in (
         (["--gpus", "2"], 1, "no local cluster on GPUs: there is no GPU"),
         (["--gpus", "0"], 2, "0 is not in the range x>=1"),
-        (["--graph", "web"], 2, "--graph web: no graph has this in its name; there are kronecker 24, kronecker 26,"),
+        (
+            ["--graph", "web"],
+            2,
+            "--graph web: no graph's name contains this; the graphs are kronecker 24, kronecker 26,",
+        ),
         (["--out", str(tmp_path / "no" / "x.json")], 2, f"there is no folder {tmp_path / 'no'}"),
     ):
         answer = invoke(*arguments)

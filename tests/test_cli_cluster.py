@@ -72,8 +72,11 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None
     [
         (["unload", "web"], "no graph is named 'web'; there are none"),
         (["run", "web", "--loaded", "--source", "0"], "no graph is named 'web'"),
-        (["run", "web", "--loaded", "--source", "0", "--in-edges", "--ranks", "2"], "--in-edges, --ranks: the graph"),
-        (["cancel", "feed"], "no run feed waits or is under way"),
+        (
+            ["run", "web", "--loaded", "--source", "0", "--in-edges", "--ranks", "2"],
+            "--loaded excludes --in-edges, --ranks: the graph",
+        ),
+        (["cancel", "feed"], "no run that begins with feed is waiting or running"),
         (["load", "path:n=5"], "Missing option '--name'"),
     ],
 )
@@ -95,7 +98,10 @@ def test_no_scheduler_named_or_none_there(monkeypatch: pytest.MonkeyPatch) -> No
         answer = CliRunner().invoke(main, arguments)
         assert (answer.exit_code, "Missing option '--scheduler'" in answer.stderr) == (2, True)
     answer = CliRunner().invoke(main, ["run", "web", "--loaded", "--source", "0"])
-    assert (answer.exit_code, "say with --scheduler in which cluster" in answer.stderr) == (2, True)
+    assert (answer.exit_code, "--loaded needs --scheduler, the cluster that has the graph" in answer.stderr) == (
+        2,
+        True,
+    )
     monkeypatch.setenv("DASK_DBFS__WORKERS_TIMEOUT", "300 ms")
     command = [sys.executable, "-m", "dbfs", "graphs", "--scheduler", "tcp://127.0.0.1:9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,7 @@
-"""The command line: ``dbfs COMMAND``, and ``dask bfs COMMAND`` by Dask's entry point.
+"""The command line: ``dbfs COMMAND``, which Dask's entry point also offers as ``dask bfs COMMAND``.
 
-What takes long to import (Numba, pandas, pyarrow) the commands import when they run: ``dbfs --help`` shall be quick.
+In: options and arguments; ``dbfs --help`` lists the commands, one module each. Out: a table or JSON on stdout, an exit
+code. To keep ``dbfs --help`` fast, a command imports slow packages (Numba, pandas, pyarrow) only when it runs.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ EXIT_FAILED, EXIT_INPUT, EXIT_INVALID = 1, 2, 3
 
 
 class Failure(click.ClickException):
-    """A typed error as click shows it: one line on stderr and an exit code."""
+    """A typed error in click's form: one line on stderr and an exit code."""
 
     def __init__(self, error: DbfsError) -> None:
         super().__init__(str(error))
@@ -29,10 +30,14 @@ class Failure(click.ClickException):
 
 
 class DbfsGroup(click.Group):
-    """A group whose commands report typed errors as ``Failure``."""
+    """A group that turns the typed errors of its commands into ``Failure``."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command.
+
+        Raises:
+            Failure: the command raised a ``DbfsError``.
+        """
         try:
             return super().invoke(ctx)
         except DbfsError as error:
@@ -40,7 +45,7 @@ class DbfsGroup(click.Group):
 
 
 def exit_code(error: DbfsError) -> int:
-    """The exit code of an error."""
+    """Return the exit code for an error, as ``dbfs --help`` lists them."""
     if isinstance(error, ValidationError):
         return EXIT_INVALID
     if isinstance(error, ValueError | TypeError | LookupError | FileNotFoundError | MemoryError):
@@ -55,15 +60,15 @@ def main() -> None:
 
     Example: dbfs run kronecker:scale=16 --source 1 --validate
 
-    Commands that need a running cluster take its address as --scheduler, or from DASK_SCHEDULER_ADDRESS; certificates
-    for tls:// addresses come from Dask's configuration. With --json a command prints JSON, and nothing else, on stdout.
+    Commands that need a running cluster take its address from --scheduler or DASK_SCHEDULER_ADDRESS. Certificates for
+    tls:// addresses come from Dask's configuration. With --json a command prints only JSON on stdout.
 
     \b
     Exit codes:
-      0  done
-      1  it failed: a worker lost, a deadline passed, a run cancelled, no workers
-      2  the input is wrong: an option, a name, a vertex, a file, a graph too large
-      3  a result did not validate
+      0  success
+      1  failure: a lost worker, a passed deadline, a cancelled run, no workers
+      2  wrong input: an option, a name, a vertex, a file, a graph too large
+      3  a result failed validation
     """
 
 

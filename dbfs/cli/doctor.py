@@ -14,7 +14,7 @@ STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILE
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Check this machine's GPUs, packages, shared memory and kernels.
+    """Check GPUs, packages, shared memory and kernels.
 
     A machine without a GPU is no error: the CPU backend works there. Kernels that were never compiled here are compiled
     now and cached.

@@ -1,4 +1,4 @@
-"""``dbfs estimate``: the memory a graph will take, before anything is read."""
+"""``dbfs estimate``: the memory that a graph will need, computed without reading or building it."""
 
 import click
 from dask.utils import format_bytes
@@ -15,7 +15,7 @@ from dbfs_workers.backends import BACKENDS
 
 @click.command(epilog=GRAPH_HELP)
 @click.argument("graph")
-@click.option("--ranks", type=click.IntRange(1), required=True, help="Workers that would take part.")
+@click.option("--ranks", type=click.IntRange(1), required=True, help="Number of workers.")
 @order_option
 @in_edges_option
 @click.option(
@@ -23,13 +23,14 @@ from dbfs_workers.backends import BACKENDS
     type=click.Choice(BACKENDS),
     default="cpu",
     show_default=True,
-    help="Whose memory: the workers', or that of their GPUs.",
+    help="Memory to estimate: cpu for the workers', cuda for that of their GPUs.",
 )
 @json_option
 def estimate(graph: str, ranks: int, order: str, in_edges: bool, backend: str, as_json: bool) -> None:
-    """Estimate the memory GRAPH, a generator or a file, needs.
+    """Estimate the memory that GRAPH needs on each rank.
 
-    A file's header is read, and no more: of a plain edge list, which has none, nothing is known.
+    GRAPH is a generator or a file. Only the header of a file is read. A plain edge list has no header, so its memory
+    can't be estimated.
 
     Example: dbfs estimate kronecker:scale=26 --ranks 4
     """

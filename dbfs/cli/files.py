@@ -18,12 +18,12 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    # Importing it loads SciPy and pyarrow.
+    # The import loads SciPy and pyarrow, which is slow.
     from dbfs.edges.writers import Written
 
 _CORPUS = "corpus"
 _FORMATS_HELP = (
-    "\b\nThe file's name says its format:\n"
+    "\b\nThe file's name determines its format:\n"
     ".mtx      Matrix Market, a pattern\n"
     ".graph    METIS\n"
     ".txt      edge list with tabs; also .tsv, .el, .edges, .edgelist and .snap\n"
@@ -31,17 +31,17 @@ _FORMATS_HELP = (
     ".gr       PACE (undirected) or DIMACS (directed)\n"
     ".npz      SciPy sparse matrix\n"
     ".parquet  table with the columns src and dst\n\n"
-    "Those of text are compressed where .gz, .xz or .bz2 follows."
+    "A text file whose name ends in .gz, .xz or .bz2 is compressed."
 )
 
 
 @click.command(epilog=f"{_FORMATS_HELP}\n\n\b\nGenerators:\n{generators.describe()}")
 @click.argument("spec")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
-@click.option("--scale-down", type=int, help="Of a corpus graph: about 1/INTEGER of its vertices.")
+@click.option("--scale-down", type=int, help="For a corpus graph: keep about 1/INTEGER of its vertices.")
 @json_option
 def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> None:
-    """Write the graph that a generator's SPEC makes into a file.
+    """Write the graph of a generator's SPEC to a file.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
     if scale_down is not None:
         name, _, rest = spec.partition(":")
         if name != _CORPUS:
-            raise InvalidOptionError(f"--scale-down is for {_CORPUS}:NAME, and {spec} is none")
+            raise InvalidOptionError(f"--scale-down is for {_CORPUS}:NAME, not for {spec}")
         spec = f"{name}:{rest}{',' * bool(rest)}scale_down={scale_down}"
     _write(generators.parse(spec), out, as_json)
 
@@ -59,11 +59,11 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
 @click.command(epilog=_FORMATS_HELP)
 @click.argument("source", metavar="IN")
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--format", "format_", type=click.Choice(readers.FORMATS), help="Of IN, overrides the guess.")
-@click.option("--directed/--undirected", default=None, help="Override what IN's format or header says.")
+@click.option("--format", "format_", type=click.Choice(readers.FORMATS), help="Format of IN; guessed if left out.")
+@click.option("--directed/--undirected", default=None, help="Override IN's format or header.")
 @json_option
 def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool) -> None:
-    """Write the graph of file IN into file OUT, in another format.
+    """Convert the graph in file IN to the format of file OUT.
 
     Example: dbfs convert road.gr.xz road.mtx.gz
     """
@@ -71,7 +71,7 @@ def convert(source: str, out: Path, format_: str | None, directed: bool | None, 
 
 
 def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
-    # Here and not above: the other commands need no SciPy and pyarrow.
+    # Imported here, because the other commands need no SciPy and pyarrow.
     from dbfs.edges.writers import write_edges
 
     start = time.perf_counter()

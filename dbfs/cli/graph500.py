@@ -1,4 +1,4 @@
-"""``dbfs graph500``: the benchmark from generation to its output."""
+"""``dbfs graph500``: the Graph500 benchmark, from the generator to its statistics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dbfs.records import BACKENDS
 
 
 @click.command()
-@click.option("--scale", type=int, required=True, help="2^SCALE vertices.")
-@click.option("--edgefactor", type=int, default=EDGEFACTOR, show_default=True, help="Edges a vertex.")
-@click.option("--roots", type=click.IntRange(1), default=ROOTS, show_default=True, help="Search keys.")
+@click.option("--scale", type=int, required=True, help="The graph has 2^SCALE vertices.")
+@click.option("--edgefactor", type=int, default=EDGEFACTOR, show_default=True, help="Input edges for each vertex.")
+@click.option("--roots", type=click.IntRange(1), default=ROOTS, show_default=True, help="Number of search keys.")
 @click.option(
-    "--ranks", type=int, help="Workers that take part; all of the cluster's (locally one per core) if left out."
+    "--ranks", type=int, help="Number of workers; if left out, all of the cluster's (locally one for each core)."
 )
 @click.option(
     "--backend",
@@ -30,7 +30,7 @@ from dbfs.records import BACKENDS
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the statistics and each search to this file, too, as JSON.",
+    help="Also write the statistics and each search to this file, as JSON.",
 )
 @scheduler_option
 @json_option
@@ -46,15 +46,15 @@ def graph500(
 ) -> None:
     """Run the Graph500 benchmark and print its statistics.
 
-    A Kronecker graph is generated and built (kernel 1), searched from random keys (kernel 2), and every search is
-    validated by the benchmark's five rules against the edges generated. A search that breaks one ends the run with
-    exit code 3.
+    A Kronecker graph is generated and built (kernel 1) and searched from random keys (kernel 2). Every search is
+    validated by the benchmark's five rules against the generated edges. A search that breaks a rule ends the benchmark
+    with exit code 3.
 
     Example: dbfs graph500 --scale 16
     """
     if out is not None:
         check_folder("--out", out)
-    # What is refused shall not have started a cluster.
+    # Checks the options before a cluster is started for them.
     dbfs.kronecker(scale, edgefactor)
     with connect(scheduler, ranks, backend) as client:
         result = dbfs.graph500(scale, edgefactor=edgefactor, roots=roots, client=client, ranks=ranks, backend=backend)

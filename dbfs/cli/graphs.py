@@ -25,15 +25,15 @@ from dbfs.display import tables
 
 @click.command(epilog=GRAPH_HELP)
 @click.argument("graph")
-@click.option("--name", required=True, help="What to call it in the cluster.")
+@click.option("--name", required=True, help="Name of the graph in the cluster.")
 @layout_options
 @cluster_option
 @json_option
 def load(graph: str, name: str, scheduler: str, as_json: bool, **layout: Any) -> None:
     """Build GRAPH on a cluster and keep it under a name.
 
-    It stays until it is unloaded: traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) from Python. A file
-    is read by the workers, so all of them must see it under this path.
+    The graph stays until it is unloaded. Traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) in Python.
+    The workers read a file themselves, so its path must be valid on all of them.
 
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
@@ -50,7 +50,7 @@ def load(graph: str, name: str, scheduler: str, as_json: bool, **layout: Any) ->
 @cluster_option
 @json_option
 def graphs(scheduler: str, as_json: bool) -> None:
-    """List the graphs in a cluster.
+    """List the graphs of a cluster.
 
     Example: dbfs graphs --scheduler tcp://host:8786
     """
@@ -81,7 +81,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
 @cluster_option
 @json_option
 def unload(name: str, scheduler: str, as_json: bool) -> None:
-    """Free a named graph's memory. Its runs are cancelled.
+    """Free the memory of a named graph, and cancel its runs.
 
     Example: dbfs unload web --scheduler tcp://host:8786
     """

@@ -1,4 +1,4 @@
-"""``dbfs run``: load a graph, traverse it once, print or save what was found."""
+"""``dbfs run``: load a graph, traverse it once, and print or save the result."""
 
 from __future__ import annotations
 
@@ -36,16 +36,20 @@ from dbfs_workers.spec import DIRECTIONS
 @click.command(epilog=GRAPH_HELP)
 @click.argument("graph")
 @click.option("--source", required=True, help="Vertex id to start from, 0 to n-1.")
-@click.option("--external-ids", is_flag=True, help="SOURCE is one of the file's own ids, where they have gaps.")
+@click.option("--external-ids", is_flag=True, help="SOURCE is an id of the file, whose ids have gaps.")
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
 @layout_options
-@click.option("--direction", type=click.Choice(DIRECTIONS), default="auto", show_default=True, help="Of the levels.")
-@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True)
-@click.option("--predecessors", is_flag=True, help="Record each vertex's parent, too.")
-@click.option("--max-depth", type=int, help="Leave vertices farther than this unreached.")
-@click.option("--validate", is_flag=True, help="Check the result against the graph's edges on the workers.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the labels: FILE.npy or FILE.parquet."
+    "--direction", type=click.Choice(DIRECTIONS), default="auto", show_default=True, help="Direction of the levels."
+)
+@click.option(
+    "--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="Engine that runs the levels."
+)
+@click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
+@click.option("--max-depth", type=int, help="Stop at this distance; vertices farther away stay unreached.")
+@click.option("--validate", is_flag=True, help="Check the result against the graph's edges, on the workers.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the labels to FILE.npy or FILE.parquet."
 )
 @scheduler_option
 @json_option
@@ -108,11 +112,11 @@ def _graph(graph: str, client: distributed.Client, layout: dict[str, Any], loade
 
 
 def save(result: BFSResult, out: Path, *, predecessors: bool) -> None:
-    """Write labels in vertex order.
+    """Write a result's labels to a file, in vertex order.
 
-    ``.npy``: int32[n] distances, or with predecessors a structured array of ``distance`` and ``predecessor`` (int64).
-    ``.parquet``: columns ``vertex``, ``distance``, ``predecessor`` where asked for, and ``external_id`` where the graph
-    has them.
+    ``.npy``: int32[n] distances; with predecessors, a structured array [n] of ``distance`` (int32) and ``predecessor``
+    (int64). ``.parquet``: columns ``vertex``, ``distance``, with predecessors ``predecessor``, and ``external_id`` if
+    the graph has external ids.
     """
     labels: dict[str, NDArray[Any]] = {"distance": result.distances()}
     if predecessors:
@@ -144,15 +148,15 @@ def _vertex_id(text: str) -> int:
 
 def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
     if scheduler is None:
-        raise InvalidOptionError("--loaded: say with --scheduler in which cluster the graph is")
+        raise InvalidOptionError("--loaded needs --scheduler, the cluster that has the graph")
     source_of = click.get_current_context().get_parameter_source
     given = [f"--{name.replace('_', '-')}" for name in layout if source_of(name) is not ParameterSource.DEFAULT]
     if given:
-        raise InvalidOptionError(f"--loaded: {', '.join(given)}: the graph has its layout already")
+        raise InvalidOptionError(f"--loaded excludes {', '.join(given)}: the graph was laid out when it was loaded")
 
 
 def _check_out(out: Path) -> None:
-    # Before the traversal: its result would be lost.
+    # Checked before the traversal, whose result a late error would lose.
     if out.suffix not in (".npy", ".parquet"):
         raise InvalidOptionError(f"--out {out}: the name must end in .npy or .parquet")
     check_folder("--out", out)

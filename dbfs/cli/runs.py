@@ -1,4 +1,4 @@
-"""``dbfs runs`` and ``cancel``: what runs on a running cluster."""
+"""``dbfs runs`` and ``cancel``: the runs of a running cluster."""
 
 import click
 from dask.utils import format_time
@@ -13,7 +13,7 @@ from dbfs.records import RunStatus
 @cluster_option
 @json_option
 def runs(scheduler: str, as_json: bool) -> None:
-    """List the runs that wait or are under way, and where they are.
+    """List the waiting and running runs of a cluster.
 
     Example: dbfs runs --scheduler tcp://host:8786
     """
@@ -38,18 +38,18 @@ def _row(status: RunStatus) -> tuple[str, ...]:
 @cluster_option
 @json_option
 def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
-    """End a run by its next level. RUN_ID, or how it begins, is as dbfs runs lists it.
+    """End a run by its next level. RUN_ID is the id that dbfs runs lists, or the beginning of an id.
 
-    Whoever waits for the run gets RunCancelledError.
+    The caller that waits for the run gets RunCancelledError.
 
     Example: dbfs cancel 3f2a --scheduler tcp://host:8786
     """
     with connect(scheduler, None) as client:
         found = [run for run in dbfs.runs(client=client) if run.status.run_id.startswith(run_id)]
         if not found:
-            raise RunNotFoundError(f"no run {run_id} waits or is under way")
+            raise RunNotFoundError(f"no run that begins with {run_id} is waiting or running; dbfs runs lists the runs")
         if len(found) > 1:
-            raise InvalidOptionError(f"{len(found)} runs begin with {run_id}; give more of its id")
+            raise InvalidOptionError(f"{len(found)} runs have ids that begin with {run_id}; give more characters")
         found[0].cancel()
     cancelled = found[0].status.run_id
     if as_json:

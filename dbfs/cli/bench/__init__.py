@@ -1,0 +1,23 @@
+"""``dbfs bench``: benchmarks of this machine.
+
+In: a command's options; ``plans`` also takes a plan's file, and ``figures`` saved results. ``dbfs.bench`` measures.
+Out: tables or JSON on stdout; with ``--out``, files.
+"""
+
+import click
+
+from dbfs.cli.bench.engine import build, gang, kernels, levels
+from dbfs.cli.bench.gpu import gpu, memory
+from dbfs.cli.bench.plans import corpus, figures, scaling
+
+
+@click.group()
+def bench() -> None:
+    """Measure this machine.
+
+    Example: dbfs bench levels
+    """
+
+
+for _command in (gang, levels, kernels, build, gpu, memory, corpus, scaling, figures):
+    bench.add_command(_command)

@@ -1,0 +1,129 @@
+"""``dbfs bench gang``, ``levels``, ``kernels`` and ``build``: the cost of parts of the system, on a local cluster."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import click
+from dask.utils import format_bytes
+
+from dbfs.build.build import ORDERS
+from dbfs.cli.bench.common import ranks_option
+from dbfs.cli.common import connect, json_option, print_results
+
+
+@click.command()
+@ranks_option
+@click.option("--times", type=click.IntRange(1), default=50, show_default=True, help="Number of runs to time.")
+@json_option
+def gang(ranks: int, times: int, as_json: bool) -> None:
+    """Measure the cost of starting a gang.
+
+    The time is that of a resident run from call to result, on a graph without edges.
+
+    Example: dbfs bench gang --ranks 4
+    """
+    from dbfs.bench.gang import bench_gang
+
+    with connect(None, ranks) as client:
+        costs = [bench_gang(client, ranks, exchange, times) for exchange in ("shared_memory", "comm")]
+    rows = [(c.exchange, f"{min(c.milliseconds):.2f}", f"{c.median:.2f}", f"{max(c.milliseconds):.2f}") for c in costs]
+    print_results(
+        f"Round trip of a gang, {ranks} ranks",
+        ("exchange", "min ms", "median ms", "max ms"),
+        rows,
+        costs,
+        as_json=as_json,
+    )
+
+
+@click.command()
+@ranks_option
+@click.option(
+    "--levels",
+    type=click.IntRange(8),
+    default=64,
+    show_default=True,
+    help="Levels that the taskgraph engine runs; the resident engine runs 2000.",
+)
+@json_option
+def levels(ranks: int, levels: int, as_json: bool) -> None:
+    """Measure the cost of a level in each engine, on a path graph.
+
+    Example: dbfs bench levels --ranks 4
+    """
+    from dbfs.bench.levels import bench_levels
+
+    with connect(None, ranks) as client:
+        costs = list(bench_levels(client, ranks, levels))
+    rows = [(c.way, str(c.ranks), f"{c.milliseconds:.3f}", f"{c.ratio:.4f}") for c in costs]
+    print_results(
+        "A level of a path graph", ("engine and way", "ranks", "ms a level", "ratio"), rows, costs, as_json=as_json
+    )
+
+
+@click.command()
+@click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator or a file.")
+@click.option("--ranks", type=click.IntRange(1), default=2, show_default=True, help="Number of workers.")
+@click.option(
+    "--sources",
+    type=click.IntRange(1),
+    default=9,
+    show_default=True,
+    help="Number of random sources; 1 takes vertex 0 instead.",
+)
+@click.option(
+    "--order",
+    "orders",
+    type=click.Choice(ORDERS),
+    multiple=True,
+    default=ORDERS,
+    show_default=True,
+    help="Internal order of the vertices; may be repeated.",
+)
+@json_option
+def kernels(graph: str, ranks: int, sources: int, orders: Sequence[str], as_json: bool) -> None:
+    """Measure traversals of a graph, next to SciPy's.
+
+    Both traverse the same graph from the same sources, one after the other.
+
+    Example: dbfs bench kernels --graph kronecker:scale=18 --ranks 2
+    """
+    from dbfs.bench.kernels import bench_kernels
+
+    with connect(None, ranks) as client:
+        times = list(bench_kernels(client, graph, ranks, sources, orders))
+    rows = [(t.way, f"{t.levels:.2f}", f"{t.call:.2f}", f"{t.ratio:.1f}") for t in times]
+    title = f"{graph}, {ranks} ranks, {sources} source{'s' * (sources > 1)}, medians"
+    print_results(title, ("implementation", "levels ms", "call ms", "SciPy / call"), rows, times, as_json=as_json)
+
+
+@click.command()
+@click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator.")
+@ranks_option
+@click.option("--sources", type=click.IntRange(1), default=5, show_default=True, help="Number of random sources.")
+@json_option
+def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
+    """Measure the time and memory of building a graph.
+
+    Traversals of that graph by each engine are also timed.
+
+    Example: dbfs bench build --graph kronecker:scale=18
+    """
+    from dbfs.bench.build import bench_build
+
+    with connect(None, ranks) as client:
+        cost = bench_build(client, graph, ranks, sources)
+    rows = []
+    for rank, (partition, before, peak) in enumerate(zip(cost.partition, cost.before, cost.peak, strict=True)):
+        share = peak / (3 * partition + 200e6)
+        rows.append((str(rank), format_bytes(partition), format_bytes(before), format_bytes(peak), f"{share:.0%}"))
+    columns = ("rank", "partition", "peak before", "peak after", "of 3 partitions + 200 MB")
+    print_results(
+        f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", columns, rows, [cost], as_json=as_json
+    )
+    if not as_json:
+        for engine, seconds in cost.traversals.items():
+            median = statistics.median(seconds) * 1e3
+            click.echo(f"traversal, {engine}: median {median:.0f} ms from call to result, {sources} sources")
