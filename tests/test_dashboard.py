@@ -118,7 +118,7 @@ def test_plots_of_runs_of_any_depth(client: distributed.Client, n: int) -> None:
     with dbfs.load(f"path:n={n}", client=client, ranks=2, name="plotted") as graph:
         graph.bfs_many([n // 2, 0])
         title, level, frontier, reached, bottom_up = client.run_on_scheduler(trail)
-    assert re.fullmatch(r"plotted, over, run \w{8}", title)
+    assert re.fullmatch(r"plotted, finished, run \w{8}", title)
     assert len(level) <= 2000
     assert level == list(range(0, n, -(-n // 2000)))
     assert frontier == [1] * len(level)
@@ -176,12 +176,12 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
 
         for options in ({"targets": [9]}, {"targets": [0]}, {"max_depth": 9}, {"max_depth": 0}):
             graph.bfs(0, **options)
-            assert re.fullmatch(r"street, stopped as asked, run \w{8}", title()), options
+            assert re.fullmatch(r"street, stopped at its limit, run \w{8}", title()), options
     with dbfs.load("path:n=9", client=client, name="long, 12345678901234567890:n=9") as graph:
         graph.bfs(0, targets=[8], max_depth=20)
-        assert re.fullmatch(r"…2345678901234567890:n=9, stopped as asked, run \w{8}", title())
+        assert re.fullmatch(r"…2345678901234567890:n=9, stopped at its limit, run \w{8}", title())
         graph.bfs(0, max_depth=20)
-        assert re.fullmatch(r"…2345678901234567890:n=9, over, run \w{8}", title())
+        assert re.fullmatch(r"…2345678901234567890:n=9, finished, run \w{8}", title())
 
 
 def test_a_plot_goes_on_where_looks_are_as_many() -> None:
@@ -244,7 +244,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
             until(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
 
         # A name is shown as it is, and not taken for HTML.
-        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, over, run")
+        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, finished, run")
         screenshot(browser, "finished")
         run = Background(street)
         sees("runs under way 1 ", "street running 1 of 1", "street, under way")

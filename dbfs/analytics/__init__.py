@@ -1,6 +1,7 @@
-"""What traversals and the partitions tell of a graph: components, bounds on its diameter, its degrees.
+"""Analytics of a graph by traversals and by queries of its partitions: components, diameter bounds, degrees.
 
-Each file holds one function of a graph and what it returns; ``Graph`` has a method for each.
+In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees. Each file has a function behind one method
+of ``Graph``, and the type that it returns.
 """
 
 from dbfs.analytics.components import Components

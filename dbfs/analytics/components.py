@@ -1,4 +1,4 @@
-"""Connected components: one traversal for the giant one, union-find on the workers for all others at once."""
+"""Connected components: one traversal finds the giant one, union-find on the workers all others at once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Components:
-    """The connected components of a graph, numbered from the largest; those of one size by their smallest vertex.
+    """The connected components of a graph, numbered by falling size, those of equal size by their smallest vertex.
 
     Attributes:
         graph: the graph's name.
-        labels: int64[n], each vertex's component.
-        sizes: int64[count], the vertices of each, falling.
+        labels: int64[n], the component of each vertex.
+        sizes: int64[count], the number of vertices of each component, falling.
     """
 
     graph: str
@@ -37,20 +37,20 @@ class Components:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of components."""
         return self.sizes.size
 
     @property
     def isolated(self) -> int:
-        """How many of them are a vertex alone."""
+        """Number of components of a single vertex."""
         return int(np.count_nonzero(self.sizes == 1))
 
     def vertices(self, component: int) -> NDArray[np.int64]:
-        """int64, the vertices of a component, ascending.
+        """Return the vertices of a component, ascending, int64.
 
         Raises:
             InvalidOptionError: there is no component of that number.
-            InvalidOptionTypeError: not an integer.
+            InvalidOptionTypeError: ``component`` is not an integer.
         """
         number = whole_number(component, "component")
         if not 0 <= number < self.count:
@@ -69,7 +69,7 @@ def components(graph: Graph) -> Components:
     """See ``Graph.components``."""
     if graph.n == 0:
         return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64))
-    # The hub is in the giant component, or there is none: then all edges are left to the union-find.
+    # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
     giant = graph.bfs(hub(graph))
     try:
         by_position = _roots(graph, giant)
@@ -79,7 +79,7 @@ def components(graph: Graph) -> Components:
 
 
 def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
-    """uint32[n], the same id for all vertices of a component; by position in a graph ordered by degree."""
+    """Return uint32[n] by position: an id that all vertices of a component share."""
     plan, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
     reached = [
         plan.add(rank, (f"reached-bits-{token}", rank), queries.reached_bits, Ref(future.key), stripe)
@@ -100,17 +100,20 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     futures = graph.gang.submit(plan, [last])
     try:
         deadline = Deadline(config.seconds("deadline"))
-        found: NDArray[np.uint32] = graph.gang.gather([futures[last]], deadline, f"components of {graph.name}")[0]
+        found: NDArray[np.uint32] = graph.gang.gather(
+            [futures[last]], deadline, f"finding the components of {graph.name}"
+        )[0]
     finally:
         release(futures.values())
     return found
 
 
 def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
+    """Number the components by falling size, given the root of each vertex."""
     counts = np.bincount(roots)
     present = np.flatnonzero(counts)
     first = np.zeros(counts.size, np.int64)
-    # Of several values for one place the last one stays: the smallest vertex.
+    # NumPy keeps the last of several values for one index: in reversed order the smallest vertex.
     first[roots[::-1]] = np.arange(roots.size - 1, -1, -1)
     order = present[np.lexsort((first[present], -counts[present]))]
     number = np.zeros(counts.size, np.int64)

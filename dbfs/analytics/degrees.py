@@ -1,4 +1,4 @@
-"""Degrees, counted where the edges are."""
+"""Degrees of a graph, counted on the workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def degree_counts(graph: Graph) -> Counts:
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = Deadline(config.seconds("deadline"))
     parts: list[Counts] = graph.gang.on_each_rank(
-        "degree-counts", queries.degree_counts, arguments, deadline, f"degrees of {graph.name}"
+        "degree-counts", queries.degree_counts, arguments, deadline, f"counting the degrees of {graph.name}"
     )
     degrees, where = np.unique(np.concatenate([degrees for degrees, _ in parts]), return_inverse=True)
     vertices = np.zeros(degrees.size, np.int64)
@@ -31,11 +31,11 @@ def degree_counts(graph: Graph) -> Counts:
 
 
 def hub(graph: Graph) -> int:
-    """A vertex of the largest degree; the graph must not be empty."""
+    """Return a vertex of the largest degree; the graph must not be empty."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = Deadline(config.seconds("deadline"))
     largest: list[tuple[int, int]] = graph.gang.on_each_rank(
-        "largest-degree", queries.largest_degree, arguments, deadline, f"the hub of {graph.name}"
+        "largest-degree", queries.largest_degree, arguments, deadline, f"finding the hub of {graph.name}"
     )
     rank = max(range(graph.ranks), key=lambda rank: largest[rank][0])
     position = largest[rank][1] * graph.ranks + rank

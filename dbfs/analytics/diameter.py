@@ -1,8 +1,9 @@
-"""Bounds on a component's diameter by a few traversals, each from where the last one ended.
+"""Bounds on the diameter of a component by four traversals, each from a vertex that the previous ones found.
 
-The double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the diameter of massive
-graphs", 2009): from the farthest vertex of a traversal the eccentricity is large, a lower bound. From the middle of
-the longest path found it is small, and two vertices are no farther apart than the sum of their distances from there.
+This is the double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the diameter of
+massive graphs", 2009). The eccentricity of the farthest vertex of a traversal is large: a good lower bound. The
+eccentricity of the middle of the longest path found is small. Two vertices are no farther apart than the sum of their
+distances from the middle, which gives the upper bound.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiameterBounds:
-    """How large the largest eccentricity of a connected component, its diameter, is at least and at most.
+    """Bounds on the diameter of a connected component, which is its largest eccentricity.
 
     Attributes:
-        lower: the distance of ``ends``: the diameter is at least this.
-        upper: the smallest sum, over the sweeps, of the two largest distances: the diameter is at most this.
-        ends: two vertices ``lower`` apart.
-        centre: the vertex of the smallest eccentricity seen.
-        radius: that eccentricity.
-        size: vertices of the component.
+        lower: lower bound: the distance between ``ends``.
+        upper: upper bound: the smallest sum, over the sweeps, of the two largest distances.
+        ends: two vertices at the distance ``lower``.
+        centre: the vertex of the smallest eccentricity found.
+        radius: eccentricity of ``centre``.
+        size: number of vertices of the component.
     """
 
     lower: int
@@ -44,7 +45,7 @@ class DiameterBounds:
 
     @property
     def exact(self) -> bool:
-        """Whether the bounds meet."""
+        """Whether the bounds are equal."""
         return self.lower == self.upper
 
 
@@ -52,7 +53,8 @@ def eccentricity_bound(graph: Graph, source: int | None) -> DiameterBounds:
     """See ``Graph.eccentricity_bound``."""
     if graph.directed:
         raise DirectedGraphError(
-            f"{graph.name} is directed: distances there and back differ, and bound nothing. Load it undirected"
+            f"{graph.name} is directed: distances to a vertex and back differ, so that sweeps give no bounds; "
+            "load it undirected"
         )
     start = hub(graph) if source is None and graph.n else graph.check_vertex(0 if source is None else source, "source")
     first = graph.bfs(start)
@@ -76,11 +78,12 @@ def eccentricity_bound(graph: Graph, source: int | None) -> DiameterBounds:
 
 
 def _farthest(sweep: BFSResult) -> int:
+    """Return the smallest vertex at the largest distance."""
     return int(sweep.vertices_at(sweep.depth)[0])
 
 
 def _two_largest(sweep: BFSResult) -> int:
-    """The sum of the two largest distances."""
+    """Return the sum of the two largest distances from the source."""
     if sweep.depth == 0:
         return 0
     alone = sweep.reports[sweep.depth - 1].discovered == 1
@@ -88,9 +91,10 @@ def _two_largest(sweep: BFSResult) -> int:
 
 
 def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
-    """A vertex half-way on a shortest path from a sweep's source to its farthest vertex, the source of another.
+    """Return a vertex half-way between the source of one sweep and its farthest vertex, the source of the other.
 
-    Of all such vertices the middle one by id: in a lattice they are a whole diagonal, and its ends are corners.
+    Many shortest paths may join the two. The result is the middle one, by id, of all vertices half-way: in a lattice
+    these form a diagonal whose ends are corners.
     """
     half = one.depth // 2
     arguments = [
@@ -101,7 +105,7 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     ]
     deadline = Deadline(config.seconds("deadline"))
     rows = graph.gang.on_each_rank(
-        "half-way", queries.rows_on_shortest_path, arguments, deadline, f"the middle of a longest path in {graph.name}"
+        "half-way", queries.rows_on_shortest_path, arguments, deadline, f"bounding the diameter of {graph.name}"
     )
     half_way = vertices_of_rows(rows, graph.order)
     return int(half_way[half_way.size // 2])

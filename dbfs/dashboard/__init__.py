@@ -1,7 +1,8 @@
-"""What the scheduler's own web server shows of the service: a page at ``/dbfs``, and metrics for Prometheus.
+"""The dashboard: a page at ``/dbfs`` on the scheduler's web server, and metrics for Prometheus.
 
-The page needs Bokeh and the metrics need prometheus_client (``pip install dbfs[dashboard]``), as Dask's own do. Where
-there is neither, the service works as ever, and ``/dbfs`` says what to install.
+In: the service, read-only (``dbfs.dashboard.view``). Out: tables and plots in a browser, lines of ``/metrics``. The
+page needs Bokeh and the metrics need prometheus_client (``pip install dbfs[dashboard]``), as Dask's own dashboard does.
+Without them the service works as usual, and ``/dbfs`` says what to install.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def install(scheduler: distributed.Scheduler, service: ServiceView) -> None:
         try:
             part(scheduler, service)
         except Exception:
-            # Both reach into Dask's dashboard, which may change; no traversal shall fail for that.
+            # Both use internals of Dask's dashboard, which may change. A traversal must not fail because of that.
             logger.exception("dbfs: %s failed", part.__name__.strip("_"))
 
 
 def uninstall(service: ServiceView) -> None:
-    """The scheduler closes."""
+    """Remove the metrics of a service whose scheduler closes."""
     try:
         from dbfs.dashboard.metrics import forget
     except ImportError:
@@ -49,7 +50,7 @@ def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> Non
         return
     dask_pages = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
     if not dask_pages:
-        # Dask has none, too, where Bokeh is not one that it takes.
+        # Dask also has no pages if it does not support the installed version of Bokeh.
         _explain(
             scheduler, "This scheduler's dashboard is off: start it with one, and with pip install 'dbfs[dashboard]'."
         )
@@ -72,7 +73,7 @@ def _explain(scheduler: distributed.Scheduler, words: str) -> None:
 
 
 class _Explanation(web.RequestHandler):
-    """The page where there is none."""
+    """A text at the page's address that says why there is no page."""
 
     def initialize(self, words: str) -> None:
         self._words = words

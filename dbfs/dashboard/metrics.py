@@ -1,4 +1,4 @@
-"""The service's metrics, in the registry that the scheduler's ``/metrics`` prints: names begin with ``dask_dbfs``."""
+"""Metrics of the service, in the registry that the scheduler's ``/metrics`` prints; names begin with ``dask_dbfs``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is untyped
-    """One for each process, as its registry is, and as Dask's own: it tells of the scheduler that came last.
+    """The process's one collector. It reports the scheduler that started last, as Dask's own collectors do.
 
     Attributes:
-        service: what it tells of.
+        service: the service that it reports; None before the first and after the last scheduler.
     """
 
     def __init__(self) -> None:
@@ -28,14 +28,14 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         self.service: ServiceView | None = None
 
     def collect(self) -> Iterator[Family]:
-        """Called by prometheus_client for each request."""
+        """Yield all metrics; prometheus_client calls this for each request."""
         service = self.service
         if service is None:
             return
         yield from self._graphs(service)
         yield from self._under_way(service)
         history = service.history
-        runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by how they ended", labels=["outcome"])
+        runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by outcome", labels=["outcome"])
         for outcome, count in history.outcomes.items():
             runs.add_metric([outcome], count)
         yield runs
@@ -53,9 +53,9 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         size = GaugeMetricFamily(
             self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
         )
-        lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are gone", labels=["graph"])
+        lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are lost", labels=["graph"])
         for name, same in _by_name(service).items():
-            # Graphs without a name of their own may share their edges' name.
+            # Graphs that were loaded without a name have their edges' name, which several may share.
             vertices.add_metric([name], sum(graph.record.stripe.n for graph in same))
             edges.add_metric([name], sum(info.m_local for graph in same for info in graph.record.infos))
             lost.add_metric([name], sum(len(graph.lost) for graph in same))
@@ -71,10 +71,14 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         active.add_metric(["waiting"], len(service.runs) - len(running))
         yield active
         level = GaugeMetricFamily(self.build_name("run_level"), "Level of the run under way", labels=["graph"])
-        frontier = GaugeMetricFamily(self.build_name("run_frontier_vertices"), "Its frontier", labels=["graph"])
-        reached = GaugeMetricFamily(self.build_name("run_reached_vertices"), "Vertices reached", labels=["graph"])
+        frontier = GaugeMetricFamily(
+            self.build_name("run_frontier_vertices"), "Vertices in the frontier of that level", labels=["graph"]
+        )
+        reached = GaugeMetricFamily(
+            self.build_name("run_reached_vertices"), "Vertices reached so far", labels=["graph"]
+        )
         bottom_up = GaugeMetricFamily(self.build_name("run_bottom_up"), "1 in a bottom-up level", labels=["graph"])
-        # One run a graph is under way; of graphs that share a name, the last that began.
+        # Each graph has one run under way at most. Of graphs that share a name, the last run in the queue counts.
         for name, progress in {run.graph.record.name: run.progress for run in running if run.progress}.items():
             level.add_metric([name], progress.level)
             frontier.add_metric([name], progress.frontier)
@@ -94,7 +98,7 @@ _collector: Collector | None = None
 
 
 def register(service: ServiceView) -> None:
-    """Tell of this scheduler's service from now on."""
+    """Report this scheduler's service from now on."""
     global _collector
     if _collector is None:
         _collector = Collector()
@@ -103,6 +107,6 @@ def register(service: ServiceView) -> None:
 
 
 def forget(service: ServiceView) -> None:
-    """Its scheduler closes."""
+    """Stop reporting a service, whose scheduler closes."""
     if _collector is not None and _collector.service is service:
         _collector.service = None

@@ -1,7 +1,7 @@
-"""The page ``/dbfs`` beside Dask's own: graphs, runs with where they are, the last runs' rates, failures.
+"""The page ``/dbfs`` beside Dask's pages: graphs, runs and their progress, rates of the last runs, failures.
 
-A Bokeh application like Dask's, on the same server. Each open page looks at the service's own objects, twice a second;
-it asks the workers nothing, and a page that nobody has open costs nothing.
+The page is a Bokeh application on Dask's own server. Each open page reads the service's objects on the scheduler twice
+a second. It sends no message to workers. While no page is open there is no work.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from dbfs.records import FinishedRun
 
 _EVERY = 500
-"""Milliseconds between two looks of an open page."""
+"""Milliseconds between two updates of an open page."""
 
-# What a column holds. Formatters are made anew for each page: Bokeh's models belong to one document.
+# Kinds of columns. Each page creates its own formatters, because a Bokeh model belongs to one document.
 _TEXT, _RIGHT, _COUNT, _BYTES, _TENTHS, _THOUSANDTHS = range(6)
 _NUMBERS = {_COUNT: "0,0", _BYTES: "0.0 b", _TENTHS: "0,0.0", _THOUSANDTHS: "0,0.000"}
 _TEMPLATES = {
-    # Text is escaped, and shown whole where the pointer is.
+    # Text is escaped; the title shows it in full under the pointer.
     _TEXT: '<span title="<%- value %>"><%- value %></span>',
     _RIGHT: '<div style="text-align: right"><%- value %></div>',
 }
-# Columns of the tables: width in pixels, and what is in them.
+# Columns of a table: width in pixels, and kind.
 Columns = dict[str, tuple[int, int]]
 
 _GRAPHS: Columns = {
@@ -102,7 +102,7 @@ _COLORS = {"top-down": "#1f77b4", "bottom-up": "#d95f02"}
 
 
 def connect(scheduler: distributed.Scheduler, service: ServiceView, prefix: str) -> None:
-    """Add the page to a running scheduler's server, and a link to it to Dask's pages."""
+    """Add the page to a running scheduler's server, and add a link to Dask's pages."""
     variables = template_variables(scheduler)
 
     def document(scheduler: distributed.Scheduler, extra: dict[str, Any], doc: Document) -> None:
@@ -160,7 +160,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
 
     @without_property_validation  # type: ignore[untyped-decorator]
     def update(self) -> None:
-        """Take over what the service knows now."""
+        """Show the present state of the service."""
         service, history = self._service, self._service.history
         running = [run for run in service.runs if run.started is not None]
         size = sum(info.nbytes for graph in service.graphs.values() for info in graph.record.infos)
@@ -227,14 +227,14 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
             x_axis_label="level",
             y_axis_label=label,
             tools="pan,wheel_zoom,box_zoom,reset,save",
-            title="No run was seen yet",
+            title="No run so far",
         )
         plot.line("level", field, source=self._levels["all"], color="#bbbbbb")
         for name, color in _COLORS.items():
             source, marker = self._levels[name], "circle" if name == "top-down" else "triangle"
             plot.scatter("level", field, source=source, color=color, marker=marker, size=6, legend_label=name)
         plot.toolbar.autohide = True
-        # Beside the points, not on them.
+        # Below the plot, because inside it the legend would hide points.
         plot.legend.orientation = "horizontal"
         plot.add_layout(plot.legend[0], "below")
         if field == "reached":
@@ -267,7 +267,7 @@ def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> No
     data = {name: list(column) for name, column in zip(columns, values, strict=True)}
     if table.source.data != data:
         table.source.data = data
-        # Bokeh draws a table anew where its view has changed: not where as many rows have other values.
+        # Bokeh redraws a table if its view changes, but not if the same number of rows has other values.
         table.view.filter = AllIndices()
 
 
@@ -299,7 +299,7 @@ def _run_row(run: RunView) -> tuple[Any, ...]:
 
 
 def _error(run: FinishedRun) -> str:
-    # The run has a column of its own.
+    # Drop the run id, which has a column of its own.
     return run.error.replace(f"run {run.run_id}, ", "").replace(f"run {run.run_id}: ", "")
 
 

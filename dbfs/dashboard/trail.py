@@ -1,6 +1,7 @@
-"""The frontier of one run by level, for a plot: of a run under way where it was looked at, else of the last one.
+"""The frontier of one traversal by level, for a plot: of a run under way, else of the last run.
 
-Of one that ended early there is what the looks at it found; of one that came to its end, every level.
+A run that finished has every level. A run under way, or one that ended early, has the levels that the service saw when
+it sampled the run's progress (``RunProgress``).
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
     from dbfs.dashboard.view import HistoryView, RunView, ServiceView
     from dbfs.records import EarlyEnd, FinishedRun
 
-# Points of a plot, and letters of a graph's name in its title.
+# Largest number of points of a plot, and of letters of a graph's name in its title.
 _MOST, _NAME = 2000, 24
 
-# The run, and the last look at it while it is under way. How many looks there were does not tell: another traversal has
-# as many, and of a long one only the last are kept.
+# The run id, and the last sample of a run under way. The number of samples would not do as a key: another traversal may
+# have as many, and only the last samples of a long one are kept.
 TrailKey = tuple[str, RunProgress | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Trail:
-    """One traversal.
+    """One traversal as points of a plot.
 
     Attributes:
-        key: tells it from another state of it, or another.
-        title: the graph, which run, and whether it is under way or how it ended.
-        level: int64[points].
-        frontier: int64[points], vertices that the level expands.
-        reached: int64[points], vertices reached before it.
-        bottom_up: bool[points].
+        key: identifies the traversal and its state.
+        title: the graph, and that the run is under way, or its outcome and its id.
+        level: int64[points], the level.
+        frontier: int64[points], number of vertices that the level expands.
+        reached: int64[points], number of vertices reached before the level.
+        bottom_up: bool[points], whether the level is bottom-up.
     """
 
     key: TrailKey
@@ -49,10 +50,10 @@ class Trail:
 
 
 def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
-    """What is best to be seen now: the run under way that began first, else the last that ended.
+    """Return the trail to draw now: of the oldest run under way that was sampled, else of the last run that ended.
 
     Returns:
-        ``drawn`` where there is nothing newer; None where no run was seen yet.
+        ``drawn`` itself if nothing changed since; None if there was no run so far.
     """
     key: TrailKey
     for run in service.runs:
@@ -78,7 +79,7 @@ def _ended_early(early: EarlyEnd, key: TrailKey) -> Trail:
 
 
 def _title(run: FinishedRun, how: str) -> str:
-    # What is too long for the plot is cut off: how it ended shall not be. Its error has a table of its own.
+    # The plot cuts off long titles, so that the outcome comes before the run id. A table of its own has the error.
     return f"{_short(run.graph)}, {how}, run {run.run_id[:8]}"
 
 
@@ -87,7 +88,7 @@ def _short(name: str) -> str:
 
 
 def _traversal(looks: Sequence[RunProgress], before: str) -> str:
-    """Which one it is, where there are several."""
+    """Return the number of the traversal if the run makes several; else an empty string."""
     last = looks[-1]
     number = min(last.finished + 1, last.traversals)
     return f"{before}traversal {number} of {last.traversals}" if last.traversals > 1 else ""
@@ -109,11 +110,11 @@ def _finished(history: HistoryView, key: TrailKey) -> Trail:
     run = history.finished[-1]
     counts = np.sum([rank.counts for rank in history.last], axis=0)
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
-    # The sources are in no level's discoveries.
+    # Discoveries do not include the sources, which the total does.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())
-    # By targets or max_depth: where nothing is left, the last level discovers nothing.
+    # Targets or max_depth stopped the traversal if its last level discovered vertices.
     stopped = not len(counts) or fields["discovered"][-1] > 0
-    how = "stopped as asked" if stopped else "over"
+    how = "stopped at its limit" if stopped else "finished"
     every = slice(None, None, -(-max(1, len(counts)) // _MOST))
     return Trail(
         key=key,

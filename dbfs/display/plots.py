@@ -1,6 +1,6 @@
-"""Plots of results and graphs by matplotlib, which is imported here only when one is drawn.
+"""Plots of results and graphs by matplotlib, which is imported only when a plot is drawn.
 
-Each function draws on the axes given, or on a figure of its own, and returns the axes.
+Each function draws on the given axes, or on a new figure, and returns the axes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
 
-# Blue and vermilion, green, sky blue of Okabe and Ito's palette: told apart by everybody, in print and on dark.
+# Blue, vermilion, sky blue and green of Okabe and Ito's palette, distinct for colour-blind readers, in print and on
+# dark backgrounds.
 VERTICES, EDGES = "#0072b2", "#d55e00"
 _PHASES = {
     "search": "#0072b2",
@@ -51,13 +52,13 @@ def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
         ([report.edges for report in reports], "edge frontier", EDGES, "s"),
         ([report.frontier for report in reports], "vertex frontier", VERTICES, "o"),
     ):
-        # A level may look at no edge; a logarithm has no place for it.
+        # A level may inspect no edge, and 0 has no logarithm.
         positive = [value or math.nan for value in values]
         ax.plot(
             levels, positive, color=colour, label=what, marker=marker if marked else "", markersize=4, linewidth=1.4
         )
     for number, (first, last) in enumerate(_bottom_up_stretches(reports)):
-        label = "bottom-up: edges looked at" if number == 0 else None
+        label = "bottom-up: edges inspected" if number == 0 else None
         ax.axvspan(first - 0.5, last + 0.5, label=label, **_BOTTOM_UP_SHADE)
     ax.set_yscale("log")
     ax.set_ylim(bottom=0.7)
@@ -75,11 +76,11 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
     """See ``BFSResult.plot_levels``."""
     ranks, reports = result.graph.ranks, result.reports
     ax = _axes(ax, 8.0, 1.4 + 0.36 * min(max(ranks, 2), 16))
-    # Numbers up to some hundred microseconds read better so than as 0.000123 s.
+    # The unit keeps numbers readable: 123 µs instead of 0.000123 s.
     unit, scale = ("µs", 1e6) if result.seconds < 1e-3 else ("ms", 1e3) if result.seconds < 1 else ("s", 1.0)
     ends = np.cumsum([report.seconds for report in reports]) * scale
     starts = np.concatenate([[0.0], ends[:-1]])
-    # A clock too coarse for the run says 0.
+    # The levels take 0 s if the clock is too coarse for the run.
     whole = float(ends[-1]) if reports and ends[-1] else 1.0
     stretches = _stretches(ends)
     left = np.repeat([[starts[first] for first, _ in stretches]], ranks, axis=0)
@@ -95,7 +96,7 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
     for first, last in stretches:
         ax.axvline(starts[first], color="#404040", linewidth=0.6, alpha=0.6)
         if all(report.direction == BOTTOM_UP for report in reports[first:last]):
-            # A strip on the upper edge: behind the bars nothing would be seen.
+            # A strip on the upper edge, because the bars would hide a shade behind them.
             strip: dict[str, Any] = {"color": ax.spines["top"].get_edgecolor(), "linewidth": 5}
             place = ax.get_xaxis_transform()
             ax.plot(
@@ -166,7 +167,7 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
-    """Two lines over the axes, the second one smaller."""
+    """Write two lines above the axes, the second one smaller."""
     ax.set_title(f"{_short(title, 70)}\n", loc="left", fontsize="medium", pad=pad)
     ax.annotate(
         below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
@@ -174,21 +175,22 @@ def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
 
 
 def _legend_beside_label(ax: Axes) -> None:
-    """A legend to the right of the label of x, which stands on the left; in as many columns as there is room for.
+    """Put the legend to the right of the x label, which stands on the left, in as many columns as fit.
 
-    From the axes' corner to the label's all is letters and their distances: as the legend begins there, the two don't
-    meet in axes of any size. It takes no height but for further rows, which low axes would not have.
+    The offset of the label's end from the corner of the axes is in inches and so independent of the size of the axes:
+    the legend, which starts there, never overlaps the label. One row of legend adds no height; low axes have none to
+    spare.
     """
     from matplotlib.transforms import ScaledTranslation
 
-    # The label takes its place only now.
+    # This call computes the position of the label.
     ax.xaxis.get_tightbbox()
     label, dpi = ax.xaxis.label.get_window_extent(), ax.figure.dpi
     right, down = (label.x1 - ax.bbox.x0) / dpi + 0.15, (label.y1 - ax.bbox.y0) / dpi
     corner = ax.transAxes + ScaledTranslation(right, down, ax.figure.dpi_scale_trans)
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": corner}
     cell = ax.get_subplotspec()
-    # What is right of the last column is free, and layouts make it the axes'.
+    # Space to the right of the last column of axes is free, and layouts give it to these axes.
     end = ax.figure.bbox.x1 if cell is not None and cell.is_last_col() else ax.bbox.x1
     look: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.0, "handlelength": 1.0}
     for columns in range(max(1, len(ax.get_legend_handles_labels()[1])), 0, -1):
@@ -198,7 +200,7 @@ def _legend_beside_label(ax: Axes) -> None:
 
 
 def _short(text: str, most: int) -> str:
-    """The end of a long text: of a path it says most."""
+    """Shorten a long text to its end, which identifies a path best."""
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
@@ -219,7 +221,7 @@ def _level_ticks(
     starts: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> None:
-    """Level numbers over the axes: over the middle of a level, over the first one of a stretch; where there is room."""
+    """Write level numbers above the axes: above each level, or the first of a stretch, as far as they fit."""
     ticks: list[float] = []
     words: list[str] = []
     free = 0.0
@@ -239,7 +241,7 @@ def _level_ticks(
 
 
 def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]]:
-    """First and last levels of the runs of bottom-up levels."""
+    """Return the first and the last level of each sequence of bottom-up levels."""
     stretches: list[tuple[int, int]] = []
     for report in reports:
         if report.direction == BOTTOM_UP:
@@ -251,7 +253,11 @@ def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]
 
 
 def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Each level alone, or so many stretches of about one time that bars can be told apart: [first, last) of each."""
+    """Group levels into at most ``_STRETCHES`` stretches of about equal time, so that bars stay distinct.
+
+    Returns:
+        [first, last) of each stretch; of each level, if there are few.
+    """
     if ends.size <= _STRETCHES:
         return [(level, level + 1) for level in range(ends.size)]
     cuts = np.searchsorted(ends, np.linspace(0, ends[-1], _STRETCHES + 1)[1:-1]) + 1
@@ -260,7 +266,7 @@ def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 
 def _imbalance(reports: Sequence[LevelReport]) -> float:
-    """Of the time that ranks work (and do not wait): the sum of each level's largest over the sum of its means."""
+    """Return the sum over the levels of the longest time that a rank works, over the sum of the mean times."""
     work = np.array(
         [
             [sum(time for phase, time in rank.items() if phase != _WAITING) for rank in report.phase_seconds]

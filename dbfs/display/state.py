@@ -16,12 +16,12 @@ from dbfs.service.client import ServiceClient
 
 @dataclass(frozen=True)
 class WorkerState:
-    """A worker.
+    """One worker of a cluster.
 
     Attributes:
-        address: as Dask names it.
-        memory: bytes of its process.
-        memory_limit: bytes it may take; 0 for no limit.
+        address: the worker's address.
+        memory: bytes of memory of its process.
+        memory_limit: bytes that the process may use; 0 for no limit.
     """
 
     address: str
@@ -34,11 +34,11 @@ class ClusterState:
     """A cluster at one moment.
 
     Attributes:
-        scheduler: its address.
-        dashboard: address of Dask's dashboard; empty where there is none.
-        workers: in the order in which they become ranks.
-        graphs: in the order in which they were loaded.
-        runs: of the resident engine, that wait or are under way, in the order in which they came.
+        scheduler: the scheduler's address.
+        dashboard: address of Dask's dashboard; empty if it is off.
+        workers: workers in the order in which they become ranks.
+        graphs: graphs in the order in which they were loaded.
+        runs: runs of the resident engine that wait or are under way, in the order of arrival.
     """
 
     scheduler: str
@@ -62,14 +62,14 @@ class ClusterState:
 
 
 def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
-    """What a cluster holds and does now; shown as tables in a notebook.
+    """Return the workers, graphs and runs of a cluster; a notebook shows them as tables.
 
     Raises:
         ClientError: there is no usable client.
     """
     client = current_client(client)
     service = ServiceClient.of(client)
-    # n_workers=-1: Dask lists only five workers otherwise.
+    # n_workers=-1, because Dask lists only five workers by default.
     workers: Mapping[str, Mapping[str, Any]] = client.scheduler_info(n_workers=-1)["workers"]
     return ClusterState(
         scheduler=client.scheduler.address,

@@ -11,7 +11,7 @@ from dbfs.graph.result import BFSResult
 
 
 def describe(graph: Graph) -> str:
-    """One line about a graph."""
+    """Describe a graph in one line."""
     kind = "directed" if graph.directed else "undirected"
     return (
         f"{graph.name}: {graph.n:,} vertices, {graph.input_edges:,} {kind} edges read, {graph.m:,} stored "
@@ -21,12 +21,12 @@ def describe(graph: Graph) -> str:
 
 
 def tight_table(title: str) -> Table:
-    """An empty table, tight enough for eight columns of numbers in a terminal 80 columns wide."""
+    """Return an empty table, tight enough for eight columns of numbers in a terminal of 80 columns."""
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0, pad_edge=False)
 
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
-    """One row a traversal. Edges and MTEPS count the directed edges of the traversed component."""
+    """Return a table with one row a traversal. Edges and MTEPS are directed edges of the traversed component."""
     table = tight_table("Breadth-first searches")
     for column in ("source", "reached", "depth", "edges\n(directed)", "time\nms", "MTEPS"):
         table.add_column(column, justify="right")
@@ -46,7 +46,7 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
 
 
 def levels_table(result: BFSResult, most: int = 24) -> Table:
-    """One row a level; of more than ``most`` levels the middle is left out."""
+    """Return a table with one row a level, which leaves out the middle of more than ``most`` levels."""
     table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")

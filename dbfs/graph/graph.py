@@ -1,4 +1,4 @@
-"""Graph: a striped graph that lives on a gang of workers, and is traversed there."""
+"""Graph: a graph striped over a gang of workers, which traverses it."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 
 class Graph(GraphCounts):
-    """A graph whose vertices are striped over the workers of a gang. Made by ``dbfs.load``.
+    """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
 
-    Vertex ids are 0..n-1. Where a file has ids of its own (an edge list with gaps), ``external_ids`` has them in order:
-    vertex ``v`` is ``external_ids[v]``, and ``vertex(external_id)`` is the way back.
+    Vertex ids are 0..n-1. If a file has other ids (an edge list with gaps), ``external_ids`` lists them in order: the
+    file's id of vertex ``v`` is ``external_ids[v]``, and ``vertex(external_id)`` is the inverse.
 
     Attributes:
-        name: where the edges came from.
+        name: the name given to ``load``, else the name of the edge list.
         directed: whether edges hold in one direction only.
-        read_seconds: how long reading took where it came first (edges kept, external ids), else 0.
-        build_seconds: how long reading and building took.
-        backend: what it is traversed on: ``cpu`` or ``cuda``.
-        exchange: how its ranks exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
-        record: everything the service knows of it.
+        read_seconds: time of reading, if reading finished before building (edges kept, external ids); else 0.
+        build_seconds: time of reading and building.
+        backend: where the graph is traversed: ``cpu`` or ``cuda``.
+        exchange: exchange of the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        record: the service's record of the graph.
     """
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
@@ -70,8 +70,8 @@ class Graph(GraphCounts):
         self._external: NDArray[np.int64] | None = None
         self._order: DegreeOrder | None = None
         if not record.named:
-            # Nobody else can reach a nameless graph: it goes with the last object that knows it.
-            weakref.finalize(self, _let_go, ServiceClient.of(client), record.graph_id).atexit = False
+            # Only this object refers to a nameless graph, which is therefore unloaded with it.
+            weakref.finalize(self, _unload_later, ServiceClient.of(client), record.graph_id).atexit = False
 
     @property
     def gang(self) -> Gang:
@@ -95,20 +95,20 @@ class Graph(GraphCounts):
 
     @property
     def external_ids(self) -> NDArray[np.int64] | None:
-        """int64[n], the file's own ids by vertex, ascending; None where they are the vertex ids."""
+        """int64[n], the file's ids by vertex, ascending; None if the file's ids are the vertex ids."""
         if self.record.external_ids_key is not None and self._external is None:
             self._external = self._fetch(self.record.external_ids_key, "external ids")[0]
         return self._external
 
     @property
     def order(self) -> DegreeOrder | None:
-        """The vertices' internal numbering where the graph was loaded with ``order="degree"``, else None."""
+        """The internal numbering of a graph loaded with ``order="degree"``; else None."""
         if self.record.order_key is not None and self._order is None:
             self._order = self._fetch(self.record.order_key, "the degree order")
         return self._order
 
     def vertex(self, external_id: int) -> int:
-        """The vertex of a file's own id.
+        """Return the vertex that has the given id in the file.
 
         Raises:
             InvalidVertexError: the id does not occur in the graph.
@@ -124,16 +124,16 @@ class Graph(GraphCounts):
         return at
 
     def check_vertex(self, value: Any, what: str = "vertex") -> int:
-        """The vertex id as an int.
+        """Return a vertex id as an int; ``what`` is its name in the message.
 
         Raises:
-            InvalidVertexError: outside 0..n-1.
-            InvalidVertexTypeError: not an integer (a float, a bool).
+            InvalidVertexError: the id is outside 0..n-1.
+            InvalidVertexTypeError: the id is not an integer (a float, a bool).
         """
         vertex = vertex_number(value, what)
         if not 0 <= vertex < self.n:
-            there = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
-            raise InvalidVertexError(f"{what} {vertex} is not in {self.name}: {there}")
+            valid = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
+            raise InvalidVertexError(f"{what} {vertex} is not in {self.name}: {valid}")
         return vertex
 
     def bfs(
@@ -149,27 +149,28 @@ class Graph(GraphCounts):
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
     ) -> BFSResult:
-        """Breadth-first search from a vertex, or from several at once (the distance is then to the nearest).
+        """Run a breadth-first search from a vertex, or from several at once: distances are to the nearest source.
 
         Args:
             source: vertex id, or several.
-            predecessors: record a parent of each vertex beside its distance.
-            max_depth: leave vertices farther than this unreached.
-            targets: a vertex, or several: stop after the level that reaches the last; farther ones are left unreached.
+            predecessors: also record a predecessor of each vertex.
+            max_depth: largest distance; vertices farther away stay unreached.
+            targets: a vertex, or several. The search stops after the level that reaches the last target; vertices
+                farther away stay unreached.
             direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
-                graph need its in-edges (``load(..., in_edges=True)``); ``auto`` does without them.
+                graph need its in-edges (``load(..., in_edges=True)``); without them ``auto`` stays top-down.
             engine: one of ``dbfs.engines.ENGINES``.
             validate: check the result on the workers before returning it.
-            deadline: seconds (or a Dask duration) the run may take; ``dbfs.deadline`` if None.
-            progress: a bar while the run lasts, or a function told where it is: see ``dbfs.progress``.
+            deadline: seconds (or a Dask duration) that the run may take; ``dbfs.deadline`` if None.
+            progress: a bar during the run, or a function called with a ``RunProgress``: see ``dbfs.display.progress``.
 
         Raises:
             InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
             InvalidOptionError: an option's value is not one of its choices.
             InvalidOptionTypeError: ``max_depth`` is not an integer.
-            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
-                early.
-            ValidationError: ``validate`` found the result wrong.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError, StaleRunError:
+                the run ended early.
+            ValidationError: ``validate`` found a fault in the result.
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
         sources = self._several(source, "source")
@@ -200,9 +201,9 @@ class Graph(GraphCounts):
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
     ) -> list[BFSResult]:
-        """A traversal from each source, one after another in one call of the gang; labels stay on the workers.
+        """Run a traversal from each source, one after another in one run of the gang; labels stay on the workers.
 
-        Arguments and errors as for ``bfs``; the deadline is for all of them together.
+        Arguments and errors as for ``bfs``. The deadline is for all traversals together.
         """
         each = self._several(sources, "source")
         if not each:
@@ -219,18 +220,18 @@ class Graph(GraphCounts):
         )
 
     def sample_sources(self, count: int, seed: int = 1) -> list[int]:
-        """Distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
+        """Return distinct random vertices of degree at least 1, self-loops not counted; the same for any rank count.
 
         Raises:
-            InvalidOptionError: there are fewer than ``count``, or it is below 0.
-            InvalidOptionTypeError: ``count`` is no integer.
+            InvalidOptionError: the graph has fewer such vertices than ``count``, or ``count`` is below 0.
+            InvalidOptionTypeError: ``count`` is not an integer.
         """
         return sample_sources(self, count, seed)
 
     def khop(self, vertex: int | Sequence[int], k: int) -> NDArray[np.int64]:
-        """int64, the vertices at most ``k`` edges away from a vertex (or from the nearest of several), ascending.
+        """Return the vertices at most ``k`` edges away from a vertex (or the nearest of several), ascending, int64.
 
-        It is among them itself. In a directed graph edges are followed forwards.
+        The vertex itself is included. In a directed graph edges are followed forwards.
 
         Raises:
             InvalidOptionError: ``k`` is below 0.
@@ -243,11 +244,11 @@ class Graph(GraphCounts):
         return found
 
     def components(self) -> Components:
-        """The connected components; of a directed graph the weak ones, edges being taken both ways.
+        """Return the connected components; for a directed graph the weak ones, which ignore the direction of edges.
 
-        One traversal from the vertex of the largest degree finds the giant component. The edges that it left are united
-        on the workers (union-find), however many components they make: isolated vertices cost nothing. A rank takes
-        4 bytes for each vertex of the graph, the client 32.
+        One traversal from a vertex of the largest degree finds the giant component. Union-find on the workers then
+        finds all other components at once, however many there are. A rank takes 4 bytes of memory for each vertex of
+        the graph, the client 32.
 
         Raises:
             WorkerLostError, DeadlineExceededError: see ``bfs``.
@@ -258,7 +259,7 @@ class Graph(GraphCounts):
         return components(self)
 
     def eccentricity_bound(self, source: int | None = None) -> DiameterBounds:
-        """Bounds on the largest eccentricity (the diameter) of a vertex's component, by four traversals.
+        """Bound the largest eccentricity (the diameter) of a vertex's component by four traversals.
 
         Args:
             source: a vertex of the component; None for a vertex of the largest degree.
@@ -272,20 +273,20 @@ class Graph(GraphCounts):
         return eccentricity_bound(self, source)
 
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The degrees that occur, ascending, and how many vertices have each: two int64 arrays of one length.
+        """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays.
 
-        A degree counts the edges stored at a vertex: duplicates are counted, a self-loop once; in a directed graph it
-        is the out-degree. Counted on the workers. Errors as for ``components``.
+        A degree is the number of edges stored at a vertex: duplicates count, a self-loop counts once. In a directed
+        graph it is the out-degree. The workers count. Errors as for ``components``.
         """
         from dbfs.analytics.degrees import degree_counts
 
         return degree_counts(self)
 
     def plot_degrees(self, ax: Axes | None = None) -> Axes:
-        """Plot how many vertices have each degree (``degree_counts``), on logarithmic scales where degrees vary much.
+        """Plot the number of vertices of each degree (``degree_counts``), on logarithmic scales if degrees vary much.
 
         Args:
-            ax: where to draw; None for a figure of its own.
+            ax: axes to draw on; None for a new figure.
 
         Raises:
             MissingPackageError: matplotlib is not installed. Other errors as for ``degree_counts``.
@@ -295,12 +296,12 @@ class Graph(GraphCounts):
         return plot_degrees(self, ax)
 
     def unload(self) -> None:
-        """Free the graph's memory on the workers, for everybody. Results already made keep their labels."""
+        """Free the graph's memory on the workers, for all clients. The results of this object keep their labels."""
         if not self._unloaded:
-            # The ranks leave the gang, and take what they keep with them.
+            # Unloading frees the labels that ranks keep, so that they are published first.
             for result in list(self._results):
-                # What a lost worker took can't be kept, nor what went when somebody else unloaded the graph. Neither
-                # must keep the rest from being freed.
+                # Labels on a lost worker, or of a graph that another client unloaded, are lost. The graph is unloaded
+                # all the same.
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
                     result.publish()
             self._unloaded = True
@@ -369,13 +370,13 @@ class Graph(GraphCounts):
         return results
 
     def positions(self, vertices: Sequence[int]) -> tuple[int, ...]:
-        """Where vertices stand in the internal numbering: what a run's spec and its labels on the workers go by."""
+        """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
         order = self.order
         return tuple(vertices if order is None else order.position[list(vertices)].tolist())
 
     def _fetch(self, key: Hashable, what: str) -> Any:
         self._require_loaded()
-        # By a task that hands it on: the key belongs to the service, not to this client.
+        # A task copies the value, because the service owns the key and this client has no future of it.
         graph, copy = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
         graph.add(0, copy, queries.same_value, Ref(key))
         future = self._gang.submit(graph, [copy])[copy]
@@ -387,7 +388,8 @@ class Graph(GraphCounts):
             raise ResultReleasedError(f"{self.name} was unloaded; load it again")
 
     def _several(self, given: int | Sequence[int], what: str) -> tuple[int, ...]:
-        if hasattr(given, "__array__"):  # NumPy's, a pandas series
+        """Return one vertex id, or several, as checked ints."""
+        if hasattr(given, "__array__"):  # a NumPy array or scalar, a pandas series
             array = np.asarray(given)
             return tuple(self.check_vertex(one, what) for one in (array if array.ndim else [given]))
         if isinstance(given, Sequence | Set) and not isinstance(given, str):
@@ -395,5 +397,6 @@ class Graph(GraphCounts):
         return (self.check_vertex(given, what),)
 
 
-def _let_go(service: ServiceClient, graph_id: str) -> None:
+def _unload_later(service: ServiceClient, graph_id: str) -> None:
+    """Unload a graph without waiting, since finalizers run in any thread."""
     service.tell("unload", graph_id=graph_id)

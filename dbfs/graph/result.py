@@ -1,4 +1,4 @@
-"""BFSResult: what a traversal found. Its labels stay striped on the workers until they are asked for."""
+"""BFSResult: the result of a traversal. Its labels stay striped on the workers until a caller reads them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class BFSResult:
-    """The outcome of ``Graph.bfs``.
+    """The result of ``Graph.bfs``.
 
     Attributes:
         graph: the graph that was traversed.
         sources: vertex ids at distance 0.
-        run_id: names the run.
-        engine: the engine that ran.
-        spec: what was asked for; its vertices are positions in a graph that is ordered by degree.
+        run_id: id of the run that made the traversal.
+        engine: name of the engine that ran.
+        spec: options of the traversal. Its vertices are positions if the graph is ordered by degree.
         depth: the largest distance.
-        seconds: from the start of the first level to the end of the last.
-        setup_seconds: before that, clearing the state and (on CPUs) waiting for the slowest rank; None of a
-            taskgraph run, where it is not told apart.
+        seconds: time from the start of the first level to the end of the last.
+        setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None after a
+            run of the taskgraph engine, which does not measure it.
     """
 
     def __init__(
@@ -56,47 +56,48 @@ class BFSResult:
         self.setup_seconds = outcome.setup_seconds
         self._source = outcome.labels
         self._labels: PublishedLabels | None = None
-        # Labels that nobody asked for are dropped with the last reference; those that are held, when they are let go.
+        # Labels that no caller read are dropped with the last reference to this object. Published labels are freed
+        # with the last reference to their futures.
         self._dropping = weakref.finalize(self, outcome.labels.drop)
         self._dropping.atexit = False
         self.depth = outcome.depth
         self._make_reports = outcome.levels
-        # Kept from the first path on: paths are asked for by the dozen, and each would fetch n labels.
+        # Fetched for the first path and kept: callers ask for dozens of paths, and each would fetch n labels.
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
 
     @property
     def reached(self) -> int:
-        """Vertices reached, the sources included."""
+        """Number of vertices reached, the sources included."""
         return self._counts[0]
 
     @property
     def edges(self) -> int:
-        """Directed edges of the traversed component (Merrill's count): the degrees of the reached vertices."""
+        """Directed edges of the traversed component (Merrill's count): the sum of the reached vertices' degrees."""
         return self._counts[1]
 
     @property
     def farthest(self) -> int | None:
-        """The distance past which vertices were left unreached; None where all within reach were reached."""
-        # A run that ends because nothing is left has a last level that discovers nothing.
+        """Distance beyond which the traversal left vertices unreached; None if it reached all it could."""
+        # If a traversal ended because nothing was left to discover, its last level discovered nothing.
         if self.spec.targets and (not self.reports or self.reports[-1].discovered):
             return self.depth
         return self.spec.max_depth
 
     @property
     def mteps(self) -> float:
-        """Directed edges of the traversed component a second, in millions."""
+        """Directed edges of the traversed component per second, in millions."""
         return self.edges / self.seconds / 1e6 if self.seconds else 0.0
 
     @functools.cached_property
     def reports(self) -> tuple[LevelReport, ...]:
-        """One report a level."""
+        """One report for each level."""
         return self._make_reports()
 
     @property
     def levels(self) -> pd.DataFrame:
-        """One row a level: the columns of ``LevelReport``, times in seconds, sizes in bytes."""
+        """One row for each level, with the columns of ``LevelReport``: times in seconds, sizes in bytes."""
         import pandas as pd
 
         columns = [name for name in LevelReport.__dataclass_fields__ if name != "phase_seconds"]
@@ -104,36 +105,40 @@ class BFSResult:
         return pd.DataFrame(rows, columns=pd.Index(columns)).set_index("level")
 
     def distances(self) -> NDArray[np.int32]:
-        """int32[n] in vertex order: edges on a shortest path from the nearest source, -1 where there is none.
+        """Return int32[n] by vertex: the number of edges on a shortest path from the nearest source, -1 unreached.
 
         Raises:
             ResultReleasedError: the result was released.
-            WorkerLostError: a worker that held labels is gone.
+            WorkerLostError: a worker that held labels is lost.
         """
-        by_position = self._gathered(self.published_labels().distances, np.dtype(np.int32))
+        by_position = self._fetch(self.published_labels().distances, np.dtype(np.int32))
         order = self.graph.order
         return by_position if order is None else order.by_vertex(by_position)
 
     def predecessors(self) -> NDArray[np.int64]:
-        """int64[n] in vertex order: the vertex before on a shortest path, -1 unreached; a source is its own.
+        """Return int64[n] by vertex: the previous vertex on a shortest path, -1 unreached; a source is its own.
 
         Raises:
-            InvalidOptionError: the run did not record them.
+            InvalidOptionError: the run did not record predecessors.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        by_position = self._gathered(self._parents(), np.dtype(np.int64))
+        by_position = self._fetch(self._parents(), np.dtype(np.int64))
         order = self.graph.order
         return by_position if order is None else order.predecessors_by_vertex(by_position)
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
-        """The labels as they lie on the workers: one chunk a rank that has vertices, nothing moved.
+        """Return the labels as a Dask array on the workers, one chunk a rank; no labels move.
 
-        Still striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
-        ``v // p`` of chunk ``v % p``. In a graph loaded with ``order="degree"`` the stripe holds positions instead
-        (``graph.order.position``), and predecessors are positions, too.
+        The array is striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
+        ``v // p`` of chunk ``v % p``. In a graph loaded with ``order="degree"`` the stripe holds positions
+        (``graph.order.position``) instead of vertices, and predecessors are positions as well.
 
         Args:
             label: ``distances`` (int32) or ``predecessors`` (int64).
+
+        Raises:
+            InvalidOptionError: the label is neither, or the run did not record predecessors.
+            ResultReleasedError, WorkerLostError: see ``distances``.
         """
         import dask
         import dask.array as da
@@ -150,11 +155,12 @@ class BFSResult:
         return da.concatenate(chunks)
 
     def path_to(self, vertex: int) -> list[int]:
-        """Vertex ids of a shortest path from a source to ``vertex``, both included; empty where it was not reached.
+        """Return the vertex ids of a shortest path from a source to ``vertex``, both included; empty if unreached.
 
         Raises:
             InvalidOptionError: the run did not record predecessors.
-            InvalidVertexError, InvalidVertexTypeError: not a vertex id.
+            InvalidVertexError, InvalidVertexTypeError: ``vertex`` is not a vertex id.
+            ResultReleasedError, WorkerLostError: see ``distances``.
         """
         at = self.graph.check_vertex(vertex)
         if self._path_parents is None:
@@ -169,10 +175,10 @@ class BFSResult:
         return path[::-1]
 
     def tree(self) -> scipy.sparse.csr_array:
-        """The tree of predecessors as a sparse matrix of int8, n x n: 1 at (predecessor, vertex).
+        """Return the tree of predecessors as a sparse int8 matrix, n x n: 1 at (predecessor, vertex).
 
-        A source has no entry of its own, so that there are ``reached`` less the sources; of several sources each is the
-        root of a tree. ``scipy.sparse.csgraph.breadth_first_tree`` gives the same form.
+        A source has no entry of its own: the number of entries is ``reached`` less the number of sources. With several
+        sources each one is the root of a tree. ``scipy.sparse.csgraph.breadth_first_tree`` returns the same form.
 
         Raises:
             InvalidOptionError: the run did not record predecessors.
@@ -187,7 +193,7 @@ class BFSResult:
         return scipy.sparse.coo_array((ones, (parents[children], children)), shape=shape).tocsr()
 
     def vertices_at(self, distance: int) -> NDArray[np.int64]:
-        """int64, the vertices at a distance, ascending; none past ``depth``. Only they come from the workers.
+        """Return the vertices at a distance, ascending, int64; none beyond ``depth``. Only they travel to the client.
 
         Raises:
             InvalidOptionError: the distance is below 0.
@@ -198,18 +204,18 @@ class BFSResult:
         return self._vertices_between(wanted, wanted)
 
     def vertices(self) -> NDArray[np.int64]:
-        """int64, the vertices reached, ascending; the sources are among them. Errors as for ``distances``."""
+        """Return the reached vertices, ascending, int64, the sources included. Errors as for ``distances``."""
         return self._vertices_between(0, self.depth)
 
     def plot_frontier(self, ax: Axes | None = None) -> Axes:
         """Plot the vertex frontier and the edge frontier by level, on a logarithmic scale (Merrill 2012, figure 3).
 
-        The vertex frontier are the vertices expanded, the edge frontier the edges that were looked at for them. Levels
-        that ran bottom-up are shaded: the edges are those looked at from unvisited vertices, not the frontier's own;
-        ``bfs(..., direction="top-down")`` gives the frontier's in every level.
+        The vertex frontier is the number of vertices expanded; the edge frontier is the number of edges inspected for
+        them. Bottom-up levels are shaded. Their edges are inspected from unvisited vertices and are not those of the
+        frontier; ``bfs(..., direction="top-down")`` inspects the frontier's edges in every level.
 
         Args:
-            ax: where to draw; None for a figure of its own.
+            ax: axes to draw on; None for a new figure.
 
         Raises:
             MissingPackageError: matplotlib is not installed.
@@ -219,26 +225,27 @@ class BFSResult:
         return plot_frontier(self, ax)
 
     def plot_levels(self, ax: Axes | None = None) -> Axes:
-        """Plot when each rank did what, level by level, so that imbalance and waiting show.
+        """Plot the time of each phase on each rank, level by level; imbalance and waiting become visible.
 
-        The axis is wall time, a row a rank, coloured by phase; blank is time outside of the phases (in the taskgraph
-        engine, Dask's). Bottom-up levels have a strip on the upper edge. More than 32 levels are drawn in so many
-        stretches. Arguments and errors as for ``plot_frontier``.
+        The x axis is wall time. Each rank has a row, coloured by phase. Blank parts are time outside of the phases (in
+        the taskgraph engine: Dask's). Bottom-up levels have a strip on the upper edge. More than 32 levels are drawn
+        in at most 32 groups. Arguments and errors as for ``plot_frontier``.
         """
         from dbfs.display.plots import plot_levels
 
         return plot_levels(self, ax)
 
     def validate(self) -> None:
-        """Check the labels on the workers: see ``dbfs.validate``, which tells what was checked, too."""
+        """Check the labels on the workers; ``dbfs.validate`` does the same and also returns counts."""
         validate(self.graph, self)
 
     def published_labels(self) -> PublishedLabels:
-        """The labels where they lie, as Dask data of this client.
+        """Return the labels as Dask data of this client; the first call publishes them.
 
         Raises:
-            ResultReleasedError: the result was released, or the graph was unloaded from elsewhere.
-            GraphNotFoundError, WorkerLostError: they are gone.
+            ResultReleasedError: the result was released, or another client unloaded the graph.
+            GraphNotFoundError: another client unloaded the graph.
+            WorkerLostError: a worker that held labels is lost.
         """
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
@@ -249,7 +256,7 @@ class BFSResult:
 
     @property
     def label_location(self) -> PublishedLabels | LabelsOnRanks:
-        """Where the labels are: with the ranks until they are asked for, then as Dask data.
+        """Where the labels are: on the ranks until ``published_labels`` is called, then in Dask's data.
 
         Raises:
             ResultReleasedError: the result was released.
@@ -259,12 +266,12 @@ class BFSResult:
         return self._labels or self._source.location
 
     def publish(self) -> None:
-        """Make the labels Dask data of this client now, so that they outlive the graph."""
+        """Make the labels Dask data of this client, so that they outlive the graph."""
         if self._dropping.alive:
             self.published_labels()
 
     def release(self) -> None:
-        """Free the labels on the workers; counts and level reports stay."""
+        """Free the labels on the workers; counts and level reports stay available."""
         if self._labels is not None:
             self._labels.release()
         self._dropping()
@@ -273,7 +280,7 @@ class BFSResult:
         self._released = True
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts and the levels, ready for JSON."""
+        """Return the counts and the levels as plain values, for JSON."""
         return {
             "graph": self.graph.name,
             "n": self.graph.n,
@@ -316,7 +323,8 @@ class BFSResult:
         rows = self.graph.gang.on_each_rank("vertices-between", queries.rows_between, arguments, deadline, doing)
         return vertices_of_rows(rows, self.graph.order)
 
-    def _gathered(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _fetch(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Fetch one label of all ranks, by position."""
         gang = self.graph.gang
         parts = gang.gather(futures, Deadline(config.seconds("deadline")), f"fetching labels of run {self.run_id}")
         whole = np.empty(self.graph.n, dtype)

@@ -1,17 +1,17 @@
 """The Graph500 benchmark (specification 2.0), as Krajecki, Loiseau, Alin and Jaillet ("BFS Traversal on Multi-GPU
 Cluster", 2016) ran it: generate, build (kernel 1), search from random keys (kernel 2), validate each search.
 
-What is timed, by the client's clock:
+The client's clock measures:
 
-- generation: until the edges lie on the workers, vertex ids in arrays, as the generator made them;
-- construction: from there until the graph can be traversed, with all that forming its gang takes;
-- a search: the call ``graph.bfs(key, predecessors=True)`` on its own, from before the key is visited until every rank
-  has its part of the parents, 4 bytes a vertex, in its memory. Fetching them is no part of it;
-- a validation: the call ``dbfs.validate`` on the search's result, against the edges generated.
+- generation: until the generated edges are on the workers, as arrays of vertex ids;
+- construction: from there until the graph can be traversed, including forming its gang;
+- a search: the call ``graph.bfs(key, predecessors=True)``, from before the key is visited until every rank has its part
+  of the predecessors, 4 bytes a vertex, in its memory. Fetching them is not included;
+- a validation: the call ``dbfs.validate`` on the search's result, against the generated edges.
 
-Before all that a small graph goes the same way, so that every rank has loaded its code: the first of all calls would
-else be timed with seconds of importing and compiling. Before the first search its key is searched once without being
-timed, as the reference code does: memory that searches use again and again is taken then.
+Before the measurement a small graph goes through all steps, so that every rank has loaded its code. Otherwise the first
+calls would include seconds of importing and compiling. The first key is searched once before the measurement, as in the
+reference code, because that search allocates the memory that later searches reuse.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _WARM_UP_SCALE = 10
 
 @dataclass(frozen=True)
 class Search:
-    """One of the searches.
+    """One search.
 
     Attributes:
-        key: vertex id it started from.
-        seconds: how long it took.
-        edges: input edges within the traversed component, duplicates counted, self-loops not.
-        validation_seconds: how long validating it took.
+        key: vertex id of the source.
+        seconds: time of the search.
+        edges: number of input edges within the traversed component, with duplicates, without self-loops.
+        validation_seconds: time of the validation.
     """
 
     key: int
@@ -61,16 +61,16 @@ class Search:
 
 @dataclass(frozen=True)
 class Graph500Result:
-    """A run without fault. ``str`` is the benchmark's output, ``to_dict`` has all of it for JSON.
+    """Result of a benchmark whose searches were all valid. ``str`` returns the benchmark's output.
 
     Attributes:
         scale: the graph has 2^scale vertices.
-        edgefactor: and as many times so many edges.
-        ranks: ranks that took part (Graph500's ``num_mpi_processes``).
-        backend: what they computed on.
-        exchange: how they exchanged.
+        edgefactor: number of input edges divided by the number of vertices.
+        ranks: number of ranks (Graph500's ``num_mpi_processes``).
+        backend: backend of the ranks: ``cpu`` or ``cuda``.
+        exchange: exchange of the ranks: ``shared_memory``, ``comm`` or ``cuda_ipc``.
         generation_seconds, construction_seconds: see the module.
-        searches: in the order in which they ran.
+        searches: the searches in the order in which they ran.
     """
 
     scale: int
@@ -84,7 +84,7 @@ class Graph500Result:
 
     @property
     def statistics(self) -> dict[str, float]:
-        """The benchmark's results by their names, in its order; times in seconds, TEPS in edges a second."""
+        """Results by the benchmark's names, in its order; times in seconds, TEPS in edges a second."""
         return {
             "SCALE": self.scale,
             "edgefactor": self.edgefactor,
@@ -100,7 +100,7 @@ class Graph500Result:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Statistics and searches, ready for JSON."""
+        """Return statistics and searches as plain values, for JSON."""
         return {
             "statistics": self.statistics,
             "backend": self.backend,
@@ -125,19 +125,21 @@ def graph500(
     """Run the benchmark.
 
     Args:
-        scale: 2^scale vertices.
-        edgefactor: edges a vertex; the benchmark fixes 16.
-        roots: search keys, distinct vertices of degree at least 1; the benchmark fixes 64.
+        scale: logarithm to base 2 of the number of vertices.
+        edgefactor: edges a vertex; the specification requires 16.
+        roots: number of search keys, which are distinct vertices of degree at least 1; the specification requires 64.
         client: any synchronous ``distributed.Client``; Dask's current one if None.
-        ranks: how many workers take part, one rank each; all if None.
+        ranks: number of workers that take part, one rank each; all if None.
         backend: see ``load``.
-        progress: whether to show bars for the phases and the searches: see ``dbfs.progress``.
+        progress: whether to show bars for the phases and the searches: see ``dbfs.display.progress``.
 
     Raises:
-        ValidationError: a search broke a rule: which, with vertices that show it and ranks. The run ends there.
+        ValidationError: a search broke a rule. The message names the rule, vertices that show the fault, and ranks. The
+            benchmark ends there.
         InvalidOptionError: scale, edge factor or roots are out of range, or fewer vertices than roots have a neighbour.
         InvalidOptionTypeError: ``roots`` or ``ranks`` is not an integer.
-        GraphTooLargeError: the graph won't fit; with the bytes needed and there, and the largest scale that would.
+        GraphTooLargeError: the graph does not fit. The message has the bytes needed, the bytes available and the
+            largest scale that fits.
         ClientError, NoWorkersError, WorkerLostError, BackendUnavailableError, DeadlineExceededError: see ``load``.
     """
     edges = kronecker(scale, edgefactor)
@@ -172,10 +174,10 @@ def graph500(
 
 
 def _warm_up(gang: Gang, backend: str) -> None:
-    """Have every rank do all that is done later, once."""
+    """Run every step once on a small graph, so that every rank has loaded its code."""
     edges = kronecker(_WARM_UP_SCALE)
     assert edges.m is not None
-    # A piece for each rank.
+    # One piece for each rank, so that every rank reads.
     with dask.config.set({"dbfs.build.piece-edges": -(-edges.m // gang.p)}):
         options: dict[str, Any] = {"keep_edges": True, "backend": backend, "progress": False}
         with load(edges, client=gang.client, ranks=gang.p, **options) as graph:
@@ -183,7 +185,7 @@ def _warm_up(gang: Gang, backend: str) -> None:
 
 
 def _search(graph: Graph, key: int, what: str) -> Search:
-    """Search from one key and validate what was found."""
+    """Search from one key and validate the result; ``what`` names the search in an error."""
     start = time.perf_counter()
     result = graph.bfs(key, predecessors=True, progress=False)
     searched = time.perf_counter()
@@ -197,7 +199,7 @@ def _search(graph: Graph, key: int, what: str) -> Search:
 
 
 def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str) -> None:
-    """Refuse what won't fit, and say what would."""
+    """Raise ``GraphTooLargeError`` if the graph does not fit; its message names the largest scale that does."""
     options = BuildOptions(keep_edges=True)
 
     def check(edges: EdgeList) -> None:

@@ -1,7 +1,7 @@
-"""Graph500's statistics and their output, as the reference code (version 3) computes and prints them.
+"""Graph500's statistics and their output, computed and printed as the reference code (version 3) does.
 
-A line is a name, a colon and, from column 33 on, a number: ``%.11g`` of edges, ``%g`` of all else. The line of the
-harmonic mean has an exclamation mark before its number.
+A line is a name, a colon and, from column 33 on, a number: numbers of edges as ``%.11g``, all others as ``%g``. The
+line of the harmonic mean has an exclamation mark before its number.
 """
 
 import math
@@ -13,9 +13,9 @@ _MARKED = "bfs  harmonic_mean_TEPS"
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
-    """Order statistics, mean and standard deviation (of a sample; 0 for a single value), by the output's names.
+    """Return order statistics, mean and sample standard deviation (0 for a single value), by the output's names.
 
-    A quartile is the mean of the values next to it, if none stands on it.
+    A quartile that falls between two values is their mean.
     """
     x, n = sorted(values), len(values)
     mean = math.fsum(x) / n
@@ -31,13 +31,13 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def statistics(seconds: Sequence[float], edges: Sequence[int], validation_seconds: Sequence[float]) -> dict[str, float]:
-    """The results of searches by their names in the output, in its order.
+    """Return the results of searches by their names in the output, in its order.
 
-    Rates are taken from the times an edge, so that their mean is the harmonic one; its standard deviation is Norris's
-    ("The Standard Errors of the Geometric and Harmonic Means", 1940), 0 for a single search.
+    Rates are computed from the times per edge, so that their mean is the harmonic mean. Its standard deviation is
+    Norris's ("The Standard Errors of the Geometric and Harmonic Means", 1940), 0 for a single search.
     """
     n = len(seconds)
-    # The longest time an edge is the lowest rate.
+    # The longest time per edge is the lowest rate.
     pace = summary([time / count for time, count in zip(seconds, edges, strict=True)])
     rates = {name: 1 / pace[slower] for name, slower in zip(_ORDER, reversed(_ORDER), strict=True)}
     rates["harmonic_mean"] = 1 / pace["mean"]
@@ -51,7 +51,7 @@ def statistics(seconds: Sequence[float], edges: Sequence[int], validation_second
 
 
 def block(results: Mapping[str, float]) -> str:
-    """Named results as lines of text."""
+    """Return named results as lines of text."""
     return "\n".join(_line(name, value) for name, value in results.items())
 
 

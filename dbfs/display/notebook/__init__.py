@@ -1,4 +1,5 @@
-"""How graphs, results and the cluster show themselves in a notebook: HTML by templates, small charts in SVG.
+"""Representations of graphs, results and cluster states in a notebook: HTML by templates, small charts in SVG.
 
-No script, no style sheet, no colour of text or ground: what is shown fits light and dark themes, and a saved notebook.
+In: a graph, a result or a state. Out: HTML without scripts, style sheets or colours of text and background, which fits
+light and dark themes and saved notebooks.
 """

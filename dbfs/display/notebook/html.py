@@ -1,4 +1,4 @@
-"""HTML reprs by Jinja templates, as Dask makes its own; everything that a user named is escaped."""
+"""HTML by Jinja templates, as in Dask. Names given by users are escaped."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 def graph_html(graph: Graph) -> str:
-    """A graph: its counts, how it lies on the ranks."""
+    """Return a graph's counts and its edges by rank as HTML."""
     per_rank = [info.m_local for info in graph.record.infos]
     return _render("graph", graph=graph, chart=svg.bars(per_rank, "directed edges by rank"))
 
 
 def result_html(result: BFSResult) -> str:
-    """A traversal: what it reached, how fast, and its frontier by level."""
+    """Return a result's counts, rate and frontier by level as HTML."""
     bottom_up = sum(report.direction == "bottom-up" for report in result.reports)
     return _render("result", result=result, bottom_up=bottom_up, chart=svg.frontier(result.reports))
 
 
 def state_html(state: ClusterState) -> str:
-    """A cluster: its workers, graphs and runs."""
+    """Return a cluster's workers, graphs and runs as HTML."""
     return _render("state", state=state)
 
 
 def seconds(value: float) -> str:
-    """A duration with a unit: 1.23 ms."""
+    """Format a duration with its unit: 1.23 ms."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if value >= size:
             return f"{value / size:.3g} {unit}" if value < 1000 else f"{value:,.0f} s"
@@ -43,7 +43,7 @@ def seconds(value: float) -> str:
 
 
 def rate(mteps: float) -> str:
-    """Traversed edges a second: 1.23 GTEPS."""
+    """Format a rate of traversed edges with its unit: 1.23 GTEPS."""
     return f"{mteps / 1e3:.3g} GTEPS" if mteps >= 1e3 else f"{mteps:.3g} MTEPS"
 
 

@@ -1,4 +1,4 @@
-"""Small charts as SVG, fast enough for a repr: made of numbers alone, drawn in the text's own colour and two others."""
+"""Small SVG charts, fast enough for a repr, drawn in the text's own colour and two others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dbfs.engines import LevelReport
 
-# Blue and vermilion that stand out on white and on near black alike (contrast of at least 3 to both).
+# Blue and vermilion with a contrast of at least 3 to both white and near black.
 VERTICES, EDGES = "#2f86c9", "#dd6b20"
 
 _WIDTH, _HEIGHT = 330, 130
@@ -19,7 +19,7 @@ _SMALL = 'font-size="10" fill="currentColor" fill-opacity="0.75"'
 
 
 def frontier(reports: Sequence[LevelReport]) -> str:
-    """Vertex and edge frontiers by level on a logarithmic scale; bottom-up levels shaded. Empty without levels."""
+    """Draw vertex and edge frontiers by level on a logarithmic scale, bottom-up levels shaded; empty without levels."""
     if not reports:
         return ""
     stretches = _stretches(reports)
@@ -62,7 +62,7 @@ def frontier(reports: Sequence[LevelReport]) -> str:
     last, base = reports[-1].level, _HEIGHT - 5
     parts.append(f'<text x="{x(0)}" y="{base}" text-anchor="middle" {_SMALL}>0</text>')
     if last:
-        # A point near the edge has no room for half a number to its right.
+        # A number centred on a point near the edge would be cut off.
         anchor = "middle" if step > 30 else "end"
         right = len(stretches) - (1.0 if step > 30 else 0.5)
         parts.append(f'<text x="{x(right)}" y="{base}" text-anchor="{anchor}" {_SMALL}>{last:,}</text>')
@@ -72,7 +72,7 @@ def frontier(reports: Sequence[LevelReport]) -> str:
 
 
 def bars(values: Sequence[int], what: str) -> str:
-    """A bar for each rank, from 0 up; empty for one rank, which there is nothing to compare with."""
+    """Draw a bar for each rank, from 0 up; empty for a single rank."""
     if len(values) < 2 or not any(values):
         return ""
     height, top = 90, 18
@@ -94,7 +94,7 @@ def bars(values: Sequence[int], what: str) -> str:
 
 
 def _stretches(reports: Sequence[LevelReport]) -> list[Sequence[LevelReport]]:
-    """As many stretches of levels as there is room for points."""
+    """Group levels into at most ``_POINTS`` stretches of equal length."""
     size = -(-len(reports) // _POINTS)
     return [reports[at : at + size] for at in range(0, len(reports), size)]
 
