@@ -10,7 +10,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.cluster import connect as cluster
+from dbfs.cluster import kernels
 from dbfs.errors import ClientError, VersionMismatchError
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def test_a_cluster_that_serves(client: distributed.Client) -> None:
 def test_a_worker_that_has_its_kernels_before_it_takes_work() -> None:
     with started(worker="dbfs.preload") as client:
         (loaded,) = client.run(lambda: list(sys.modules)).values()
-        assert set(cluster.KERNELS) <= set(loaded)
+        assert set(kernels.KERNELS) <= set(loaded)
         assert dbfs.load("path:n=9", client=client).bfs(0, validate=True).depth == 8
 
 
@@ -82,4 +82,4 @@ def test_every_kernel_is_compiled_before_work_comes() -> None:
             if "\n@kernel(" in file.read_text(encoding="utf-8"):
                 compiled.add(".".join(file.relative_to(root).with_suffix("").parts))
     assert compiled
-    assert compiled <= set(cluster.KERNELS)
+    assert compiled <= set(kernels.KERNELS)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.edges import generate
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.building import bin_edges, build_partition
@@ -28,11 +29,11 @@ SECONDS = 300.0
 # Levels that are light, and led with several ranks; light ones with more sources than are led, and led ones that are
 # handed over; sparse, dense and bottom-up ones; large degrees.
 GRAPHS = {
-    "grid2d": lambda: dbfs.generate.grid2d(24),
-    "path": lambda: dbfs.generate.path(51_000),
-    "tree": lambda: dbfs.generate.tree(2**16, 2),
-    "kronecker": lambda: dbfs.generate.kronecker(13),
-    "uniform": lambda: dbfs.generate.uniform(20000, 150000, directed=False),
+    "grid2d": lambda: generate.grid2d(24),
+    "path": lambda: generate.path(51_000),
+    "tree": lambda: generate.tree(2**16, 2),
+    "kronecker": lambda: generate.kronecker(13),
+    "uniform": lambda: generate.uniform(20000, 150000, directed=False),
 }
 MANY = tuple(range(0, 51_000, 3))
 

@@ -166,7 +166,7 @@ def test_description() -> None:
 
 def test_importing_generators_does_not_import_numba() -> None:
     """Clients describe edges; only workers, which read them, need the kernel."""
-    script = "import sys, dbfs.generate as g; g.kronecker(10).cut(100); sys.exit('numba' in sys.modules)"
+    script = "import sys, dbfs.edges.generate as g; g.kronecker(10).cut(100); sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
