@@ -303,7 +303,7 @@ def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_reprs_import_nothing_heavy() -> None:
     code = (
-        "import sys; import dbfs; from dbfs.notebook import html, svg;"
+        "import sys; import dbfs; from dbfs.display.notebook import html, svg;"
         "html._environment().get_template('graph.html.j2');"
         "print([m for m in ('matplotlib', 'pandas', 'numba', 'scipy', 'IPython') if m in sys.modules])"
     )
