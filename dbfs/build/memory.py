@@ -152,7 +152,7 @@ def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
     Raises:
         WorkerLostError: a worker of the gang was lost.
         GraphTooLargeError: a GPU has no memory left even for CUDA's context.
-        RunAbortedError: a GPU failed.
+        DeviceFailedError: a GPU failed.
     """
     free, before = _read_free_bytes(gang), None
     for _ in range(_MOST_RETRIES):

@@ -165,8 +165,8 @@ class Engine(Protocol):
             progress: called with the state of the run; an exception that it raises cancels the run.
 
         Raises:
-            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, StaleRunError: the run ended
-                early; none of its labels stay on the workers.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
+            StaleRunError: the run ended early; none of its labels stay on the workers.
             InvalidOptionError: the engine, or the graph as it was loaded, does not support an option of a spec.
         """
         ...

@@ -175,7 +175,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
         Raises:
             GraphNotFoundError: the graph was unloaded.
-            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError: the run ended early.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError: the run
+                ended early.
         """
         graph = self.graphs.get(graph_id)
         if graph is None:

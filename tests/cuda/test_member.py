@@ -12,6 +12,7 @@ from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.errors import (
     DeadlineExceededError,
+    DeviceFailedError,
     GraphTooLargeError,
     InvalidOptionError,
     RunAbortedError,
@@ -67,7 +68,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(device_memory, "room", lambda: 3)
+    monkeypatch.setattr(device_memory, "free_bytes", lambda: 3)
     member = CudaMember(2, "partition")
     member.number = 1
     return member
@@ -134,9 +135,9 @@ def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
     def hangs(engine: Engine) -> None:
         raise cuda_run.KernelHungError("rank 2: the kernel did not leave, at level 9")
 
-    with pytest.raises(RunAbortedError, match="rank 2: its GPU failed: cudaErrorIllegalAddress"):
+    with pytest.raises(DeviceFailedError, match="rank 2: its GPU failed: cudaErrorIllegalAddress"):
         run(member, breaks)
-    with pytest.raises(RunAbortedError, match="at level 9; its worker has to be restarted"):
+    with pytest.raises(DeviceFailedError, match="at level 9; restart its worker to free the GPU"):
         run(member, hangs, number=2)
     with pytest.raises(GraphTooLargeError, match="rank 2: 9 bytes wanted; 3 bytes are free on its GPU"):
         run(member, fills, number=3)

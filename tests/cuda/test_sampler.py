@@ -10,7 +10,7 @@ import pytest
 
 from dbfs_workers.cuda import sampler
 from dbfs_workers.cuda.sampler import Sampler
-from dbfs_workers.errors import DeadlineExceededError, RunAbortedError
+from dbfs_workers.errors import DeadlineExceededError, DeviceFailedError, RunAbortedError
 
 
 class Memory:
@@ -151,5 +151,5 @@ def test_used_is_what_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sampler.used(), freed) == (70, [])
     assert (sampler.cleared(), freed) == (70, [True])
     broken = True
-    with pytest.raises(RunAbortedError, match="reading a GPU's memory in use: its GPU failed: cudaErrorIllegal"):
+    with pytest.raises(DeviceFailedError, match="reading a GPU's memory in use: its GPU failed: cudaErrorIllegal"):
         sampler.used()

@@ -14,7 +14,7 @@ import pytest
 
 from dbfs_workers import backends
 from dbfs_workers.cuda.failures import typed_errors
-from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
+from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import state as traversal
 from dbfs_workers.members import staged
@@ -101,8 +101,8 @@ def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Part
     ("fails", "error", "words"),
     [
         (OutOfMemoryError("8 bytes wanted"), GraphTooLargeError, f"rank 0: 8 bytes wanted; {2**30} bytes are free"),
-        (CudaRuntimeError("cudaErrorIllegalAddress"), RunAbortedError, "rank 0: its GPU failed: cudaErrorIllegal"),
-        (CudaDriverError("CUDA_ERROR_LAUNCH_FAILED"), RunAbortedError, "rank 0: its GPU failed: CUDA_ERROR_LAUNCH"),
+        (CudaRuntimeError("cudaErrorIllegalAddress"), DeviceFailedError, "rank 0: its GPU failed: cudaErrorIllegal"),
+        (CudaDriverError("CUDA_ERROR_LAUNCH_FAILED"), DeviceFailedError, "rank 0: its GPU failed: CUDA_ERROR_LAUNCH"),
         (CudaDriverError("CUDA_ERROR_OUT_OF_MEMORY"), GraphTooLargeError, f"no memory left, {2**30} bytes are free"),
     ],
 )

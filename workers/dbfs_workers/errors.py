@@ -128,7 +128,11 @@ class RunCancelledError(DbfsError, InterruptedError):
 
 
 class RunAbortedError(DbfsError, RuntimeError):
-    """Raised if a run ended because a rank or its GPU failed; the message names the first rank to fail, and why."""
+    """Raised if a run ended because another rank failed; the message names the first rank to fail, and why."""
+
+
+class DeviceFailedError(DbfsError, RuntimeError):
+    """Raised if a GPU failed: CUDA reported an error, or a kernel did not end; the message names the rank."""
 
 
 class StaleRunError(DbfsError, RuntimeError):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dbfs_workers.cuda import device_memory
-from dbfs_workers.errors import GraphTooLargeError, RunAbortedError
+from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
 
 
 @contextmanager
@@ -13,7 +13,7 @@ def typed_errors(where: str) -> Iterator[None]:
 
     Raises:
         GraphTooLargeError: the GPU has too little memory left; the message has the bytes free.
-        RunAbortedError: CUDA reports any other error; the message has CUDA's.
+        DeviceFailedError: CUDA reports any other error; the message has CUDA's.
     """
     import cupy
 
@@ -26,7 +26,7 @@ def typed_errors(where: str) -> Iterator[None]:
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         if "MemoryAllocation" in str(error) or "OUT_OF_MEMORY" in str(error):
             raise GraphTooLargeError(f"{where}: its GPU has no memory left, {_free()} bytes are free") from None
-        raise RunAbortedError(f"{where}: its GPU failed: {error}") from None
+        raise DeviceFailedError(f"{where}: its GPU failed: {error}") from None
 
 
 def free_bytes() -> int:
@@ -34,7 +34,7 @@ def free_bytes() -> int:
 
     Raises:
         GraphTooLargeError: the GPU has no memory left for CUDA's context.
-        RunAbortedError: CUDA failed.
+        DeviceFailedError: CUDA failed.
     """
     with typed_errors("reading its GPU's free memory"):
         return device_memory.free_bytes()

@@ -94,7 +94,7 @@ def used() -> int:
     """Return the bytes in use on this process's GPU, by all processes.
 
     Raises:
-        RunAbortedError: CUDA failed.
+        DeviceFailedError: CUDA failed.
     """
     import cupy
 

@@ -20,6 +20,7 @@ from dbfs_workers.cuda.resident import ResidentKernel
 from dbfs_workers.cuda.summary import summarise
 from dbfs_workers.errors import (
     DbfsError,
+    DeviceFailedError,
     ExchangeUnavailableError,
     InvalidOptionError,
     RunAbortedError,
@@ -167,7 +168,7 @@ class CudaMember(Member):
             self._refuse(number, str(error))
             raise RunAbortedError(str(error)) from error
         except cuda_run.KernelHungError as error:
-            raise RunAbortedError(f"{error}; its worker has to be restarted") from error
+            raise DeviceFailedError(f"{error}; restart its worker to free the GPU") from error
         finally:
             with self._lock:
                 self._running = None

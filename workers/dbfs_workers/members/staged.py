@@ -36,7 +36,7 @@ class StagedMember(LoopMember):
         Raises:
             ImportError: CuPy can't be imported.
             GraphTooLargeError: the GPU has too little free memory.
-            RunAbortedError: CUDA failed.
+            DeviceFailedError: CUDA failed.
         """
         who = f"rank {self.rank}"
         device_memory.require(nbytes(partition), who)

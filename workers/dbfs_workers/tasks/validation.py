@@ -21,7 +21,9 @@ from dbfs_workers.storage.partition import InputEdges, Partition, array_module, 
 from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs_workers.checks.validation import EdgeCheck, Levels, PackedLabels, Verdict, Violation
+    from dbfs_workers.checks.predecessor_tree import Levels
+    from dbfs_workers.checks.validation import EdgeCheck, PackedLabels
+    from dbfs_workers.checks.verdict import Verdict, Violation
     from dbfs_workers.storage.labels import RankLabels
     from dbfs_workers.storage.ordering import DegreeOrder
 
@@ -62,7 +64,7 @@ def pack_kept(
     Raises:
         ResultReleasedError: the rank dropped the labels.
         StaleRunError: this worker is not a rank of the graph.
-        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
     store: LabelStore = distributed.get_worker().plugins[NAME]
     labels = store.kept_labels(graph_id, run_id, index)
@@ -85,7 +87,7 @@ def check_input(
     """Check the input edges that a rank keeps; see ``check_edges`` for the arguments.
 
     Raises:
-        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
     from dbfs_workers.checks.validation import check_edges
 
@@ -102,7 +104,7 @@ def check_partition(
 
     Raises:
         ValidationError: an edge of the partition joins ids past the last vertex.
-        GraphTooLargeError, RunAbortedError: the rank's GPU is full, or failed.
+        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
     from dbfs_workers.checks.validation import check_edges, partition_edges
 
@@ -122,16 +124,16 @@ def join_findings(
     of_input: bool,
 ) -> Verdict:
     """Join the findings of all ranks into one verdict."""
-    from dbfs_workers.checks.validation import judge
+    from dbfs_workers.checks.validation import merge_findings
 
-    return judge(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
+    return merge_findings(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
 
 
 def find_levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
     """Find the distances that predecessors, given by rank, lead to."""
-    from dbfs_workers.checks.validation import levels_of
+    from dbfs_workers.checks.predecessor_tree import levels_along_predecessors
 
-    return levels_of(stripe, predecessors)
+    return levels_along_predecessors(stripe, predecessors)
 
 
 def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:
@@ -141,9 +143,8 @@ def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:
 
 def levels_violation(levels: Levels, order: DegreeOrder | None) -> Violation | None:
     """Return the rule that the predecessors given to ``find_levels`` break, in vertex ids; None if there is none."""
-    from dbfs_workers.checks.validation import of_vertices
-
-    return None if levels[1] is None else of_vertices(levels[1], order)
+    violation = levels[1]
+    return None if violation is None else violation.in_vertex_ids(order)
 
 
 def _typed_errors(xp: ModuleType, who: str) -> AbstractContextManager[None]:
