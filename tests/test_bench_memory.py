@@ -124,13 +124,15 @@ def test_gpus_that_others_use_are_no_place_to_measure(
     gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "_SETTLED_SECONDS", 0.5)
-    monkeypatch.setattr(memory, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "_POLL_SECONDS", 0.01)
 
     def restless(dask_worker: distributed.Worker) -> int:
         dask_worker.looks = getattr(dask_worker, "looks", 0) + 1
         return int(dask_worker.looks)
 
-    with pytest.raises(DeadlineExceededError, match="nobody takes or frees memory of these GPUs: not done after"):
+    with pytest.raises(
+        DeadlineExceededError, match="on these GPUs stays the same; another program may use them: not done after"
+    ):
         memory._settled(Gang(gpus, roster(gpus, 2)), restless)
 
 
@@ -170,7 +172,7 @@ def test_the_table() -> None:
 
 @pytest.fixture
 def without_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """No GPU, but for what a stand-in for the measurement is asked; it finds ``USES``."""
+    """No GPU: a stand-in for the measurement records its arguments and returns ``USES``."""
     asked: list[Any] = []
 
     def bench(client: object, gpus: int, subjects: list[Subject]) -> list[MemoryUse]:

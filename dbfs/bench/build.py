@@ -1,4 +1,4 @@
-"""What building takes of time and memory, and traversals of what was built."""
+"""The time and memory of building a graph, and the time of traversals of it."""
 
 import time
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from dbfs.display.progress import track
 
 @dataclass(frozen=True)
 class BuildCost:
-    """A build and traversals after it.
+    """Cost of a build and of traversals after it.
 
     Attributes:
-        build_seconds: from the client's call to resident partitions.
-        partition: bytes of each rank's partition.
-        before: each worker's peak resident bytes when the build began: the interpreter and its libraries.
-        peak: each worker's peak resident bytes after the build.
-        traversals: by engine, seconds from call to result of each traversal, labels not fetched.
+        build_seconds: time from the client's call to resident partitions.
+        partition: bytes of the partition, by rank.
+        before: peak resident bytes of the worker when the build began, by rank: the interpreter and its libraries.
+        peak: peak resident bytes of the worker after the build, by rank.
+        traversals: by engine, the seconds of each traversal from call to result; labels are not fetched.
     """
 
     build_seconds: float
@@ -30,7 +30,10 @@ class BuildCost:
 
 
 def bench_build(client: distributed.Client, spec: str, ranks: int, sources: int) -> BuildCost:
-    """Build a generated graph on ``ranks`` fresh workers and traverse it from random sources."""
+    """Build a generated graph on ``ranks`` workers and traverse it from random sources.
+
+    The workers should be fresh: a peak of earlier work would hide that of the build.
+    """
     before = _peaks(client)
     with dbfs.load(spec, client=client, ranks=ranks) as graph:
         peak = _peaks(client)
@@ -58,6 +61,6 @@ def _peaks(client: distributed.Client) -> dict[str, int]:
 
 
 def _peak() -> int:
-    # Not getrusage's: a process inherits that from the one that started it.
+    # Not getrusage's peak, which a process inherits from its parent.
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024

@@ -1,7 +1,8 @@
-"""Merrill 2012's benchmark corpus on this hardware: its tables 1 and 2, and its figures 3, 10 and 11.
+"""The benchmark corpus of Merrill 2012 on this hardware: tables 1 and 2, and figures 3, 10 and 11 of the paper.
 
-Table 1 are the graphs and their search depths, table 2 and figure 10 the rates with distances and with predecessors and
-the redundant work, figure 11 the rates of several ranks next to those of one, figure 3 the frontiers by level.
+Table 1 lists the graphs and their search depths. Table 2 and figure 10 show the rates with distances and with
+predecessors, and the redundant work. Figure 11 compares the rates of several ranks with those of one. Figure 3 shows
+the frontiers by level.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from dbfs.bench.plan import Section, Settings
 from dbfs.bench.rates import Rates, measure
 
 FRONTIER_DIRECTION = "top-down"
-"""Merrill's frontiers: what a bottom-up level looks at is not the edge frontier."""
+"""Direction of the traversals that record frontiers: only top-down levels gather the edge frontier of Merrill 2012."""
 
 
 @dataclass(frozen=True)
 class CorpusPlan:
-    """What to measure.
+    """A plan of ``bench_corpus``.
 
     Attributes:
-        graphs: generators' specs and files.
+        graphs: specs of generators, and files.
         ranks: numbers of ranks, ascending.
-        settings: how.
+        settings: how each graph is measured.
     """
 
     graphs: tuple[str, ...]
@@ -35,10 +36,10 @@ class CorpusPlan:
 
     @classmethod
     def read(cls, path: Path) -> CorpusPlan:
-        """A plan's file.
+        """Read a plan from a YAML file.
 
         Raises:
-            PlanError: it is not one; the message has the key and what would be right.
+            PlanError: the file is not a plan; the message names the key and what would be right.
         """
         section = Section.read(path)
         plan = cls(section.graphs("graphs"), section.counts("ranks"), section.settings())
@@ -48,13 +49,13 @@ class CorpusPlan:
 
 @dataclass(frozen=True)
 class Frontier:
-    """One traversal by level, every level top-down.
+    """The frontiers of one traversal whose levels are all top-down.
 
     Attributes:
         graph: the generator's spec or the file.
-        source: where it started.
-        vertices: the vertex frontier of each level.
-        edges: the edge frontier.
+        source: vertex id of the source.
+        vertices: size of the vertex frontier, by level.
+        edges: size of the edge frontier, by level.
     """
 
     graph: str
@@ -65,18 +66,18 @@ class Frontier:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What was measured.
+    """Results of ``bench_corpus``.
 
     Attributes:
-        rates: by graph, then ranks, then direction, as in the plan.
-        frontiers: one a graph.
+        rates: by graph, then number of ranks, then direction, in the plan's order.
+        frontiers: one for each graph.
     """
 
     rates: tuple[Rates, ...]
     frontiers: tuple[Frontier, ...]
 
     def speedup(self, rates: Rates) -> float | None:
-        """The distance rate over that of one rank, in the same direction; None where one rank was not measured."""
+        """Return the distance rate divided by that of one rank in the same direction; None without such a rate."""
         for one in self.rates:
             if (one.graph, one.direction, one.ranks) == (rates.graph, rates.direction, 1):
                 return rates.distance_mteps / one.distance_mteps
@@ -84,7 +85,7 @@ class CorpusReport:
 
 
 def short_name(graph: str) -> str:
-    """A graph as tables and plots call it: ``europe.osm /64`` for a corpus graph, a file without its folder."""
+    """Return a graph's name for tables and plots: ``europe.osm /64`` for a corpus graph, a file without its folder."""
     if Path(graph).is_file():
         return Path(graph).name
     return graph.removeprefix("corpus:").replace(",scale-down=", " /") if graph.startswith("corpus:") else graph
@@ -96,9 +97,9 @@ def bench_corpus(
     """Measure every graph of a plan on every number of ranks.
 
     Args:
-        client: of a cluster with as many workers as the plan's largest number of ranks.
+        client: client of a cluster with at least as many workers as the plan's largest number of ranks.
         plan: what to measure.
-        started: told of each graph and number of ranks.
+        started: called with the name of each graph and its number of ranks, before they are measured.
     """
     rates: list[Rates] = []
     frontiers: list[Frontier] = []

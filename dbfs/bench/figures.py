@@ -1,4 +1,4 @@
-"""The benchmarks' figures, as PNG files."""
+"""The figures of the benchmarks over many graphs, as PNG files."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _MARKERS = "osD^vP"
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draw what was measured; returns the files.
+    """Draw the figures of a benchmark's results into a folder, and return their paths.
 
-    Of the corpus ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (10) and, of several numbers of ranks,
-    ``ranks.png`` (11); of scaling ``scaling.png``: strong scaling as speed-up and weak scaling as efficiency, by ranks.
+    The corpus has ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (figure 10) and, if several numbers of
+    ranks were measured, ``ranks.png`` (figure 11). Scaling has ``scaling.png``: speed-up (strong) and efficiency (weak)
+    by number of ranks.
     """
     if not isinstance(results, CorpusReport):
         return _save({"scaling": _scaling(results)}, folder)
@@ -47,7 +48,7 @@ def _save(drawn: dict[str, Figure], folder: Path) -> list[Path]:
 
 
 def _figure(width: float, height: float) -> Figure:
-    # Not pyplot's: these are never shown, and pyplot would keep them.
+    # Not a figure of pyplot, which would keep every figure in memory to show it.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -83,7 +84,7 @@ def _frontiers(frontiers: Sequence[Frontier]) -> Figure:
 
 
 def _rates(rates: Sequence[Rates]) -> Figure:
-    """Rates of the most ranks, and how much of the work was redundant there."""
+    """Draw the rates on the largest number of ranks, and the share of redundant work there."""
     most = max(one.ranks for one in rates)
     shown = [one for one in rates if one.ranks == most]
     graphs = list(dict.fromkeys(one.graph for one in shown))
@@ -114,7 +115,7 @@ def _rates(rates: Sequence[Rates]) -> Figure:
             right.plot(*zip(*points, strict=True), _MARKERS[index], color=_COLOURS[index], label=direction)
     least = min(min(one.distance_mteps, one.predecessor_mteps) for one in shown) * scale
     left.set_xscale("log")
-    # Bars have no end at zero here; so they begin at a power of ten that leaves the shortest one visible.
+    # A logarithmic axis has no zero, so the bars begin at a power of ten that leaves the shortest bar visible.
     left.set_xlim(left=10.0 ** np.floor(np.log10(0.7 * least)))
     left.set_yticks(rows, [short_name(graph) for graph in graphs], fontsize="small")
     left.set_ylim(len(graphs) - 0.5, -0.5)
@@ -130,7 +131,7 @@ def _rates(rates: Sequence[Rates]) -> Figure:
 
 
 def _ranks(report: CorpusReport) -> Figure:
-    """Rates relative to one rank's, a panel a direction."""
+    """Draw the rates relative to those of one rank, in one panel for each direction."""
     directions = list(dict.fromkeys(rates.direction for rates in report.rates))
     ranks = sorted({rates.ranks for rates in report.rates})
     graphs = list(dict.fromkeys(rates.graph for rates in report.rates))

@@ -1,4 +1,4 @@
-"""What starting a gang costs: traversals of a graph without edges, from the client's call to the result in hand."""
+"""The cost of starting a gang: traversals of a graph without edges, from the client's call to the result."""
 
 import statistics
 import time
@@ -13,12 +13,12 @@ import dbfs
 
 @dataclass(frozen=True)
 class GangCost:
-    """Round trips of the resident engine over one exchange, no labels fetched.
+    """Round trips of the resident engine over one exchange; labels are not fetched.
 
     Attributes:
         exchange: how the ranks exchange.
         ranks: number of ranks.
-        milliseconds: each round trip.
+        milliseconds: time of each round trip.
     """
 
     exchange: str
@@ -32,7 +32,7 @@ class GangCost:
 
 
 def bench_gang(client: distributed.Client, ranks: int, exchange: str, times: int) -> GangCost:
-    """Traverse a graph of one vertex a rank and no edges, again and again."""
+    """Time ``times`` traversals of a graph with one vertex for each rank and no edges, after five to warm up."""
     nothing = np.empty(0, np.int64)
     with (
         dask.config.set({"dbfs.exchange": exchange}),

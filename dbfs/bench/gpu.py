@@ -1,7 +1,7 @@
-"""The rates of the resident engine on GPUs, next to cuGraph's on the same kind of machine.
+"""The rates of the resident engine on GPUs, next to recorded rates of cuGraph.
 
-cuGraph 26.10 was measured on 4 x H200 with NVLink, its library called directly, on graphs of the same size made by its
-own kind of generator; 0 stands for a graph that it refused.
+cuGraph 26.10 was measured on 4 x H200 with NVLink, by direct calls of its library. The graphs had the same size, and
+came from cuGraph's generators of the same kind. A rate of 0 stands for a graph that cuGraph refused.
 """
 
 import statistics
@@ -22,10 +22,10 @@ class Row:
     """A graph and how to traverse it.
 
     Attributes:
-        graph: what papers call it.
-        spec: the generator's.
-        order: of the vertices.
-        direction: of the levels.
+        graph: the graph's name in the literature.
+        spec: the generator's spec.
+        order: internal order of the vertices.
+        direction: direction of the levels.
         cugraph: directed GTEPS of cuGraph, by number of GPUs.
     """
 
@@ -51,19 +51,20 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Rate:
-    """What was measured of one row.
+    """Measurements of one row: three traversals from each source, one at a time.
 
     Attributes:
+        graph, order, direction: see ``Row``.
+        predecessors: whether predecessors were recorded.
         gpus: number of GPUs.
-        gteps: median over the sources of the directed edges traversed a second of device time, in billions; the
-            state's reset is counted, the labels stay on the GPUs.
-        worst: of the sources.
+        gteps: directed edges traversed a second of device time, in billions: the median of the traversals. Device time
+            includes the reset of the state; the labels stay on the GPUs.
+        worst: the lowest of these rates.
         milliseconds: median device time.
-        call: median time over device time, from the client's call to the result in hand, in milliseconds, of one
-            traversal alone.
+        call: median of the milliseconds from the client's call to the result, less the device time.
         depth: median depth.
-        build_seconds: of the graph.
-        cugraph: GTEPS of cuGraph, if known.
+        build_seconds: time of the graph's build.
+        cugraph: GTEPS of cuGraph; None if unknown for this number of GPUs.
     """
 
     graph: str
@@ -81,7 +82,7 @@ class Rate:
 
 
 def revision() -> str:
-    """The git revision of the code that runs, or ``unknown``."""
+    """Return the git revision of the running code, or ``unknown`` outside a git checkout."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
@@ -90,7 +91,7 @@ def revision() -> str:
 def bench_gpu(
     client: distributed.Client, gpus: int, rows: Sequence[Row], sources: int, predecessors: bool
 ) -> Iterator[Rate]:
-    """Measure rows; those of one graph and order, which must follow each other, share its build."""
+    """Measure rows. Rows of one graph and order must follow each other; they share a build."""
     at = 0
     while at < len(rows):
         same = [row for row in rows[at:] if (row.spec, row.order) == (rows[at].spec, rows[at].order)]

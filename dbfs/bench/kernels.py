@@ -1,4 +1,4 @@
-"""Traversals next to SciPy's ``breadth_first_order`` of the same graph in the same run."""
+"""Traversals by the resident engine, next to SciPy's ``breadth_first_order`` on the same graph in the same run."""
 
 import statistics
 import time
@@ -18,13 +18,13 @@ from dbfs.edges.edge_list import EdgeList
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Traversals from the same sources.
+    """Times of one implementation. All implementations traverse from the same sources.
 
     Attributes:
-        way: who traversed.
-        levels: median time of the levels, milliseconds; SciPy has no other.
-        call: median time from the client's call to the result in hand, milliseconds.
-        ratio: SciPy's median over ``call``.
+        way: the implementation: SciPy, or dbfs with a direction and an order.
+        levels: median milliseconds of the levels; for SciPy of the whole call.
+        call: median milliseconds from the client's call to the result.
+        ratio: SciPy's median divided by ``call``.
     """
 
     way: str
@@ -36,7 +36,15 @@ class KernelTimes:
 def bench_kernels(
     client: distributed.Client, graph: str, ranks: int, sources: int, orders: Sequence[str]
 ) -> Iterator[KernelTimes]:
-    """SciPy first, then the resident engine with each order of the vertices."""
+    """Measure SciPy, then the resident engine with each order of the vertices and each direction.
+
+    Args:
+        client: client of a cluster with at least ``ranks`` workers.
+        graph: the generator's spec or the file.
+        ranks: number of ranks.
+        sources: number of random sources; 1 takes vertex 0 instead.
+        orders: internal orders of the vertices.
+    """
     edges = generate.parse(graph) if generate.is_spec(graph) else readers.open_edges(graph)
     chosen: list[int] = []
     scipy_time = 0.0
@@ -61,7 +69,7 @@ def bench_kernels(
 
 
 def _scipy(edges: EdgeList, n: int, sources: Sequence[int]) -> list[float]:
-    """Milliseconds of each traversal. Here the whole graph is in the client's memory."""
+    """Return the milliseconds of each traversal by SciPy. Holds the whole graph in the client's memory."""
     parts = [piece.read() for piece in edges.cut(1 << 22)]
     src, dst = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     if edges.n is None:

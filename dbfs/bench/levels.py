@@ -1,4 +1,4 @@
-"""What a level costs: a path graph has one vertex a level, so the time is all engine."""
+"""The cost of a level. A path graph has one vertex in each level, so the engine's overhead is all of the time."""
 
 import time
 import uuid
@@ -16,14 +16,14 @@ from dbfs_workers.tasks import taskgraph as tasks
 
 @dataclass(frozen=True)
 class LevelCost:
-    """The cost of a level one way of running it.
+    """The cost of a level in one way to run it.
 
     Attributes:
-        way: what was measured.
+        way: the engine, and its settings or its exchange.
         ranks: number of ranks.
-        levels: how many levels the mean is over.
+        levels: number of levels measured.
         milliseconds: mean time of a level.
-        ratio: milliseconds over those of one ``client.submit`` a task.
+        ratio: ``milliseconds`` divided by those of the first way, which calls ``client.submit`` for each task.
     """
 
     way: str
@@ -42,7 +42,13 @@ RESIDENT_LEVELS = 2000
 
 
 def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterator[LevelCost]:
-    """Measure each way on a path graph; the first is one ``client.submit`` a task."""
+    """Measure each way on a path graph: first one ``client.submit`` for each task, then both engines.
+
+    Args:
+        client: client of a cluster with at least ``ranks`` workers.
+        ranks: number of ranks.
+        levels: levels of the first way and of the taskgraph engine; the resident engine runs ``RESIDENT_LEVELS``.
+    """
     with dbfs.load(dbfs.path(levels + 2), client=client, ranks=ranks) as graph:
         graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
@@ -59,6 +65,7 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
 
 
 def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
+    """Return the mean milliseconds of a level of the resident engine: the fastest of three traversals."""
     with (
         dask.config.set({"dbfs.exchange": exchange}),
         dbfs.load(dbfs.path(RESIDENT_LEVELS + 1), client=client, ranks=ranks) as graph,
@@ -68,6 +75,7 @@ def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
 
 
 def _naive(graph: Graph, levels: int) -> float:
+    """Return the mean milliseconds of a level in which every task is a ``client.submit`` of its own."""
     gang = graph.gang
     client, run, ranks = gang.client, uuid.uuid4().hex, range(gang.p)
     spec = TraversalSpec(run, (0,), predecessors=False, backend="cpu")

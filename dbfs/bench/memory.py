@@ -1,8 +1,9 @@
-"""What ``dbfs.estimate`` says of the GPUs' memory next to what is measured.
+"""The GPU memory that ``dbfs.estimate`` computes, next to measurements.
 
-Measured is what CUDA has less of free than before (``dbfs_workers.cuda.sampler``); nobody else may use the GPUs. A
-graph is loaded and traversed twice, and the second time counts: the first makes CUDA's context, and compiles and loads
-kernels, none of which an estimate counts. A smaller graph would not do, as CuPy sorts and sums it by other kernels.
+The measurement is the decrease of the free memory that CUDA reports (``dbfs_workers.cuda.sampler``), so no other
+program may use the GPUs. Each graph is loaded and traversed twice, and only the second time counts. The first time
+creates CUDA's context, and compiles and loads kernels; an estimate includes none of these. A smaller graph can't take
+the place of the first time, because CuPy sorts and sums it with other kernels.
 """
 
 import time
@@ -22,14 +23,20 @@ from dbfs_workers.cuda import sampler
 
 T = TypeVar("T")
 
-# Labels that were released are dropped after 0.2 s (``dbfs.service``), and Dask lets go of results a little later.
-_LOOK_SECONDS = 0.3
+# Released labels are dropped after 0.2 s (``dbfs.service``), and Dask frees results a little later.
+_POLL_SECONDS = 0.3
 _SETTLED_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph and how it is laid out: what papers call it, the generator's spec, and options of ``dbfs.load``."""
+    """A graph to measure.
+
+    Attributes:
+        graph: the graph's name in the literature.
+        spec: the generator's spec.
+        order, in_edges: the options of ``dbfs.load``.
+    """
 
     graph: str
     spec: str
@@ -45,12 +52,12 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Compared:
-    """Bytes of a rank's GPU.
+    """An estimate next to its measurements, in bytes of a rank's GPU.
 
     Attributes:
-        estimate: what is estimated of each rank.
-        measured: by rank.
-        percent: the estimate in percent of the largest one measured.
+        estimate: the estimate, which is the same for each rank.
+        measured: the measurements, by rank.
+        percent: the estimate in percent of the largest measurement.
     """
 
     estimate: int
@@ -59,23 +66,24 @@ class Compared:
 
     @classmethod
     def of(cls, estimate: int, used: Sequence[int], before: Sequence[int]) -> "Compared":
-        """Compare an estimate to what is used more than before, both by rank."""
+        """Compare an estimate with the increase of the bytes in use from ``before`` to ``used``, both by rank."""
         measured = tuple(now - base for now, base in zip(used, before, strict=True))
         return cls(estimate, measured, 100 * estimate / max(1, *measured))
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What a graph took of its GPUs in a part of its life.
+    """The GPU memory of a graph in one stage.
 
     Attributes:
         graph, order: see ``Subject``.
         exchange: how the ranks exchanged; the estimate is for ``cuda_ipc``.
-        when: ``load``, building and forming the gang; ``run``, traversals without predecessors and with them;
-            ``at most``, the larger one, which ``dbfs.estimate`` calls the peak.
-        peak: the most.
-        resident: what stays when that is over; after the traversals with the labels of the last one.
-        gap: milliseconds, the longest time in which nobody looked.
+        when: the stage. ``load``: building the graph and forming the gang. ``run``: one traversal without predecessors
+            and one with them. ``at most``: the larger of the two, which ``dbfs.estimate`` calls the peak.
+        peak: the most memory during the stage.
+        resident: the memory after the stage; after ``run`` it includes the labels of the last traversal. None for
+            ``at most``.
+        gap: the longest time between two samples, in milliseconds. A shorter peak may have been missed.
     """
 
     graph: str
@@ -88,7 +96,7 @@ class MemoryUse:
 
 
 def bench_memory(client: distributed.Client, gpus: int, subjects: Sequence[Subject]) -> Iterator[MemoryUse]:
-    """Load and traverse graphs, one after another."""
+    """Load and traverse each graph twice; yield the three stages of the second time."""
     gang = Gang(client, roster(client, gpus))
     for subject in subjects:
         _measure(gang, subject)
@@ -97,13 +105,13 @@ def bench_memory(client: distributed.Client, gpus: int, subjects: Sequence[Subje
 
 @contextmanager
 def sampled(gang: Gang) -> Iterator[list[sampler.Peak]]:
-    """Sample the GPUs of all ranks; after the block the list has what was seen, by rank."""
+    """Sample the GPUs of all ranks during the block. After the block, the list has the peaks by rank."""
     peaks: list[sampler.Peak] = []
     try:
         _on_ranks(gang, sampler.start)
         yield peaks
     except BaseException:
-        # A rank may be gone, and the samplers of the others end by themselves should this fail, too.
+        # A rank may be lost, so stopping may also fail; a sampler that is not stopped ends at its own deadline.
         with suppress(Exception):
             gang.client.run(sampler.stop, workers=list(gang.addresses), on_error="ignore")
         raise
@@ -123,7 +131,7 @@ def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
     with graph:
         loaded = _settled(gang, sampler.used)
         source = graph.sample_sources(1)[0]
-        # What the search for a source took is none of the traversals'.
+        # The search for a source takes memory that is not the traversals'.
         _settled(gang, sampler.cleared)
         with sampled(gang) as traversing:
             graph.bfs(source).release()
@@ -145,25 +153,25 @@ def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
 
 
 def _settled(gang: Gang, read: Callable[[], int]) -> list[int]:
-    """What is in use on each rank's GPU, once that does not change any more.
+    """Return the bytes in use on each rank's GPU, once two readings in succession are equal.
 
     Raises:
-        DeadlineExceededError: it goes on changing.
+        DeadlineExceededError: the readings kept changing; another program may use the GPUs.
     """
     deadline = Deadline(_SETTLED_SECONDS)
     found, now = None, _on_ranks(gang, read)
     while now != found:
-        deadline.enforce("waiting until nobody takes or frees memory of these GPUs")
-        time.sleep(_LOOK_SECONDS)
+        deadline.enforce("waiting until the memory in use on these GPUs stays the same; another program may use them")
+        time.sleep(_POLL_SECONDS)
         found, now = now, _on_ranks(gang, read)
     return now
 
 
 def _on_ranks(gang: Gang, function: Callable[..., T]) -> list[T]:
-    """What a function returns in each rank's process.
+    """Call a function in each rank's process, and return the results by rank.
 
     Raises:
-        WorkerLostError: a worker of the gang is gone.
+        WorkerLostError: a worker of the gang is lost.
     """
     try:
         found: Mapping[str, T] = gang.client.run(function, workers=list(gang.addresses))

@@ -1,7 +1,7 @@
-"""Benchmark plans: YAML files that say which graphs are measured, on how many ranks, and how often.
+"""Benchmark plans: YAML files that list the graphs to measure, the numbers of ranks, and the repetitions.
 
-``configs/bench`` has them, two for each benchmark (``corpus-small.yaml``, ``corpus-full.yaml``); an installed package
-brings them along.
+``configs/bench`` has two plans for each benchmark, such as ``corpus-small.yaml`` and ``corpus-full.yaml``. An installed
+package has copies of them in ``dbfs/bench/plans``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _CHECKOUT = Path(__file__).parents[2] / "configs" / "bench"
 
 @dataclass(frozen=True)
 class Settings:
-    """What every plan says.
+    """The settings that all plans have.
 
     Attributes:
-        sources: random sources of each graph.
-        repeats: traversals from each source; the median counts.
-        directions: of the levels, each measured.
-        order: of the vertices inside.
+        sources: number of random sources of each graph.
+        repeats: number of traversals from each source; their median counts.
+        directions: directions of the levels; each is measured.
+        order: internal order of the vertices.
         in_edges: whether directed graphs keep their in-edges, for bottom-up levels.
-        backend: of the graphs and of a local cluster.
+        backend: backend of the graphs, and of a local cluster.
     """
 
     sources: int
@@ -45,10 +45,10 @@ class Settings:
 
 
 def find(benchmark: str, plan: str) -> Path:
-    """The file of a plan: one that comes with dbfs, by its short name (``small``), or a path.
+    """Return the file of a plan, given by the short name of one of dbfs's own plans (``small``) or by its path.
 
     Raises:
-        MissingFileError: neither is there; the message has the names there are.
+        MissingFileError: there is no such file; the message lists the names of dbfs's own plans.
     """
     folder = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
     packaged = folder / f"{benchmark}-{plan}.yaml"
@@ -62,10 +62,14 @@ def find(benchmark: str, plan: str) -> Path:
 
 
 class Section:
-    """A mapping of a plan, whose keys are taken one by one; a mistake is named with its place.
+    """A mapping in a plan. Its methods take the keys one by one, and check their values.
+
+    Args:
+        value: the mapping.
+        where: the file, and the place in it, with which every message begins.
 
     Raises:
-        PlanError: from every method, where the value is not what it should be.
+        PlanError: from every method, if a value is wrong; the message names the key and what would be right.
     """
 
     def __init__(self, value: object, where: str) -> None:
@@ -77,14 +81,14 @@ class Section:
 
     @classmethod
     def read(cls, path: Path) -> Section:
-        """The whole of a plan's file."""
+        """Read a plan's file."""
         try:
             return cls(yaml.load(path.read_text(encoding="utf-8"), _Loader), str(path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise PlanError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
     def settings(self) -> Settings:
-        """The keys that all plans share."""
+        """Take the keys that all plans have."""
         return Settings(
             sources=self.count("sources", 5),
             repeats=self.count("repeats", 3),
@@ -95,14 +99,14 @@ class Section:
         )
 
     def count(self, key: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+        """Take a whole number above 0."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self._wrong(key, "a whole number above 0", value)
         return value
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers above 0, each once; ascending."""
+        """Take a list of different whole numbers above 0; return them in ascending order."""
         values = self._list(key, None)
         if not all(isinstance(value, int) and not isinstance(value, bool) and value > 0 for value in values):
             raise self._wrong(key, "a list of whole numbers above 0, such as [1, 2, 4]", values)
@@ -111,43 +115,43 @@ class Section:
         return tuple(sorted(values))
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Take true or false."""
         value = self._take(key, default)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false", value)
         return value
 
     def text(self, key: str) -> str:
-        """A text."""
+        """Take a text that is not empty."""
         value = self._take(key, None)
         if not isinstance(value, str) or not value:
             raise self._wrong(key, "a text", value)
         return value
 
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
-        """One of some words."""
+        """Take one of ``choices``."""
         value = self._take(key, default)
         if value not in choices:
             raise self._wrong(key, f"one of {', '.join(choices)}", value)
         return str(value)
 
     def choices(self, key: str, choices: Sequence[str], default: list[str]) -> tuple[str, ...]:
-        """A list of some of these words, each once."""
+        """Take a list of different members of ``choices``."""
         values = self._list(key, default)
         if not all(value in choices for value in values) or len(set(values)) < len(values):
             raise self._wrong(key, f"a list of some of {', '.join(choices)}", values)
         return tuple(values)
 
     def graph(self, key: str) -> str:
-        """A generator's spec, or a file's path."""
+        """Take a generator's spec, a file's path, or a URL."""
         return self._graph(key, self._take(key, None))
 
     def graphs(self, key: str) -> tuple[str, ...]:
-        """A list of them."""
+        """Take a list of graphs; see ``graph``."""
         return tuple(self._graph(f"{key}[{at}]", value) for at, value in enumerate(self._list(key, None)))
 
     def graphs_by_ranks(self, key: str) -> dict[int, str]:
-        """A mapping of them, by number of ranks; ascending."""
+        """Take a mapping of numbers of ranks to graphs; return it in ascending order."""
         value = self._take(key, None)
         right = "a mapping of ranks to graphs, such as {1: kronecker:scale=16, 2: kronecker:scale=17}"
         if not isinstance(value, Mapping) or not value:
@@ -157,7 +161,7 @@ class Section:
         return {ranks: self._graph(f"{key}.{ranks}", value[ranks]) for ranks in sorted(value)}
 
     def sections(self, key: str) -> list[Section]:
-        """A list of mappings; empty where the key is missing."""
+        """Take a list of mappings; return an empty list if the key is missing."""
         self._known.append(key)
         values = self._values.get(key, [])
         if not isinstance(values, list):
@@ -165,7 +169,7 @@ class Section:
         return [Section(value, f"{self._where}: {key}[{at}]") for at, value in enumerate(values)]
 
     def end(self) -> None:
-        """Everything was taken: what is left is a misspelt key."""
+        """Refuse keys that no method has taken: they are misspelt."""
         for key in self._values:
             if key not in self._known:
                 raise PlanError(f"{self._where}: unknown key {key!r}; the keys are {', '.join(self._known)}")
@@ -180,7 +184,7 @@ class Section:
     def _list(self, key: str, default: list[Any] | None) -> list[Any]:
         value = self._take(key, default)
         if not isinstance(value, list) or not value:
-            raise self._wrong(key, "a list of at least one", value)
+            raise self._wrong(key, "a list of at least one item", value)
         return value
 
     def _graph(self, key: str, value: object) -> str:
@@ -192,7 +196,7 @@ class Section:
             except InvalidOptionError as error:
                 raise PlanError(f"{self._where}: {key}: {error}") from error
         elif "://" not in value and not Path(value).is_file():
-            raise PlanError(f"{self._where}: {key}: {value!r} is neither a generator's spec nor a file that is there")
+            raise PlanError(f"{self._where}: {key}: {value!r} is neither a generator's spec nor a file that exists")
         return value
 
     def _wrong(self, key: str, right: str, value: object) -> PlanError:
@@ -200,11 +204,11 @@ class Section:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML's reader would keep the last without a word."""
+    """YAML loader that refuses a duplicate key; PyYAML's own loader would silently keep the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} appears twice", node.start_mark)
         return super().construct_mapping(node, deep)

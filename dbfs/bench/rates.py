@@ -1,4 +1,4 @@
-"""What the benchmarks over many graphs measure of each: rates, and how much of the work was needed."""
+"""The measurement of one graph in the benchmarks over many graphs: rates, inspected edges and redundant work."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from dbfs.graph.result import BFSResult
 
 @dataclass(frozen=True)
 class Rates:
-    """Traversals of one graph from the same sources.
+    """Measurements of one graph in one direction, from the same sources for all directions.
 
     Attributes:
         graph: the generator's spec or the file.
-        n: vertices.
-        m: directed edges stored.
+        n: number of vertices.
+        m: number of directed edges stored.
         ranks: number of ranks.
-        direction: of the levels: top-down, bottom-up, or auto.
-        depth: mean over the sources.
-        distance_mteps: directed edges traversed a second of level time, in millions, recording distances: the edges of
-            all sources over the sum of their median times.
-        predecessor_mteps: the same, recording predecessors, too.
-        milliseconds: mean level time of a traversal that records distances.
-        inspected: edges looked at over edges of the traversed components: 1 where each is expanded once, less where
-            bottom-up levels spare some; None where not all levels were counted.
-        redundancy: vertices that ranks kept after filtering over vertices discovered: 1 where none was found twice,
-            more where several ranks found one in the same level, or long after its owner did; None where the backend
-            does not count what ranks send.
-        build_seconds: of the graph.
-        backend: what it ran on.
+        direction: direction of the levels: top-down, bottom-up, or auto.
+        depth: mean depth over the sources.
+        distance_mteps: directed edges traversed a second of level time, in millions, when only distances are recorded:
+            the edges of all sources divided by the sum of their median times.
+        predecessor_mteps: the same, when predecessors are also recorded.
+        milliseconds: mean level time of a traversal that records only distances.
+        inspected: inspected edges divided by the edges of the traversed components. 1 if each edge is expanded once,
+            less if bottom-up levels skip edges. None if some levels were not counted.
+        redundancy: vertices that the ranks kept after filtering, divided by vertices discovered. 1 if no vertex was
+            found twice; more if several ranks found a vertex in the same level, or if a rank found a vertex that its
+            owner had discovered earlier. None if the backend does not count the vertices that ranks send.
+        build_seconds: time of the graph's build.
+        backend: backend of the graph.
         exchange: how the ranks exchanged.
     """
 
@@ -59,9 +59,9 @@ class Rates:
 def measure(
     client: distributed.Client, graph: str, ranks: int, settings: Settings, directions: Sequence[str]
 ) -> Iterator[tuple[Rates, BFSResult]]:
-    """Build a graph once and traverse it in each direction; beside the rates, the first source's traversal.
+    """Build a graph once, traverse it in each direction, and yield the rates and a traversal from the first source.
 
-    The result can be asked for its levels; its labels are released.
+    The labels of that traversal are released; its reports of the levels remain.
     """
     layout: dict[str, Any] = {"order": settings.order, "in_edges": settings.in_edges, "backend": settings.backend}
     with dbfs.load(graph, client=client, ranks=ranks, progress=False, **layout) as loaded:
@@ -72,7 +72,7 @@ def measure(
 
 def _measure(graph: Graph, spec: str, sources: Sequence[int], repeats: int, direction: str) -> tuple[Rates, BFSResult]:
     for predecessors in (False, True):
-        # Warms up: the first run makes the state that the next ones share.
+        # Warm-up: the first run allocates the state that the next runs share.
         graph.bfs(sources[0], direction=direction, predecessors=predecessors, progress=False).release()
     plain = [_median(graph, source, repeats, direction, predecessors=False) for source in sources]
     parents = [_median(graph, source, repeats, direction, predecessors=True) for source in sources]
@@ -97,7 +97,7 @@ def _measure(graph: Graph, spec: str, sources: Sequence[int], repeats: int, dire
 
 
 def _median(graph: Graph, source: int, repeats: int, direction: str, *, predecessors: bool) -> BFSResult:
-    """The traversal of median time; of an even number the faster one of the middle."""
+    """Return the traversal of median time; of an even number, the faster of the two in the middle."""
     results = []
     for _ in range(repeats):
         results.append(graph.bfs(source, direction=direction, predecessors=predecessors, progress=False))
@@ -108,8 +108,8 @@ def _median(graph: Graph, source: int, repeats: int, direction: str, *, predeces
 def _inspected(results: Sequence[BFSResult]) -> float | None:
     if any(len(result.reports) < result.depth for result in results):
         return None
-    looked_at = sum(report.edges for result in results for report in result.reports)
-    return looked_at / max(1, sum(result.edges for result in results))
+    inspected = sum(report.edges for result in results for report in result.reports)
+    return inspected / max(1, sum(result.edges for result in results))
 
 
 def _redundancy(results: Sequence[BFSResult], ranks: int) -> float | None:

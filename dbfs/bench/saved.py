@@ -1,4 +1,4 @@
-"""Benchmarks over many graphs as JSON, and back: figures can be drawn on another machine than the one measured."""
+"""Results of the benchmarks over many graphs as JSON, and back, so that another machine can draw the figures."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Results = CorpusReport | list[ScalingPoint]
 
 
 def to_json(results: CorpusReport | Sequence[ScalingPoint]) -> dict[str, Any]:
-    """What was measured, by which benchmark of which git revision."""
+    """Return results as a JSON object, with the benchmark's name and the git revision."""
     if isinstance(results, CorpusReport):
         return {"benchmark": "corpus", "revision": revision(), **asdict(results)}
     return {"benchmark": "scaling", "revision": revision(), "points": [asdict(point) for point in results]}
 
 
 def read(path: Path) -> Results:
-    """What was saved.
+    """Read the results that ``dbfs bench corpus`` or ``scaling`` saved.
 
     Raises:
         MissingFileError: there is no such file.
-        FormatError: it is not what ``dbfs bench corpus`` or ``scaling`` saves.
+        FormatError: the file is not the JSON of those commands.
     """
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,7 @@
-"""Strong and weak scaling over ranks, as in Krajecki 2016: one graph on more ranks, and one that grows with them."""
+"""Strong and weak scaling over ranks, as in Krajecki 2016.
+
+A strong series runs one graph on more and more ranks. In a weak series the graph grows with the number of ranks.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ class Series:
     """One line of the plot.
 
     Attributes:
-        name: what it is called.
+        name: name of the series.
         kind: ``STRONG`` or ``WEAK``.
-        graphs: by number of ranks, ascending.
+        graphs: graph by number of ranks, in ascending order.
     """
 
     name: str
@@ -32,11 +35,11 @@ class Series:
 
 @dataclass(frozen=True)
 class ScalingPlan:
-    """What to measure.
+    """A plan of ``bench_scaling``.
 
     Attributes:
-        series: the strong ones first.
-        settings: how.
+        series: the strong series, then the weak ones.
+        settings: how each graph is measured.
     """
 
     series: tuple[Series, ...]
@@ -44,15 +47,15 @@ class ScalingPlan:
 
     @property
     def ranks(self) -> int:
-        """The largest number of ranks."""
+        """Largest number of ranks."""
         return max(max(series.graphs) for series in self.series)
 
     @classmethod
     def read(cls, path: Path) -> ScalingPlan:
-        """A plan's file.
+        """Read a plan from a YAML file.
 
         Raises:
-            PlanError: it is not one; the message has the key and what would be right.
+            PlanError: the file is not a plan; the message names the key and what would be right.
         """
         whole = Section.read(path)
         series = []
@@ -72,14 +75,14 @@ class ScalingPlan:
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """A series on one number of ranks.
+    """Measurements of a series on one number of ranks, in one direction.
 
     Attributes:
-        series: its name.
+        series: name of the series.
         kind: ``strong`` or ``weak``.
-        rates: what was measured.
-        speedup: distance rate over that of the series' least number of ranks.
-        efficiency: that over the growth of the ranks: 1 where each rank is as fast as before.
+        rates: the measurements.
+        speedup: distance rate divided by that on the smallest number of ranks of the series.
+        efficiency: ``speedup`` divided by the growth of the number of ranks; 1 if the rate of each rank stays the same.
     """
 
     series: str
@@ -95,9 +98,9 @@ def bench_scaling(
     """Measure every series on its numbers of ranks, in every direction of the plan.
 
     Args:
-        client: of a cluster with as many workers as the plan's largest number of ranks.
+        client: client of a cluster with at least as many workers as the plan's largest number of ranks.
         plan: what to measure.
-        started: told of each graph and number of ranks.
+        started: called with the name of each series and its number of ranks, before they are measured.
     """
     for series in plan.series:
         first: dict[str, Rates] = {}

@@ -1,4 +1,4 @@
-"""The benchmarks over many graphs as tables for the terminal."""
+"""Tables for the terminal: results of the benchmarks over many graphs, and of the memory benchmark."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from dbfs.display.tables import tight_table
 
 
 def corpus_tables(report: CorpusReport) -> list[Table]:
-    """The graphs (Merrill 2012, table 1), and their rates (table 2)."""
+    """Return the table of the graphs (Merrill 2012, table 1) and the table of their rates (table 2)."""
     graphs = tight_table("The graphs")
     _columns(graphs, ("graph",), ("vertices", "directed\nedges", "mean\ndegree", "search\ndepth", "build\ns"))
     for graph in dict.fromkeys(rates.graph for rates in report.rates):
@@ -27,9 +27,9 @@ def corpus_tables(report: CorpusReport) -> list[Table]:
         )
     rates_table = tight_table("Rates, in directed MTEPS")
     rates_table.caption = (
-        "dist., pred.: recording distances, and predecessors too. over 1: over one rank's rate. "
-        "inspected: edges looked at over those of the component. "
-        "kept: vertices after filtering over vertices discovered."
+        "dist.: recording distances. pred.: recording predecessors as well. over 1: rate / rate of one rank. "
+        "inspected: edges inspected / edges of the component. "
+        "kept: vertices after filtering / vertices discovered."
     )
     rates_table.caption_justify = "left"
     numbers = ("ranks", "dist.", "pred.", "over 1", "inspected", "kept")
@@ -53,7 +53,7 @@ def corpus_tables(report: CorpusReport) -> list[Table]:
 
 
 def scaling_tables(points: Sequence[ScalingPoint]) -> list[Table]:
-    """One for each series."""
+    """Return one table for each series."""
     tables: dict[tuple[str, str], Table] = {}
     for point in points:
         series = (point.series, point.kind)
@@ -77,9 +77,9 @@ def scaling_tables(points: Sequence[ScalingPoint]) -> list[Table]:
 
 
 def memory_table(uses: Sequence[MemoryUse], title: str) -> Table:
-    """A row for each part of each graph's life."""
+    """Return a table with a row for each stage of each graph."""
     table = tight_table(title)
-    table.caption = "GiB of the fullest GPU; %: the estimate in percent of what was measured"
+    table.caption = "GiB on the GPU with the largest measurement; %: the estimate in percent of it"
     table.caption_justify = "left"
     numbers = ("peak,\nestimate", "\nmeasured", "\n%", "resident,\nestimate", "\nmeasured", "\n%")
     _columns(table, ("graph", "order", "when"), numbers)
