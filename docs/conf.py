@@ -25,12 +25,16 @@ exclude_patterns = ["_build", "_ext", "**.ipynb_checkpoints"]
 # Every reference to a name of this project must resolve. Names of other projects would need their inventories, which a
 # build without network does not have.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!dbfs[._]).*")]
-# sphinx-click and Dask's own docstrings use no types of ours; these two are the only categories left out.
-suppress_warnings: list[str] = []
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!dbfs[._]).*"),
+    # Type variables have no entry of their own.
+    (r"py:class", r"dbfs_workers\.storage\.(stripe\.Ids|ordering\.Label)"),
+]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Options keep their two hyphens.
+smartquotes = False
 # The notebooks carry the output of one run; building the pages must not start clusters.
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -45,17 +49,20 @@ napoleon_use_ivar = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 
-templates_path: list[str] = []
 html_theme = "pydata_sphinx_theme"
 html_title = "dbfs"
 html_static_path = ["_static"]
 html_css_files = ["dbfs.css"]
 html_show_sourcelink = False
 html_copy_source = False
+# Pages without pages beside them need no list of those.
+html_sidebars: dict[str, list[str]] = {"index": [], "generated/contributing": [], "generated/changelog": []}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 5,
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "use_edit_page_button": False,

@@ -24,6 +24,8 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 GENERATED = DOCS / "generated"
 
+# Classes that other calls return: their constructors are no business of a reader.
+RETURNED = {"dbfs.Graph", "dbfs.BFSResult", "dbfs.Run"}
 # Name of each copied file, and of its page among the generated ones.
 COPIED = {
     **{f"examples/{path.name}": f"notebooks/{path.name}" for path in sorted((ROOT / "examples").glob("*.ipynb"))},
@@ -38,8 +40,10 @@ COPIED = {
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension; called by Sphinx."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("builder-inited", write_pages)
     app.connect("missing-reference", resolve_short_name)
+    app.connect("autodoc-process-signature", hide_constructor)
     return {"parallel_read_safe": True}
 
 
@@ -154,3 +158,10 @@ def resolve_short_name(
     if len(found) != 1:
         return None
     return domain.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], found[0], node, content)
+
+
+def hide_constructor(
+    _app: Sphinx, _what: str, name: str, _obj: object, _options: object, signature: str | None, result: str | None
+) -> tuple[str | None, str | None]:
+    """Show a class that other calls return without the arguments of its constructor."""
+    return ("", None) if name in RETURNED else (signature, result)
