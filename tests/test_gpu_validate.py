@@ -12,7 +12,7 @@ import pytest
 import dbfs
 from dbfs.errors import ValidationError
 from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import Rule, Verdict
+from dbfs_workers.checks.verdict import Rule, Verdict
 from tests.support.gpus import four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS, random
 from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels

@@ -25,7 +25,7 @@ from dbfs_workers.tasks import validation as tasks
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.checks.validation import Verdict, Violation
+    from dbfs_workers.checks.verdict import Verdict, Violation
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import Rule, Verdict
+from dbfs_workers.checks import predecessor_tree, validation
+from dbfs_workers.checks.verdict import Rule, Verdict
 from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.storage.partition import Partition
@@ -61,9 +61,9 @@ class Setting:
             ours = [self.xp.asarray(distances[rank :: self.ranks]) for rank in ranks]
         else:
             assert theirs is not None
-            ours, lost = validation.levels_of(stripe, theirs)
-            if lost is not None:
-                return Verdict((validation.of_vertices(lost, order),), 0, 0)
+            ours, rootless = predecessor_tree.levels_along_predecessors(stripe, theirs)
+            if rootless is not None:
+                return Verdict((rootless.in_vertex_ids(order),), 0, 0)
         packed = [
             validation.pack_labels(
                 stripe, rank, ours[rank], None if theirs is None else theirs[rank], sources, farthest
@@ -91,7 +91,9 @@ class Setting:
                     farthest=farthest,
                 )
             )
-        return validation.judge(stripe, packed, checks, order, predecessors=parents is not None, of_input=of_input)
+        return validation.merge_findings(
+            stripe, packed, checks, order, predecessors=parents is not None, of_input=of_input
+        )
 
 
 EDGES = ("input", "input, by degree", "partition", "partition, by degree")

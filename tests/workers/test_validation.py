@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import Rule
+from dbfs_workers.checks.verdict import Rule
 from dbfs_workers.errors import ValidationError
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle

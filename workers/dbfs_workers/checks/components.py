@@ -1,8 +1,8 @@
-"""Connected components on the workers: what one traversal reached is one of them, union-find makes the others.
+"""Connected components on the workers: the set that one traversal reached is a component, union-find finds the others.
 
-Each rank unites the ends of its own edges, but for those of reached rows: they lead to reached vertices only, in a
-directed graph as well, where components are the weak ones. The ranks' forests are then united by twos, so that neither
-the number of the components nor their depth costs a round.
+Each rank unites the ends of its own edges, except the edges of reached rows: those lead to reached vertices only, in a
+directed graph as well, whose weak components are meant. The ranks' forests are then united by twos, so that the rounds
+depend on the number of ranks alone, not on the number or the depth of the components.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ Forest = NDArray[np.uint32]
 
 
 def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
-    """A rank's slice of the bitmap of reached vertices: uint32[words_local]."""
+    """Return a rank's slice of the bitmap of reached vertices: uint32[words_local]."""
     rows = np.zeros(stripe.n_local, bool)
     rows[: distances.size] = distances >= 0
     return np.packbits(rows, bitorder="little").view(np.uint32)
 
 
 def own_forest(partition: Partition, reached: Sequence[NDArray[np.uint32]]) -> Forest:
-    """What a rank's edges connect, given the slices of the bitmap of reached vertices by rank."""
+    """Return the forest of a rank's edges, given the slices of the bitmap of reached vertices by rank."""
     whole = np.concatenate(reached)
     parents = np.empty(partition.stripe.p * partition.stripe.n_local, np.uint32)
     kernels.plant(whole, parents)
@@ -37,7 +37,7 @@ def own_forest(partition: Partition, reached: Sequence[NDArray[np.uint32]]) -> F
 
 
 def united(forest: Forest, other: Forest) -> Forest:
-    """What two forests connect together."""
+    """Return the forest that connects whatever one of two forests connects."""
     parents = forest.copy()
     kernels.unite_forests(other, parents)
     kernels.flatten(parents)
@@ -45,6 +45,6 @@ def united(forest: Forest, other: Forest) -> Forest:
 
 
 def roots(forest: Forest, stripe: Stripe) -> NDArray[np.uint32]:
-    """uint32[n], the internal id of the root of each vertex (of each position, in a graph ordered by degree)."""
+    """Return uint32[n], the internal id of each vertex's root (of each position's, in a graph ordered by degree)."""
     by_row = forest.reshape(stripe.p, stripe.n_local).T
     return np.ascontiguousarray(by_row).ravel()[: stripe.n]

@@ -1,4 +1,4 @@
-"""CPU kernels of connected components: union-find over internal ids, the smaller root winning.
+"""CPU kernels of connected components: union-find over internal ids, where the smaller of two roots stays a root.
 
 ``parents`` is uint32 over all internal ids; a root is its own parent, and no parent is larger than its child.
 """
@@ -10,7 +10,7 @@ from dbfs_workers.jit import READ_INT64, READ_UINT32, UINT32, int64, kernel, voi
 
 @kernel(int64, UINT32, int64)
 def _root(parents, vertex):
-    """The root of a vertex's tree; shortens the way to it."""
+    """Return the root of a vertex's tree. Halves the path to it, so that later searches are short."""
     while parents[vertex] != vertex:
         parents[vertex] = parents[parents[vertex]]
         vertex = np.int64(parents[vertex])
@@ -19,7 +19,7 @@ def _root(parents, vertex):
 
 @kernel(void, UINT32, int64, int64)
 def _unite(parents, u, v):
-    """Make one tree of two."""
+    """Join the trees of two vertices."""
     a, b = _root(parents, u), _root(parents, v)
     if a < b:
         parents[b] = a
@@ -52,7 +52,7 @@ def unite_rows(row_offsets, columns, first_id, reached, parents):
 
 @kernel(void, READ_UINT32, UINT32)
 def unite_forests(other, parents):
-    """Unite what another forest has united."""
+    """Unite the vertices that another forest connects."""
     for vertex in range(parents.size):
         if other[vertex] != vertex:
             _unite(parents, vertex, np.int64(other[vertex]))

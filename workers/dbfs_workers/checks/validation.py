@@ -1,27 +1,28 @@
-"""The validator's part on the workers: do labels obey the rules of breadth-first search on these edges?
+"""Check on the workers whether labels obey the rules of breadth-first search on the graph's edges.
 
-Graph500's five rules (specification 2.0, "Validation"), put over edges and vertices so that each rank checks its own
-and no edge moves:
+Graph500's five rules (specification 2.0, "Validation") are stated for edges and vertices, so that each rank checks its
+own and no edge moves:
 
-1. each rank packs its labels into a word a vertex and looks whether they are in range (``pack_labels``);
-2. each rank gets all words (8 bytes a vertex) and checks its edges, whatever rank owns their ends (``check_edges``): no
-   edge leaves the reached set or spans more than one level, and an edge from a vertex's predecessor (from any vertex
-   one level up, where there are no predecessors) supports it;
-3. one rank joins what all found (``judge``): a reached vertex but a source that no edge supports breaks a rule.
+1. Each rank packs its labels into one word a vertex, and checks that they are in range (``pack_labels``).
+2. Each rank gets all words, 8 bytes a vertex, and checks its edges, whichever ranks own their ends (``check_edges``).
+   No edge may leave the reached set or span more than one level. An edge supports a vertex if it comes from its
+   predecessor; without predecessors, if it comes from any vertex one level up.
+3. One rank merges the findings (``merge_findings``). Every reached vertex other than a source must be supported by an
+   edge.
 
-Together they make the distances exact, by induction over the levels: a vertex can't be too far (its edges) nor too near
-(its support). Distances stand for the levels of the tree of predecessors; where only predecessors are given, their
-levels are found first (``levels_of``).
+By induction over the levels, the rules make the distances exact: the edges of a vertex prove that it is not farther
+than its label, and its support that it is not nearer. Distances stand for the levels of the tree of predecessors. If
+only predecessors are given, their levels are computed first (``predecessor_tree``).
 
-The edges are those a rank keeps of the input, between vertices, or those of its partition, between the positions that
-vertices have in a graph ordered by degree. The first depend on nothing that was built, and so find out a wrong graph.
+The edges are the input edges that a rank keeps, between vertices, or those of its partition, between positions. (A
+vertex's position is its place in a graph ordered by degree, else its id.) Input edges depend on nothing that was built,
+so that checking them also finds errors of the build.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation_kernels as kernels
+from dbfs_workers.checks.predecessor_tree import find_rootless
+from dbfs_workers.checks.verdict import Rule, Verdict, Violation, merge_violations
 from dbfs_workers.errors import ValidationError
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on, on_host
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe, own_rows
@@ -36,59 +39,22 @@ from dbfs_workers.storage.stripe import NO_VERTEX, Stripe, own_rows
 if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
-Levels = tuple[list[NDArray[np.int32]], "Violation | None"]
-"""Distances by rank, and what is wrong with the predecessors that they were found along."""
-
 BLOCK_EDGES: Final = 1 << 20
 DEVICE_BLOCK_EDGES: Final = 1 << 25
-"""Edges of a partition that are written out as pairs at a time, in some 24 bytes of temporary arrays each."""
+"""Edges of a partition in one block of pairs, on the CPU and on a GPU; each takes some 24 bytes of temporary arrays."""
 
 _LEVEL_SHIFT: Final = np.uint64(32)
 _PARENT_MASK: Final = np.uint64(0xFFFFFFFF)
 
 
-class Rule(Enum):
-    """What may be wrong with labels, in the order in which it is told. The numbers are Graph500's."""
-
-    RANGE = "a label is out of range, or distance and predecessor disagree on whether the vertex was reached"
-    ROOT = "rule 1: a source is not at distance 0 (and its own predecessor), or another vertex is at distance 0"
-    TREE = "rule 1: predecessors lead in a circle, or to an unreached vertex"
-    STEP = "rule 2: a vertex is not one level below its predecessor"
-    SPAN = "rule 3: an edge joins levels that differ by more than one"
-    COMPONENT = "rule 4: an edge leads from a reached vertex to an unreached one"
-    PARENT = "rule 5: no edge joins a vertex to its predecessor, or to any vertex one level up"
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken rule.
-
-    Attributes:
-        rule: which one.
-        vertices: ids that show it: a vertex, a vertex and its predecessor, the ends of an edge, or a circle's vertices.
-        ranks: where it was found: the owners of such vertices, or those that hold such edges.
-        count: vertices or edges that break it.
-    """
-
-    rule: Rule
-    vertices: tuple[int, ...]
-    ranks: tuple[int, ...]
-    count: int
-
-    def __str__(self) -> str:
-        where = f"rank{'s' if len(self.ranks) > 1 else ''} {', '.join(map(str, self.ranks))}"
-        more = f", the first of {self.count}" if self.count > 1 else ""
-        return f"{self.rule.value}: vertices {', '.join(map(str, self.vertices))} ({where}{more})"
-
-
 @dataclass(frozen=True)
 class PackedLabels:
-    """One rank's labels, and what is wrong with them in themselves (in positions).
+    """One rank's labels in one word a vertex, and the rules that they break without regard to edges.
 
     Attributes:
-        words: uint64[rows without padding], distance + 1 in the high half, predecessor in the low half; 0 and
-            ``NO_VERTEX`` where there is none. A vertex with a wrong label is unreached here.
-        violations: at most one a rule.
+        words: uint64[rows without padding], distance + 1 in the high half, predecessor in the low half. An unreached
+            vertex, and one whose label is out of range, has 0 and ``NO_VERTEX``.
+        violations: at most one a rule, in positions.
     """
 
     words: NDArray[np.uint64]
@@ -100,13 +66,13 @@ class PackedLabels:
 
 @dataclass(frozen=True)
 class EdgeCheck:
-    """What one rank's edges show.
+    """The findings of one rank's edges.
 
     Attributes:
         violations: at most one a rule.
-        unsupported: uint32, a bit for each reached vertex but the sources that none of its edges supports.
+        unsupported: uint32 bitmap of the reached vertices, sources excepted, that no edge of this rank supports.
         edges: edges checked.
-        component_edges: those within the reached set, self-loops left out.
+        component_edges: edges within the reached set, self-loops left out.
     """
 
     violations: tuple[Violation, ...]
@@ -118,15 +84,6 @@ class EdgeCheck:
         return self.unsupported.nbytes
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The ranks' findings joined: one violation a rule, of vertices. Counts as in ``EdgeCheck``."""
-
-    violations: tuple[Violation, ...]
-    edges: int
-    component_edges: int
-
-
 def pack_labels(
     stripe: Stripe,
     rank: int,
@@ -135,15 +92,15 @@ def pack_labels(
     sources: Sequence[int],
     farthest: int | None,
 ) -> PackedLabels:
-    """Check a rank's labels in themselves and pack them. Arrays may be NumPy's or CuPy's; so are the words.
+    """Check a rank's labels without regard to edges, and pack them. Arrays may be NumPy's or CuPy's; so are the words.
 
     Args:
         stripe: how the graph lies on the ranks.
-        rank: whose labels they are.
+        rank: the rank that owns the labels.
         distances: int32 of the rank's rows without padding.
-        predecessors: int64 positions (vertex ids but for a degree order) of the same rows, or None.
+        predecessors: int64 positions of the same rows; None for distances alone.
         sources: positions at distance 0.
-        farthest: no distance is larger; None for no bound.
+        farthest: largest distance allowed; None for no bound.
     """
     wrong = (distances < -1) | (distances > (stripe.n - 1 if farthest is None else farthest))
     if predecessors is not None:
@@ -156,7 +113,7 @@ def pack_labels(
         rootless = np.union1d(rootless, rows[stray])
     words = (distances + np.int32(1)).astype(np.uint64)
     words <<= _LEVEL_SHIFT
-    # What is -1 becomes NO_VERTEX.
+    # -1 becomes NO_VERTEX.
     words |= np.uint64(NO_VERTEX) if predecessors is None else predecessors.astype(np.uint32)
     violations = []
     if wrong.any():
@@ -169,30 +126,11 @@ def pack_labels(
     return PackedLabels(words, tuple(violations))
 
 
-def levels_of(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Levels:
-    """Distances by rank along predecessors, which are given by rank: from a vertex that is its own, 0.
-
-    A predecessor out of range is a violation, and so is a vertex whose predecessors lead to none that is its own, but
-    round in a circle or to an unreached vertex.
-    """
-    parents = np.empty(stripe.n, np.int64)
-    for rank, mine in enumerate(predecessors):
-        parents[rank :: stripe.p] = mine
-    levels = np.empty(stripe.n, np.int32)
-    wild = np.flatnonzero((parents < -1) | (parents >= stripe.n))
-    if wild.size:
-        ranks: list[int] = np.unique(wild % stripe.p).tolist()
-        return [], Violation(Rule.RANGE, (int(wild[0]),), tuple(ranks), wild.size)
-    lost = kernels.levels_of_predecessors(parents, levels)
-    violation = _circle(stripe, parents, levels) if lost else None
-    return [levels[rank :: stripe.p].copy() for rank in range(stripe.p)], violation
-
-
 def partition_edges(partition: Partition) -> Iterator[InputEdges]:
-    """A partition's edges between positions, block by block.
+    """Yield a partition's edges between positions, block by block.
 
     Raises:
-        ValidationError: one begins or ends past the last position, where there is no label to check.
+        ValidationError: an edge begins or ends past the last position, and so at no label.
     """
     stripe, offsets = partition.stripe, partition.row_offsets
     xp = array_module(offsets)
@@ -201,8 +139,8 @@ def partition_edges(partition: Partition) -> Iterator[InputEdges]:
         stop = min(start + block, partition.m_local)
         ends = xp.asarray([start, stop - 1])
         first, last = (xp.searchsorted(offsets, ends, side="right") - 1).tolist()
-        # A row begins at each offset: how many have begun by an edge tells its row. The first is one of them, so that
-        # there is something to count: until 2026 CuPy's bincount refused nothing (cupy/cupy#8116).
+        # A row begins at each offset, so the number of rows begun up to an edge gives its row. The first row is counted
+        # with them, since CuPy's bincount refused empty arrays until 2026 (cupy/cupy#8116).
         begun = xp.bincount(xp.maximum(offsets[first : last + 1] - start, 0), minlength=stop - start)
         rows = first - 1 + xp.cumsum(begun)
         columns = partition.columns[start:stop]
@@ -231,28 +169,29 @@ def check_edges(
     directed: bool,
     farthest: int | None,
 ) -> EdgeCheck:
-    """Check a rank's edges against everybody's labels, on a GPU if that is where the edges are.
+    """Check a rank's edges against the labels of all ranks, on the GPU if the edges are CuPy arrays.
 
     Args:
         stripe: how the graph lies on the ranks.
-        rank: who checks.
+        rank: the rank that checks.
         edges: the edges in blocks.
         packed: the labels by rank.
-        order: where the edges are between vertices and the labels by position; else None.
-        xp: of whose arrays the edges are, NumPy or CuPy.
-        predecessors: whether the labels have them.
+        order: the graph's order by degree if the edges join vertices; None if they join positions.
+        xp: the edges' array module, NumPy or CuPy.
+        predecessors: whether the labels have predecessors.
         directed: whether edges hold in one direction only.
-        farthest: vertices at this distance may have unreached neighbours; None where all were to be reached.
+        farthest: the traversal's bound on depth: vertices at this distance may have unreached neighbours. None without
+            a bound.
     """
     check = kernels.check_edges
     if xp is not np:
         from dbfs_workers.cuda import validation as device
 
         check = device.check_edges
-    table = _table(xp, stripe, packed, order)
-    # Levels in words begin with 1, that of the sources.
-    unsupported = _bits(table >= np.uint64(2) << _LEVEL_SHIFT)
-    # No distance is n or more, and a kernel's number has 64 bits.
+    table = _join_words(xp, stripe, packed, order)
+    # Levels in words begin with 1 at the sources.
+    unsupported = _pack_bits(table >= np.uint64(2) << _LEVEL_SHIFT)
+    # Every distance is below n; a bound of the caller's may not fit the kernel's 64 bits.
     bound = stripe.n + 1 if farthest is None else min(farthest, stripe.n) + 1
     found = xp.zeros(kernels.FOUND, np.int64)
     count = 0
@@ -268,7 +207,7 @@ def check_edges(
     return EdgeCheck(tuple(violations), on_host(unsupported), count, component_edges)
 
 
-def judge(
+def merge_findings(
     stripe: Stripe,
     packed: Sequence[PackedLabels],
     checks: Sequence[EdgeCheck],
@@ -277,28 +216,32 @@ def judge(
     predecessors: bool,
     of_input: bool,
 ) -> Verdict:
-    """Join the ranks' findings.
+    """Merge the findings of all ranks into one verdict, and check that every reached vertex is supported by an edge.
 
     Args:
         stripe: how the graph lies on the ranks.
         packed: the labels by rank.
         checks: the findings by rank.
-        order: of a graph ordered by degree.
-        predecessors: whether the labels have them.
-        of_input: whether the edges checked were between vertices; else between positions.
+        order: the graph's order by degree, if it has one.
+        predecessors: whether the labels have predecessors.
+        of_input: whether the edges checked join vertices; else they join positions.
     """
-    told = [violation for labels in packed for violation in labels.violations]
+    violations = [violation for labels in packed for violation in labels.violations]
     if of_input:
-        told = [of_vertices(violation, order) for violation in told]
-    told += [violation for check in checks for violation in check.violations]
+        violations = [violation.in_vertex_ids(order) for violation in violations]
+    violations += [violation for check in checks for violation in check.violations]
     unsupported = np.bitwise_and.reduce([check.unsupported for check in checks])
     if unsupported.any():
         orphans = np.flatnonzero(np.unpackbits(unsupported.view(np.uint8), bitorder="little"))
-        table = _table(np, stripe, packed, order if of_input else None)
-        told += _unsupported(stripe, table, orphans, order if of_input else None, predecessors=predecessors)
+        table = _join_words(np, stripe, packed, order if of_input else None)
+        violations += _unsupported(stripe, table, orphans, order if of_input else None, predecessors=predecessors)
     if not of_input:
-        told = [of_vertices(violation, order) for violation in told]
-    return Verdict(_merged(told), sum(check.edges for check in checks), sum(check.component_edges for check in checks))
+        violations = [violation.in_vertex_ids(order) for violation in violations]
+    return Verdict(
+        violations=merge_violations(violations),
+        edges=sum(check.edges for check in checks),
+        component_edges=sum(check.component_edges for check in checks),
+    )
 
 
 def _unsupported(
@@ -309,7 +252,10 @@ def _unsupported(
     *,
     predecessors: bool,
 ) -> list[Violation]:
-    """Which rules the vertices break that no edge supports; ids as in the table, which ``order`` makes positions."""
+    """Return the violations of the vertices that no edge supports, with ids as in the table.
+
+    ``order`` maps those ids to positions; None if they are positions.
+    """
 
     def broken(rule: Rule, vertices: NDArray[np.int64], shown: tuple[int, ...]) -> Violation:
         positions = vertices if order is None else order.position[vertices]
@@ -320,59 +266,25 @@ def _unsupported(
         return [broken(Rule.PARENT, orphans, (int(orphans[0]),))]
     levels, parents = table >> _LEVEL_SHIFT, (table & _PARENT_MASK).astype(np.int64)
     stepped = levels[parents[orphans]] + 1 == levels[orphans]
-    told = []
+    violations = []
     if not stepped.all():
-        astray = orphans[~stepped]
-        told.append(broken(Rule.STEP, astray, (int(astray[0]), int(parents[astray[0]]))))
+        misplaced = orphans[~stepped]
+        violations.append(broken(Rule.STEP, misplaced, (int(misplaced[0]), int(parents[misplaced[0]]))))
         parents[levels == 0] = -1
-        found = np.empty(stripe.n, np.int32)
-        if kernels.levels_of_predecessors(parents, found):
-            circle = _circle(stripe, parents, found)
-            told.append(broken(Rule.TREE, np.flatnonzero(found == kernels.LOST), circle.vertices))
+        tree_levels = np.empty(stripe.n, np.int32)
+        circle = find_rootless(stripe, parents, tree_levels)
+        if circle is not None:
+            violations.append(broken(Rule.TREE, np.flatnonzero(tree_levels == kernels.NO_ROOT), circle.vertices))
     if stepped.any():
         edgeless = orphans[stepped]
-        told.append(broken(Rule.PARENT, edgeless, (int(edgeless[0]), int(parents[edgeless[0]]))))
-    return told
+        violations.append(broken(Rule.PARENT, edgeless, (int(edgeless[0]), int(parents[edgeless[0]]))))
+    return violations
 
 
-def _circle(stripe: Stripe, parents: NDArray[np.int64], levels: NDArray[np.int32], shown: int = 8) -> Violation:
-    """The violation of vertices that ``levels_of_predecessors`` found no way to a root from; some of them are named."""
-    lost = np.flatnonzero(levels == kernels.LOST)
-    path: list[int] = []
-    at, seen = int(lost[0]), set[int]()
-    while at >= 0 and at not in seen:
-        seen.add(at)
-        path.append(at)
-        at = int(parents[at])
-    # A circle is named without the way to it.
-    vertices = path[path.index(at) :] if at >= 0 else path
-    ranks: list[int] = np.unique(lost % stripe.p).tolist()
-    return Violation(Rule.TREE, tuple(vertices[:shown]), tuple(ranks), lost.size)
-
-
-def _merged(told: Sequence[Violation]) -> tuple[Violation, ...]:
-    """One violation a rule, in the order of the rules."""
-    merged = []
-    for rule in Rule:
-        same = [violation for violation in told if violation.rule is rule]
-        if same:
-            ranks = sorted({rank for violation in same for rank in violation.ranks})
-            merged.append(Violation(rule, same[0].vertices, tuple(ranks), sum(violation.count for violation in same)))
-    return tuple(merged)
-
-
-def of_vertices(violation: Violation, order: DegreeOrder | None) -> Violation:
-    """A violation told in positions."""
-    if order is None:
-        return violation
-    vertices: list[int] = order.vertex[list(violation.vertices)].tolist()
-    return Violation(violation.rule, tuple(vertices), violation.ranks, violation.count)
-
-
-def _table(
+def _join_words(
     xp: ModuleType, stripe: Stripe, packed: Sequence[PackedLabels], order: DegreeOrder | None
 ) -> NDArray[np.uint64]:
-    """The words by position; by vertex, their predecessors as well, where an order is given."""
+    """Return uint64[n], the words of all ranks by position. With an order: by vertex, predecessors as vertices."""
     table: NDArray[np.uint64] = xp.empty(stripe.n, np.uint64)
     for rank, labels in enumerate(packed):
         table[rank :: stripe.p] = on(xp, labels.words)
@@ -380,15 +292,15 @@ def _table(
         return table
     table = table[on(xp, order.position)]
     parents = table & _PARENT_MASK
-    some = parents != NO_VERTEX
-    parents[some] = on(xp, order.vertex)[parents[some].astype(np.int64)]
+    present = parents != NO_VERTEX
+    parents[present] = on(xp, order.vertex)[parents[present].astype(np.int64)]
     table &= ~_PARENT_MASK
     table |= parents
     return table
 
 
-def _bits(flags: NDArray[np.bool]) -> NDArray[np.uint32]:
-    """Flags as a bitmap of whole words, at least one."""
+def _pack_bits(flags: NDArray[np.bool]) -> NDArray[np.uint32]:
+    """Return flags as a bitmap of whole words, at least one."""
     xp = array_module(flags)
     bits = xp.packbits(flags, bitorder="little")
     words: NDArray[np.uint32] = xp.zeros(max(1, -(-bits.size // 4)), np.uint32)

@@ -1,4 +1,4 @@
-"""CPU kernels of the validator: a pass over edges against everybody's labels, and the levels of a tree."""
+"""CPU kernels of the validator: a pass over edges against the labels of all ranks, and the levels of a tree."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ from dbfs_workers.intrinsics import trailing_zeros
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 
 FOUND: Final = 7
-"""Numbers that ``check_edges`` counts: see there."""
+"""Entries of ``check_edges``' argument ``found``: see there."""
 
-LOST: Final = -2
-"""Level of a vertex from which predecessors lead to no root."""
+NO_ROOT: Final = -2
+"""Level of a vertex from which predecessors lead to no vertex that is its own predecessor."""
 
 _UNKNOWN: Final = -3
 _ON_THE_WAY: Final = -4
@@ -28,10 +28,10 @@ _WORD_SHIFT, _PLACE = np.uint32(5), np.uint32(31)
 
 @kernel(types.UniTuple(int64, 2), READ_UINT32, READ_UINT32, int64, int64, _READ_UINT64, types.boolean)
 def _look(src, dst, first, count, table, predecessors):
-    """Look at up to 32 edges without a branch: which are worth a second look, as bits, and how many are inside.
+    """Look at up to 32 edges without a branch; return a bit for each that needs a second look, and a count.
 
-    Worth it are edges that break a rule or may support a vertex; inside are those between reached vertices, self-loops
-    left out.
+    An edge needs it if it breaks a rule or may support a vertex. The count is of edges between reached vertices,
+    self-loops left out.
     """
     mask = np.uint32(0)
     inside = _ZERO
@@ -39,7 +39,7 @@ def _look(src, dst, first, count, table, predecessors):
         u, v = np.uint64(src[first + j]), np.uint64(dst[first + j])
         at_u, at_v = table[u], table[v]
         level_u, level_v = at_u >> _HIGH, at_v >> _HIGH
-        # 0, 1 or 2, or as an unsigned number larger, where the levels differ by more than one.
+        # 0, 1 or 2 for levels that differ by one at most; larger for others, since the number is unsigned.
         step = level_v - level_u + _ONE
         wrong = (step > _TWO) | ((level_u == _ZERO) ^ (level_v == _ZERO))
         supports = ((at_u & _LOW) == v) | ((at_v & _LOW) == u) if predecessors else step != _ONE
@@ -50,15 +50,16 @@ def _look(src, dst, first, count, table, predecessors):
 
 @kernel(void, READ_UINT32, READ_UINT32, _READ_UINT64, types.boolean, types.boolean, int64, UINT32, INT64)
 def check_edges(src, dst, table, predecessors, directed, bound, unsupported, found):
-    """Check edges against words of ``validation.PackedLabels``; a vertex of level ``bound`` was not expanded.
+    """Check edges against words of ``validation.PackedLabels``; vertices of level ``bound`` were not expanded.
 
     Clears the bit in ``unsupported`` of each vertex that an edge supports. Adds to ``found``, and writes the first edge
     of each kind: edges that span more than one level (0, and the edge at 1 and 2), edges from a reached vertex to an
     unreached one (3, and the edge at 4 and 5), edges between reached vertices, self-loops left out (6).
 
-    One edge in 20 joins a vertex to its predecessor and none breaks a rule. So edges are first looked at without a
-    branch, 32 at a time, which the compiler makes vector gathers of; a branch on the step between the levels would be
-    mispredicted every other time. Scale 20, a core of a busy Xeon, nanoseconds an edge: 6 so, 9 edge by edge.
+    One edge in 20 joins a vertex to its predecessor, and in right labels none breaks a rule. So a first pass looks at
+    32 edges at a time without a branch, which the compiler turns into vector gathers. A branch on the step between the
+    levels would be mispredicted every other time. Nanoseconds an edge at scale 20, on a core of a busy Xeon: 6 this
+    way, 9 edge by edge.
     """
     inside = 0
     for first in range(0, src.size, _GROUP):
@@ -97,12 +98,13 @@ def check_edges(src, dst, table, predecessors, directed, bound, unsupported, fou
 
 @kernel(int64, READ_INT64, INT32)
 def levels_of_predecessors(parents, levels):
-    """Write each vertex's steps to a vertex that is its own parent: -1 if it has no parent (-1), ``LOST`` if none.
+    """Write each vertex's number of steps to a vertex that is its own parent: -1 for an unreached vertex (parent -1).
 
-    Returns how many are lost: in a circle, on the way to one, or to a vertex without parent. Parents are in range.
+    ``NO_ROOT`` for a vertex whose parents lead in a circle, or to an unreached vertex. Returns the number of vertices
+    with ``NO_ROOT``. Parents are in range.
     """
     levels[:] = _UNKNOWN
-    lost = 0
+    rootless = 0
     for start in range(parents.size):
         at, steps = start, 0
         while levels[at] == _UNKNOWN and parents[at] >= 0 and parents[at] != at:
@@ -114,7 +116,7 @@ def levels_of_predecessors(parents, levels):
         level = levels[at]
         at = start
         for step in range(steps, 0, -1):
-            levels[at] = level + step if level >= 0 else LOST
-            lost += level < 0
+            levels[at] = level + step if level >= 0 else NO_ROOT
+            rootless += level < 0
             at = parents[at]
-    return lost
+    return rootless
