@@ -175,16 +175,16 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
         InvalidOptionError: ``ranks`` is below 1.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
-    wanted = 1 if ranks is None else whole_count(ranks, "ranks", 1)
+    least = 1 if ranks is None else whole_count(ranks, "ranks", 1)
     seconds = config.seconds("workers-timeout", timeout)
     workers = _addresses(client)
-    if len(workers) < wanted:
+    if len(workers) < least:
         try:
-            client.wait_for_workers(wanted, timeout=seconds)
+            client.wait_for_workers(least, timeout=seconds)
         except TimeoutError:
             found = len(_addresses(client))
             raise NoWorkersError(
-                f"{wanted} worker{'s' * (wanted > 1)} wanted, {found} found after {seconds:g} s "
+                f"{least} worker{'s' * (least > 1)} wanted, {found} found after {seconds:g} s "
                 f"(scheduler {client.scheduler.address})"
             ) from None
         workers = _addresses(client)

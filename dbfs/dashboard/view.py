@@ -1,4 +1,4 @@
-"""What the dashboard sees of the service: graphs, runs and history, read-only.
+"""The service as the dashboard reads it: graphs, runs and history, read-only.
 
 The service on the scheduler (``dbfs.service.scheduler``) satisfies ``ServiceView``. The page and the metrics read
 through it, so that the dashboard depends on records alone and the service can install the dashboard.
@@ -28,7 +28,7 @@ class GraphView(Protocol):
 
     @property
     def lost(self) -> set[int]:
-        """Ranks whose workers are gone."""
+        """Ranks whose workers are lost."""
         ...
 
     @property
@@ -67,12 +67,12 @@ class RunView(Protocol):
 
     @property
     def progress(self) -> RunProgress | None:
-        """The latest look at the run; None before the first."""
+        """The latest sample of the run; None before the first."""
         ...
 
     @property
     def trail(self) -> Sequence[RunProgress]:
-        """Looks at the traversal under way, oldest first: those that found a frontier."""
+        """Samples of the traversal under way that found a frontier, oldest first."""
         ...
 
 

@@ -156,12 +156,12 @@ def _reporter(
 
 
 def _shown(option: bool | None) -> bool:
-    wanted = config.get("progress") if option is None else option
-    if wanted == "auto":
+    choice = config.get("progress") if option is None else option
+    if choice == "auto":
         return _in_notebook() or sys.stderr.isatty()
-    if not isinstance(wanted, bool):
-        raise InvalidOptionError(f"dbfs.progress: {wanted!r} is not one of auto, true, false")
-    return wanted
+    if not isinstance(choice, bool):
+        raise InvalidOptionError(f"dbfs.progress: {choice!r} is not one of auto, true, false")
+    return choice
 
 
 def _in_notebook() -> bool:

@@ -114,13 +114,13 @@ class Graph(GraphCounts):
             InvalidVertexError: the id does not occur in the graph.
             InvalidVertexTypeError: the id is not an integer (a float, a bool).
         """
-        wanted = vertex_number(external_id, "external id")
+        number = vertex_number(external_id, "external id")
         ids = self.external_ids
         if ids is None:
             return self.check_vertex(external_id, "external id")
-        at = int(np.searchsorted(ids, wanted))
-        if at == ids.size or ids[at] != wanted:
-            raise InvalidVertexError(f"{self.name} has no vertex with the id {wanted}")
+        at = int(np.searchsorted(ids, number))
+        if at == ids.size or ids[at] != number:
+            raise InvalidVertexError(f"{self.name} has no vertex with the id {number}")
         return at
 
     def check_vertex(self, value: Any, what: str = "vertex") -> int:
@@ -168,8 +168,8 @@ class Graph(GraphCounts):
             InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
             InvalidOptionError: an option's value is not one of its choices.
             InvalidOptionTypeError: ``max_depth`` is not an integer.
-            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError, StaleRunError:
-                the run ended early.
+            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
+            StaleRunError: the run ended early.
             ValidationError: ``validate`` found a fault in the result.
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
@@ -345,7 +345,7 @@ class Graph(GraphCounts):
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None:
             whole_count(max_depth, "max_depth")
-        wanted = () if targets is None else self._several(targets, "target")
+        target_ids = () if targets is None else self._several(targets, "target")
         limit = Deadline(config.seconds("deadline", deadline))
         run_id = uuid.uuid4().hex
         specs = [
@@ -356,7 +356,7 @@ class Graph(GraphCounts):
                 backend=self.backend,
                 direction=direction,
                 max_depth=max_depth,
-                targets=self.positions(wanted),
+                targets=self.positions(target_ids),
             )
             for sources in source_sets
         ]

@@ -62,7 +62,7 @@ class BFSResult:
         self._dropping.atexit = False
         self.depth = outcome.depth
         self._make_reports = outcome.levels
-        # Fetched for the first path and kept: callers ask for dozens of paths, and each would fetch n labels.
+        # Fetched for the first path and kept: callers read dozens of paths, and each would fetch n labels.
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
@@ -200,8 +200,8 @@ class BFSResult:
             InvalidOptionTypeError: it is not an integer.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        wanted = whole_count(distance, "distance")
-        return self._vertices_between(wanted, wanted)
+        only = whole_count(distance, "distance")
+        return self._vertices_between(only, only)
 
     def vertices(self) -> NDArray[np.int64]:
         """Return the reached vertices, ascending, int64, the sources included. Errors as for ``distances``."""

@@ -156,7 +156,7 @@ class _Check:
     def _run(
         self, pack: Callable[[TaskGraph, int, Key], Ref], *, predecessors: bool, farthest: int | None
     ) -> Validation:
-        """Pack the labels, check the edges and join the findings; ``pack`` adds one rank's packing task."""
+        """Pack the labels, check the edges and merge the findings; ``pack`` adds one rank's packing task."""
         graph, record, plan = self.graph, self.graph.record, TaskGraph()
         partitions = graph.partition_keys
         of_input = bool(record.input_edge_keys)
@@ -172,8 +172,8 @@ class _Check:
             else:
                 check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             checks.append(check)
-        key = (f"join-findings-{self.token}", 0)
-        plan.add(0, key, tasks.join_findings, self.stripe, packed, checks, order, predecessors, of_input)
+        key = (f"merge-findings-{self.token}", 0)
+        plan.add(0, key, tasks.merge_findings, self.stripe, packed, checks, order, predecessors, of_input)
         verdict: Verdict = self._fetch(plan, key)
         if verdict.violations:
             raise self._error(verdict.violations)

@@ -1,4 +1,4 @@
-"""Tasks that answer a client's questions about partitions and labels where they lie.
+"""Tasks that query partitions and labels on the workers.
 
 ``dbfs.graph`` and ``dbfs.analytics`` submit these tasks; only the answers travel. Components need Numba kernels, which
 a task imports when it runs, so that a client never does.
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 def same_value(value: Value) -> Value:
-    """Return the value, under a key of the client that asks."""
+    """Return the value; the task gives it a key that the client has a future of."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a validation: pack each rank's labels, check each rank's edges, join the findings.
+"""The tasks of a validation: pack each rank's labels, check each rank's edges, merge the findings.
 
 ``dbfs.validation`` submits these tasks. The checks themselves are in ``dbfs_workers.checks.validation``, which compiles
 Numba kernels when it is imported: a task imports it when it runs, so that a client never does.
@@ -115,7 +115,7 @@ def check_partition(
         return check_edges(stripe, rank, partition_edges(partition), packed, None, xp, **options)
 
 
-def join_findings(
+def merge_findings(
     stripe: Stripe,
     packed: list[PackedLabels],
     checks: list[EdgeCheck],
@@ -123,10 +123,10 @@ def join_findings(
     predecessors: bool,
     of_input: bool,
 ) -> Verdict:
-    """Join the findings of all ranks into one verdict."""
-    from dbfs_workers.checks.validation import merge_findings
+    """Merge the findings of all ranks into one verdict."""
+    from dbfs_workers.checks import validation
 
-    return merge_findings(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
+    return validation.merge_findings(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
 
 
 def find_levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
