@@ -1,4 +1,4 @@
-"""Each format's small file, plain and compressed: edges, counts, direction, and how its format is told."""
+"""Each format's small file, plain and compressed: edges, numbers, direction, and the guess of its format."""
 
 import gzip
 import pickle
@@ -204,5 +204,7 @@ def test_opening_reads_the_header_only(tmp_path):
 
 
 def test_import_is_light():
-    script = "import dbfs.readers, sys; sys.exit(any(m in sys.modules for m in ('pandas', 'scipy', 'numba', 'cupy')))"
+    script = (
+        "import dbfs.edges.readers, sys; sys.exit(any(m in sys.modules for m in ('pandas', 'scipy', 'numba', 'cupy')))"
+    )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

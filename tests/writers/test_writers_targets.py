@@ -48,7 +48,7 @@ class BrokenPiece:
 
 @dataclass(frozen=True)
 class BrokenEdges(EdgeList):
-    """Edges that fail after some pieces."""
+    """Edges whose reading fails after some pieces."""
 
     error: BaseException
 
@@ -90,9 +90,7 @@ def test_an_old_file_is_replaced(tmp_path: Path, suffix: str) -> None:
     "name", ["graph", "graph.doc", "graph.gz", "graph.npz.gz", "graph.parquet.xz", "graph.mtx.zip", ".gz", "mtx"]
 )
 def test_names_without_a_format(tmp_path: Path, name: str) -> None:
-    with pytest.raises(
-        InvalidOptionError, match=r"must end in one of \.mtx, .*\.parquet; those of text also with \.gz"
-    ):
+    with pytest.raises(InvalidOptionError, match=r"must end in one of \.mtx, .*\.parquet; text formats may add \.gz"):
         write_edges(path(5), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -101,7 +99,7 @@ def test_places_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="there is no folder"):
         write_edges(path(5), tmp_path / "no" / "graph.txt")
     (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(InvalidOptionError, match="is there and not a regular file"):
+    with pytest.raises(InvalidOptionError, match="exists and is not a regular file"):
         write_edges(path(5), tmp_path / "folder.txt")
     file = tmp_path / "file"
     file.touch()
@@ -122,7 +120,7 @@ def test_directed_graphs_are_none_of_metis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".npz", ".graph"])
 def test_matrices_that_will_not_fit(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(GraphTooLargeError, match=r"2000000000000 entries takes about \d+ bytes .* are there"):
+    with pytest.raises(GraphTooLargeError, match=r"2000000000000 entries takes about \d+ bytes .* are free"):
         write_edges(uniform(10, 10**12), tmp_path / f"graph{suffix}")
     assert list(tmp_path.iterdir()) == []
 
@@ -137,11 +135,11 @@ def test_a_file_with_fewer_edges_than_promised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["txt.gz", "npz", "parquet"])
 def test_a_full_disk(tmp_path: Path, suffix: str) -> None:
-    """A limit on the size of files stands for the disk: writing past it fails as writing to a full disk does."""
+    """A limit on the size of files stands in for a full disk: writing past it fails in the same way."""
     script = (
         "import resource, signal, sys, dbfs\n"
         "from dbfs.errors import OutputError\n"
-        "from dbfs.writers import write_edges\n"
+        "from dbfs.edges.writers import write_edges\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "try: write_edges(dbfs.uniform(10**5, 10**5), sys.argv[1])\n"
