@@ -1,4 +1,4 @@
-"""Which GPUs a process sees, found without importing CuPy: to ask costs little where there is none."""
+"""The GPUs that this process may use, found without importing CuPy, so that the search is cheap on any machine."""
 
 import importlib.util
 import os
@@ -20,19 +20,19 @@ def _count() -> int:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs of this machine, as ``CUDA_VISIBLE_DEVICES`` (indices or UUIDs) has them where it is set."""
+    """Return this machine's GPUs as in ``CUDA_VISIBLE_DEVICES`` (indices or UUIDs); if that is unset, by index."""
     count = _count()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return [str(index) for index in range(count)]
     visible = [entry.strip() for entry in chosen.split(",")]
-    # CUDA stops at the first entry that is no device.
+    # CUDA ignores the first invalid entry and all after it.
     end = next((at for at, entry in enumerate(visible) if entry in ("", "-1")), len(visible))
     return visible[:end] if count else []
 
 
 def own_gpu() -> str | None:
-    """The GPU that a worker in this process computes on, the first it sees; None without one, or without CuPy."""
+    """Return the GPU of a worker in this process, the first visible one; None without a GPU, or without CuPy."""
     if importlib.util.find_spec("cupy") is None:
         return None
     return next(iter(visible_gpus()), None)

@@ -1,7 +1,7 @@
-"""What Numba has no function for: atomic words in shared memory, sleeping on them, counting trailing zeros.
+"""Operations that Numba lacks: atomic words in shared memory, sleeping on such words, and counting trailing zeros.
 
-The atomics work on elements of an int64 array, which may lie in memory that several processes map. Eight aligned bytes
-are read and written whole on every 64-bit processor; the orderings are those of C11.
+The atomics work on elements of an int64 array, which may lie in memory that several processes map. Every 64-bit
+processor reads and writes eight aligned bytes as a whole. The orderings are those of C11.
 """
 
 import platform
@@ -16,7 +16,7 @@ from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 _ALIGNMENT = 8
 
 _system_call = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
-# The futex call's number by processor; 0 where it is not known.
+# Number of the futex system call by processor; 0 for other processors.
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
 
@@ -27,9 +27,9 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 @kernel(int64, INT64)
 def yield_core(clock):
-    """Let others run on this core, if there are any; returns for how many nanoseconds.
+    """Give up the core to other threads that wait for it; return the nanoseconds until this one ran again.
 
-    ``clock`` is room for two times, int64[4].
+    ``clock`` is int64[4], scratch space for two times.
     """
     _clock_gettime(_CLOCK_MONOTONIC, clock.ctypes.data)
     _sched_yield()
@@ -41,7 +41,7 @@ def yield_core(clock):
 def sleep_while(words, index, value, timeout):
     """Sleep while the low half of ``words[index]`` is that of ``value``, at most ``timeout`` (seconds, nanoseconds).
 
-    May return early, and sleeps in vain if the high half alone has changed: look again.
+    The call may return early, and sleeps on if the high half alone has changed. Callers read the word again.
     """
     address = words.ctypes.data + 8 * index
     _system_call(FUTEX, address, _FUTEX_WAIT, value & 0xFFFFFFFF, timeout.ctypes.data, 0, 0)
@@ -49,19 +49,19 @@ def sleep_while(words, index, value, timeout):
 
 @kernel(void, INT64, int64)
 def wake(words, index):
-    """Wake everyone who sleeps on ``words[index]``."""
+    """Wake all threads, of any process, that sleep on ``words[index]``."""
     _system_call(FUTEX, words.ctypes.data + 8 * index, _FUTEX_WAKE, 0x7FFFFFFF, 0, 0, 0)
 
 
 def _element(context, builder, array_type, array, index):
-    """Pointer to one element."""
+    """Return a pointer to one element."""
     holder = context.make_array(array_type)(context, builder, array)
     return cgutils.get_item_pointer(context, builder, array_type, holder, [index], wraparound=False)
 
 
 @intrinsic
 def load_acquire(typingctx, array, index):
-    """``array[index]``; what its writer wrote before ``exchange`` is visible afterwards."""
+    """Return ``array[index]``. Afterwards all writes that preceded the ``exchange`` of this value are visible."""
 
     def generate(context, builder, signature, arguments):
         pointer = _element(context, builder, signature.args[0], *arguments)
@@ -80,19 +80,19 @@ def _read_modify_write(operation, array, index, value):
 
 @intrinsic
 def exchange(typingctx, array, index, value):
-    """Set ``array[index]`` and return what was there; ordered before and after everything around it."""
+    """Set ``array[index]`` and return its old value; no memory access moves across this one."""
     return _read_modify_write("xchg", array, index, value)
 
 
 @intrinsic
 def fetch_add(typingctx, array, index, value):
-    """Add to ``array[index]`` and return what was there; ordered before and after everything around it."""
+    """Add to ``array[index]`` and return its old value; no memory access moves across this one."""
     return _read_modify_write("add", array, index, value)
 
 
 @intrinsic
 def compare_exchange(typingctx, array, index, expected, value):
-    """Set ``array[index]`` to ``value`` if it is ``expected``; returns what was there."""
+    """Set ``array[index]`` to ``value`` if it is ``expected``; return its old value."""
 
     def generate(context, builder, signature, arguments):
         pointer = _element(context, builder, signature.args[0], *arguments[:2])
@@ -104,7 +104,7 @@ def compare_exchange(typingctx, array, index, expected, value):
 
 @intrinsic
 def trailing_zeros(typingctx, word):
-    """Number of the lowest set bit of a uint32 that is not zero."""
+    """Return the index of the lowest set bit of a uint32, which must not be 0."""
 
     def generate(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -1,8 +1,8 @@
-"""The one way this project compiles a CPU kernel.
+"""The decorator that compiles every CPU kernel of the project, and the array types for its signatures.
 
-Signatures are explicit, so a module's kernels are compiled (or loaded from Numba's cache on disk) when it is imported,
-never in the middle of a level. Arrays that a kernel only reads are declared read-only: what arrives over a Dask comm is
-read-only, and Numba would otherwise refuse it.
+Signatures are explicit, so that a module's kernels are compiled (or loaded from Numba's cache on disk) when the module
+is imported, never in the middle of a level. An array that a kernel only reads is declared read-only, because arrays
+received over a Dask comm are read-only, and Numba refuses them for a writable parameter.
 """
 
 from collections.abc import Callable
@@ -26,5 +26,8 @@ void = types.void
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
-    """Compile a function for one signature: its result's and its arguments' Numba types."""
+    """Compile a function for one signature, given as the Numba types of its result and its arguments.
+
+    The kernel releases the GIL, so that the worker's event loop runs on.
+    """
     return cast("Callable[[Function], Function]", numba.njit(result(*arguments), cache=True, nogil=True))

@@ -1,4 +1,4 @@
-"""What is to be traversed: the one description of a traversal that clients, the scheduler and workers share."""
+"""The description of a traversal that clients, the scheduler and workers share."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,16 +8,16 @@ DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 
 @dataclass(frozen=True)
 class TraversalSpec:
-    """What is to be traversed.
+    """One traversal: where it starts, what it records, and where it stops.
 
     Attributes:
-        run_id: names this attempt; every message carries it.
+        run_id: id of this attempt, which every message carries.
         sources: vertex ids of distance 0.
         predecessors: whether parents are recorded beside distances.
         backend: name of the backend that runs the phases (``backends.BACKENDS``).
         direction: one of ``DIRECTIONS``.
-        max_depth: label no vertex farther than this; None for no bound.
-        targets: vertex ids; stop as soon as all of them are labelled. None of them: no such stop.
+        max_depth: largest distance to label; None for no bound.
+        targets: vertex ids; the traversal stops as soon as all of them are labelled. Empty for no such stop.
     """
 
     run_id: str
@@ -30,5 +30,5 @@ class TraversalSpec:
 
 
 def direction_name(bottom_up: bool) -> str:
-    """``top-down`` or ``bottom-up``."""
+    """Return ``top-down`` or ``bottom-up``."""
     return DIRECTIONS[1 + bottom_up]

@@ -1,6 +1,6 @@
-"""A rank's slice of the graph: a CSR of its rows with internal ids as columns; and the edge bins it is made of.
+"""A rank's part of the graph: a CSR of its rows with internal ids as columns; and the edge bins that it is made of.
 
-A partition built on a GPU has CuPy arrays, one built on a CPU NumPy's.
+A partition built on a GPU has CuPy arrays, one built on a CPU has NumPy arrays.
 """
 
 from dataclasses import dataclass, replace
@@ -15,20 +15,20 @@ from dbfs_workers.storage.stripe import Stripe
 BUCKET_BITS = 16
 
 InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
-"""Sources and targets of edges as they were read, vertex ids: half of what int64 ids take, for edges that are kept."""
+"""Sources and targets of input edges, as vertex ids: kept in uint32, half the memory of int64."""
 
 
 @dataclass(frozen=True)
 class EdgeBin:
-    """Directed edges bound for one owner, by bucket of ``2**BUCKET_BITS`` rows: a row's place in its bucket is short.
+    """Directed edges for one owner, sorted into buckets of ``2**BUCKET_BITS`` rows, so that 16 bits name a row.
 
-    A quarter less to send and to hold than whole local ids: the bins are what a build's memory peaks with.
+    This takes a quarter less memory and time to send than whole local ids: a build needs most memory for its bins.
 
     Attributes:
         rows: uint16, the sources' local ids modulo ``2**BUCKET_BITS``.
         columns: uint32, the targets' internal ids; as long as ``rows``.
-        starts: int64[buckets + 1], where each bucket's edges start.
-        read: input edges of the piece that this bin was cut from, whoever owns them.
+        starts: int64[buckets + 1], index of each bucket's first edge.
+        read: input edges of the piece that this bin was made from, for all owners.
     """
 
     rows: NDArray[np.uint16]
@@ -45,7 +45,7 @@ class Csr:
     """Adjacency lists of one rank's rows.
 
     Attributes:
-        row_offsets: int64[n_local + 1], where each row's columns start.
+        row_offsets: int64[n_local + 1], index of each row's first column.
         columns: uint32[edges], internal ids of the neighbours.
     """
 
@@ -64,15 +64,15 @@ class Partition:
 
     Attributes:
         stripe: how the graph lies on the ranks.
-        rank: whose rows these are.
-        row_offsets: int64[n_local + 1], where each row's columns start.
-        columns: uint32[m_local], internal ids of the neighbours, ascending within a row (in a hub-first partition, by
-            falling degree); duplicates are kept.
+        rank: the rank that owns the rows.
+        row_offsets: int64[n_local + 1], index of each row's first column.
+        columns: uint32[m_local], internal ids of the neighbours, duplicates included. Within a row they ascend; in a
+            hub-first partition they are sorted by falling degree.
         self_loops: edges from a vertex to itself.
         duplicates: edges that repeat the one before them in their row.
         input_edges: edges read for the whole graph, before symmetrising.
         directed: whether an edge may lack its reverse.
-        in_edges: of a directed graph, the edges that end in this rank's rows, where they were asked for.
+        in_edges: the edges that end in this rank's rows, if a directed graph was loaded with them; else None.
     """
 
     stripe: Stripe
@@ -97,11 +97,11 @@ class Partition:
 
     @property
     def parents(self) -> Csr | None:
-        """Each row's possible parents, which bottom-up levels look through; None where they are not known."""
+        """Each row's possible parents, which bottom-up levels search; None for a directed graph without in-edges."""
         return self.in_edges if self.directed else self.out_edges
 
     def on(self, xp: ModuleType) -> "Partition":
-        """The partition in the memory of an array module (NumPy, CuPy); what lies there already is not copied."""
+        """Return the partition as arrays of a module (NumPy, CuPy). Arrays of that module are not copied."""
         into = self.in_edges
         return replace(
             self,
@@ -116,13 +116,13 @@ class Partition:
         return self.columns.size
 
     def __sizeof__(self) -> int:
-        # Dask weighs the host's memory; what is on a GPU it must not think of moving.
+        # Dask moves and spills data by these bytes of host memory, and must leave data on a GPU alone.
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
 
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """What a client knows of a partition without fetching it. Counts as in ``Partition``."""
+    """The counts of a partition, which a client gets without the arrays. Attributes as in ``Partition``."""
 
     rank: int
     m_local: int
@@ -134,7 +134,7 @@ class PartitionInfo:
 
 
 def describe(partition: Partition) -> PartitionInfo:
-    """The partition's counts."""
+    """Return a partition's counts."""
     offsets = partition.row_offsets
     return PartitionInfo(
         rank=partition.rank,
@@ -148,12 +148,12 @@ def describe(partition: Partition) -> PartitionInfo:
 
 
 def on_host(array: Any) -> Any:
-    """A partition's array as NumPy's."""
+    """Return an array as NumPy's, copied from the GPU if it is CuPy's."""
     return array if isinstance(array, np.ndarray) else array.get()
 
 
 def array_module(array: Any) -> Any:
-    """NumPy or CuPy, whichever an array is of."""
+    """Return the module of an array, NumPy or CuPy."""
     if isinstance(array, np.ndarray):
         return np
     import cupy
@@ -162,10 +162,10 @@ def array_module(array: Any) -> Any:
 
 
 def on(xp: ModuleType, array: Any) -> Any:
-    """An array in the memory of an array module; what lies there already is not copied."""
+    """Return an array as a module's (NumPy, CuPy), copied only if it is the other's."""
     return on_host(array) if xp is np else xp.asarray(array)
 
 
 def host_bytes(*arrays: Any) -> int:
-    """Bytes of those that are NumPy's: what Dask shall weigh them with, since it must not think of moving a GPU's."""
+    """Return the bytes of the NumPy arrays among these, the size for Dask, which must leave data on a GPU alone."""
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))

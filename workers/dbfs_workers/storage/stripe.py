@@ -1,7 +1,7 @@
-"""The stripe: which rank owns a vertex, and where (Merrill 2012, section 6).
+"""The stripe: the rank that owns a vertex, and the vertex's row there (Merrill 2012, section 6).
 
 Vertex ``v`` belongs to rank ``v % p`` and is row ``v // p`` there. Its internal id is ``owner * n_local + row``, so
-that the owner is one division and each rank's part of an n-bit bitmap is one contiguous slice of whole words.
+that finding the owner takes one division, and each rank's part of a bitmap is one contiguous slice of whole words.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dbfs_workers.errors import GraphTooLargeError
 
 WORD_BITS = 32
-# The largest uint32 is kept free: it means "no vertex" in predecessor arrays.
+# The largest uint32 is no internal id: it means "no vertex" in predecessor arrays.
 MAX_INTERNAL_IDS = 2**32 - 1
 NO_VERTEX = np.uint32(0xFFFFFFFF)
 
@@ -23,12 +23,17 @@ Ids = TypeVar("Ids", int, NDArray[np.int64])
 
 @dataclass(frozen=True)
 class Stripe:
-    """How ``n`` vertices lie on ``p`` ranks.
+    """The placement of ``n`` vertices on ``p`` ranks.
 
-    The conversions take one id or an array of ids, and trust them: callers check ranges at the edge of the system.
+    The conversions take one id or an array of ids and do not check them. Callers check ids where they enter the system.
+
+    Attributes:
+        n: vertices of the graph.
+        p: ranks.
 
     Raises:
-        GraphTooLargeError: if internal ids would not fit 32 bits.
+        ValueError: ``p`` is less than 1, or ``n`` is negative.
+        GraphTooLargeError: the internal ids do not fit 32 bits.
     """
 
     n: int
@@ -51,7 +56,7 @@ class Stripe:
 
     @property
     def words_local(self) -> int:
-        """Words of one rank's slice of a bitmap over all vertices."""
+        """Words of one rank's slice of a bitmap over all internal ids."""
         return self.n_local // WORD_BITS
 
     @property
@@ -60,30 +65,30 @@ class Stripe:
         return self.words_local * self.p
 
     def owned(self, rank: int) -> int:
-        """Vertices that rank owns (rows that are not padding)."""
+        """Return the number of vertices that a rank owns: its rows without padding."""
         return max(0, -(-(self.n - rank) // self.p))
 
     def owner(self, vertex: Ids) -> Ids:
-        """Rank of a vertex."""
+        """Return the rank of a vertex."""
         return vertex % self.p
 
     def row(self, vertex: Ids) -> Ids:
-        """Local id of a vertex on its owner."""
+        """Return the local id of a vertex on its owner."""
         return vertex // self.p
 
     def internal(self, vertex: Ids) -> Ids:
-        """Internal id of a vertex."""
+        """Return the internal id of a vertex."""
         return (vertex % self.p) * self.n_local + vertex // self.p
 
     def vertex(self, internal: Ids) -> Ids:
-        """Vertex id of an internal id."""
-        # Without a remainder: of an array, one takes NumPy four times as long as a quotient.
+        """Return the vertex id of an internal id."""
+        # A product instead of a remainder: on arrays, NumPy takes four times as long for a remainder as for a quotient.
         owner = internal // self.n_local
         return (internal - owner * self.n_local) * self.p + owner
 
 
 def own_rows(stripe: Stripe, rank: int, vertices: Sequence[int]) -> NDArray[np.uint32]:
-    """Local ids of those vertices that a rank owns, ascending and each once."""
+    """Return the local ids of those vertices that a rank owns: uint32, ascending and each once."""
     unique = np.unique(np.asarray(vertices, np.int64))
     rows: NDArray[np.int64] = stripe.row(unique[stripe.owner(unique) == rank])
     return rows.astype(np.uint32)
