@@ -1,18 +1,18 @@
-// How the edges of a frontier are dealt out: evenly, whatever the degrees (Merrill 2012, section 4: gathering by scan).
+// Sharing the edges of a frontier evenly, whatever the degrees (Merrill 2012, section 4: gathering by scan).
 //
-// The running sums of the degrees number the edges. A warp takes kWarpEdges of them in a row, finds the vertices of the
-// first and the last together (32 probes a step), and each lane its own between those two: a hub is shared by many
-// warps, and many small vertices by the lanes of one. Reads 4 bytes of columns an edge, and mostly from L1 the log2 of
-// the vertices in the warp's piece in sums, 8 bytes each.
+// The running sums of the degrees number the edges. A warp takes kWarpEdges of them in a row. Its lanes find the
+// vertices of the first and the last edge together (32 probes a step), and each lane finds its own vertex between those
+// two. So many warps share a hub, and the lanes of one warp share many small vertices. Reads 4 bytes of columns an
+// edge; the search reads log2(vertices of the warp's piece) sums of 8 bytes, mostly from L1.
 #pragma once
 #include "common/memory.cuh"
 
 namespace dbfs {
 
-// Edges a warp takes at a time: two searches for each 512.
+// Edges that a warp takes at a time, with two searches for each 512.
 constexpr i64 kWarpEdges = 512;
 
-// A frontier of `size` rows: where each one's list begins in the columns, and the sums of the degrees up to and with it.
+// A frontier of `size` rows: for each its start in the columns, and the sum of the degrees up to and with it.
 struct FrontierEdges {
   const u32* rows;
   const i64* starts;
@@ -20,7 +20,7 @@ struct FrontierEdges {
   i64 size;
 };
 
-// The warp's search: the first i in [low, high] whose sum is past `edge`, given that the last one's is.
+// The warp's search: the first i in [low, high] with ends[i] > edge. ends[high] > edge must hold.
 __device__ __forceinline__ i64 search_together(const i64* ends, i64 edge, i64 low, i64 high) {
   while (low < high) {
     const i64 piece = (high - low + kLanes) / kLanes;
@@ -45,8 +45,8 @@ __device__ __forceinline__ i64 search_alone(const i64* ends, i64 edge, i64 low, 
   return low;
 }
 
-// Calls visit(on, edge, row, neighbour) once for every edge, all lanes of a warp together; `on` is false where a lane
-// has no edge.
+// Call visit(on, edge, row, neighbour) once for every edge, all lanes of a warp together. `on` is false for a lane
+// without an edge.
 template <typename Visit>
 __device__ __forceinline__ void visit_edges(const FrontierEdges& frontier, const u32* columns, Visit visit) {
   const i64 total = frontier.size ? __ldg(&frontier.ends[frontier.size - 1]) : 0;

@@ -1,23 +1,24 @@
-// A level of the resident loop in one launch where the peers' memory can't be mapped (spmd.py): top-down with the
-// contraction of the own bin, bottom-up, and a queue's bitmap. Every array is this rank's own; the host moves the bins
-// and the slices between levels.
+// A level of the resident loop (levels/loop.py) in one launch, for ranks that can't map each other's memory: top-down
+// with the contraction of the own bin, bottom-up, and the bitmap of a queue. Every array belongs to this rank. The host
+// moves the bins and the slices between levels.
 #include "common/search.cuh"
 #include "phases/edges.cuh"
 #include "phases/reserve.cuh"
 
 namespace dbfs {
 
-// What a level adds up, each on a cache line of its own (`Line`).
-enum TopDownSum : u32 { kTopDownEdges = 0, kBinEnds };  // one of kBinEnds for each owner; the own one counts discoveries
+// Sums of a level, each on a cache line of its own (`Line`). From kBinEnds on there is one for each owner: the vertices
+// in its bin, or this rank's own discoveries.
+enum TopDownSum : u32 { kTopDownEdges = 0, kBinEnds };
 enum BottomUpSum : u32 { kBottomUpEdges = 0, kFound, kDegrees };
 
 constexpr u32 kNoOwner = 0xffffffffu;
 
 }  // namespace dbfs
 
-// top-down: a lane visits an edge. A vertex of this rank is labelled and queued, another's is appended to its owner's
-// bin, n_local places of which begin at owner * n_local. Reads what `visit_edges` does and probes a bit an edge; writes
-// 4 bytes of bitmap and 8 to 12 (own), 4 to 8 (others') a discovery.
+// top-down: a lane visits an edge. A discovered vertex of this rank is labelled and queued; another rank's is appended
+// to its owner's bin, the n_local places from owner * n_local on. Reads as `visit_edges` does, and one bit an edge;
+// writes 4 bytes of bitmap a discovery, and 8 to 12 bytes (own) or 4 to 8 (other ranks').
 extern "C" __global__ void dbfs_top_down(const u32* rows, const i64* starts, const i64* ends, i64 size,
                                          const u32* columns, u32 first_id, u32 n_local, u32* visited, u32* bin_rows,
                                          u32* bin_parents, i32 distance, i32* distances, u32* predecessors,
@@ -30,24 +31,23 @@ extern "C" __global__ void dbfs_top_down(const u32* rows, const i64* starts, con
     const u32 same = __match_any_sync(dbfs::kAll, owner);
     if (!won) return;
     const u64 at = dbfs::reserve(&sums[dbfs::kBinEnds + owner].value, same);
-    const u32 there = neighbour - owner * n_local;
+    const u32 found = neighbour - owner * n_local;
     if (owner == rank) {
-      distances[there] = distance;
-      if (predecessors) predecessors[there] = first_id + row;
-      discovered[at] = there;
+      distances[found] = distance;
+      if (predecessors) predecessors[found] = first_id + row;
+      discovered[at] = found;
     } else {
       const u64 place = (u64)owner * n_local + at;
-      bin_rows[place] = there;
+      bin_rows[place] = found;
       if (predecessors) bin_parents[place] = first_id + row;
     }
   });
   if (blockIdx.x == 0 && threadIdx.x == 0 && size) sums[dbfs::kTopDownEdges].value = ends[size - 1];
 }
 
-// bottom-up: a warp takes a word of the slice, a lane each row. A lane tries kSerialEdges neighbours alone, then the warp
-// helps each row left (a hub's lanes would wait for it). The first neighbour found in the frontier is the parent. Reads 4
-// bytes of bitmap a word, 16 of offsets a row, 4 and a bit an edge; writes 8 bytes a word, 8 to 12 a row found, and reads
-// its 16 of out-offsets.
+// bottom-up: a warp takes a word of the slice, a lane a row (common/search.cuh). The first neighbour in the frontier is
+// the parent. Edges are counted up to and with the parent. Reads 4 bytes of bitmap a word, 16 bytes of offsets a row, 4
+// bytes and a bit an edge, 16 bytes of out-offsets a row found; writes 8 bytes a word, and 8 to 12 a row found.
 extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_columns, const i64* out_offsets,
                                           u32 words, const u32* frontier, u32* visited, u32* found_bits, i32 distance,
                                           i32* distances, u32* predecessors, u32* discovered, dbfs::Line* sums) {
@@ -80,7 +80,8 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
   add_sum(&sums[kDegrees].value, degrees);
 }
 
-// A queue's bitmap; the host has cleared it. A thread takes a row: reads 4 bytes, sets a bit.
+// mark: sets the bits of a queue's rows in a bitmap that the host has cleared. A thread takes a row: reads 4 bytes,
+// sets a bit.
 extern "C" __global__ void dbfs_mark(const u32* rows, i64 size, u32* bits) {
   const i64 threads = (i64)gridDim.x * blockDim.x;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {

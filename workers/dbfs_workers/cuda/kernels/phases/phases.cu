@@ -1,12 +1,14 @@
-// The phases of a level as launches of their own, as backends/protocol.py has them: expand, filter + partition,
-// contract. Frontiers and bins are arrays of exact length; the host reads the counts between the launches.
+// The phases of a level as launches of their own, for backends/protocol.py: expand, filter + partition, contract.
+// Frontiers and bins are arrays of exact length. The host reads the counts between the launches.
 #include "phases/edges.cuh"
 #include "phases/reserve.cuh"
 
 namespace dbfs {
 
+// The "owner" of a neighbour that was visited before.
 constexpr u8 kDropped = 0xff;
 
+// The sum of `v` over the lanes up to and with this one.
 __device__ __forceinline__ i64 scan_inclusive(i64 v) {
 #pragma unroll
   for (u32 step = 1; step < kLanes; step <<= 1) {
@@ -18,7 +20,8 @@ __device__ __forceinline__ i64 scan_inclusive(i64 v) {
 
 }  // namespace dbfs
 
-// What `visit_edges` wants of a frontier: a thread takes a row. Reads 4 + 16 bytes a row, writes 16.
+// degrees: start and length of each list of a frontier, for `visit_edges`. A thread takes a row. Reads 4 + 16 bytes a
+// row, writes 16.
 extern "C" __global__ void dbfs_degrees(const i64* offsets, const u32* rows, i64 size, i64* starts, i64* degrees) {
   const i64 threads = (i64)gridDim.x * blockDim.x;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {
@@ -28,8 +31,8 @@ extern "C" __global__ void dbfs_degrees(const i64* offsets, const u32* rows, i64
   }
 }
 
-// The same of up to a block of rows, with the running sums of the degrees: one launch where a long frontier takes a scan
-// of its own.
+// degree_sums: the same for at most one block of rows, with the running sums of the degrees in the same launch. A
+// longer frontier needs a separate scan.
 extern "C" __global__ void dbfs_degree_sums(const i64* offsets, const u32* rows, i64 size, i64* starts, i64* ends) {
   __shared__ i64 sums[dbfs::kLanes];
   const u32 i = threadIdx.x, warp = i / dbfs::kLanes;
@@ -52,7 +55,7 @@ extern "C" __global__ void dbfs_degree_sums(const i64* offsets, const u32* rows,
   }
 }
 
-// The sum of the degrees: a thread takes a row, a warp adds once. Reads 4 + 16 bytes a row.
+// edge_count: the sum of the degrees. A thread takes a row, a warp adds once. Reads 4 + 16 bytes a row.
 extern "C" __global__ void dbfs_edge_count(const i64* offsets, const u32* rows, i64 size, u64* sum) {
   u64 edges = 0;
   const i64 threads = (i64)gridDim.x * blockDim.x;
@@ -62,8 +65,8 @@ extern "C" __global__ void dbfs_edge_count(const i64* offsets, const u32* rows, 
   dbfs::add_sum(sum, edges);
 }
 
-// expand: writes each edge's neighbour, and its parent where wanted: 4 bytes an edge, or 8, beside what `visit_edges`
-// reads.
+// expand: writes each edge's neighbour, and its parent unless `parents` is null. A lane takes an edge. Reads as
+// `visit_edges` does; writes 4 bytes an edge, or 8.
 extern "C" __global__ void dbfs_expand(const u32* rows, const i64* starts, const i64* ends, i64 size,
                                        const u32* columns, u32 first_id, u32* neighbours, u32* parents) {
   dbfs::visit_edges({rows, starts, ends, size}, columns, [&](bool on, i64 edge, u32 row, u32 neighbour) {
@@ -73,9 +76,9 @@ extern "C" __global__ void dbfs_expand(const u32* rows, const i64* starts, const
   });
 }
 
-// filter: a thread claims one neighbour in the bitmap over all vertices; owners[i] is its owner, or kDropped where it
-// was visited or came twice. A block counts by owner in shared memory (`ranks` words of it). Reads 4 bytes and probes a
-// bit an edge, writes 1.
+// filter: a thread claims one neighbour in the bitmap over all vertices. owners[i] becomes its owner, or kDropped for a
+// neighbour that was visited or is a repeat. A block counts by owner in `ranks` words of shared memory. Reads 4 bytes
+// and a bit an edge, writes 1 byte.
 extern "C" __global__ void dbfs_filter(const u32* neighbours, i64 edges, u32* visited, u32 n_local, u32 ranks,
                                        u8* owners, u64* counts) {
   extern __shared__ u32 sums[];
@@ -95,8 +98,8 @@ extern "C" __global__ void dbfs_filter(const u32* neighbours, i64 edges, u32* vi
   }
 }
 
-// partition: a thread puts one kept neighbour into its owner's bin, as a row there. `ends` begin as the bins' offsets.
-// Reads 5 bytes an edge (and 4 of the parent of a vertex kept), writes 4 (8 with parents) a vertex kept.
+// partition: a thread puts one kept neighbour into its owner's bin, as a row of the owner. `ends` start as the bins'
+// offsets. Reads 5 bytes an edge and, with parents, 4 a kept vertex; writes 4 bytes (8 with parents) a kept vertex.
 extern "C" __global__ void dbfs_partition(const u32* neighbours, const u32* parents, const u8* owners, i64 edges,
                                           u32 n_local, u64* ends, u32* rows, u32* row_parents) {
   const i64 threads = (i64)gridDim.x * blockDim.x;
@@ -110,7 +113,7 @@ extern "C" __global__ void dbfs_partition(const u32* neighbours, const u32* pare
 }
 
 // contract: a thread labels one row of a bin and queues it if it is new. `visited` is the rank's own slice, or null for
-// the rank's own bin, whose rows all are. Reads 4 bytes a row (8 with parents), probes a bit, writes 8 (12).
+// the rank's own bin, all of whose rows are new. Reads 4 bytes (8 with parents) and a bit a row, writes 8 (12).
 extern "C" __global__ void dbfs_contract(const u32* rows, const u32* row_parents, i64 size, u32* visited, i32 distance,
                                          i32* distances, u32* predecessors, u32* discovered, u64* count) {
   const i64 threads = (i64)gridDim.x * blockDim.x;

@@ -1,10 +1,10 @@
-// Places in the queues and bins that the phases fill: a warp reserves once for all its lanes that want the same one.
+// Places in queues and bins: a warp reserves once for all of its lanes that append to the same one.
 #pragma once
 #include "common/memory.cuh"
 
 namespace dbfs {
 
-// The lane's place behind what `end` counts, for the lanes in `same` (all of which call it).
+// Reserve a place at `end` for each lane in `same`, and return this lane's. All lanes in `same` call it.
 __device__ __forceinline__ u64 reserve(u64* end, u32 same) {
   const u32 first = __ffs(same) - 1;
   u64 at = 0;
@@ -12,13 +12,13 @@ __device__ __forceinline__ u64 reserve(u64* end, u32 same) {
   return __shfl_sync(same, at, first) + __popc(same & lanes_below());
 }
 
-// Adds a warp's sum to a counter: one atomic a warp.
+// Add a warp's sum to a counter: one atomic a warp.
 __device__ __forceinline__ void add_sum(u64* counter, u64 per_lane) {
   for (u32 step = kLanes / 2; step; step >>= 1) per_lane += __shfl_xor_sync(kAll, per_lane, step);
   if (lane_id() == 0 && per_lane) atomicAdd(counter, per_lane);
 }
 
-// Whether an id was visited: a plain look first, since most were, and an atomic only where it says no.
+// Claim an id that was not visited. A plain look comes first, since most were visited, so few lanes need the atomic.
 __device__ __forceinline__ bool claim_unseen(u32* bitmap, u32 id) {
   return !has_bit(bitmap, id) && claim(bitmap, id);
 }

@@ -1,11 +1,11 @@
 // Bottom-up level (Beamer 2012): every row not yet known looks for a neighbour in the frontier bitmap.
 //
-// A warp settles kUnitWords words (256 rows). First all its open rows try their first in-neighbour, four words in
-// flight: a dense array, 4 bytes a row, and with hub-first lists nine of ten stop there. The rows left over are packed,
-// so that the slow part runs with full warps: a lane tries kSerialEdges more neighbours alone, then the warp helps each
-// row left. Before the packing one slow row held up 31 others; that was most of the level's time. The new words go to
-// all ranks' frontier bitmaps, so that one barrier ends the level. Reads n_local / 8 bytes, 4 bytes and a bit a row,
-// then 16 + 4 bytes and a bit an edge; writes 4 bytes a new row.
+// A warp settles kUnitWords words (256 rows). First all of its open rows try their first in-neighbour, four words in
+// flight: a dense array, 4 bytes a row, and with hub-first lists nine of ten rows stop there. The rows left over are
+// packed, so that the slow part runs with full warps (common/search.cuh). Without the packing one slow row held up 31
+// others, which was most of the level's time. The new words go to all ranks' frontier bitmaps, so one barrier ends the
+// level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
+// a bit an edge; writes 4 bytes a new row.
 #pragma once
 #include "common/search.cuh"
 #include "resident/merge.cuh"
@@ -57,7 +57,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         const u32 row = first * kLanes + offset;
         i64 begin = 0, end = 0;
         if (k + lane < open) {
-          begin = __ldg(&a.in.offsets[row]) + 1;  // the first was tried
+          begin = __ldg(&a.in.offsets[row]) + 1;  // The first neighbour was tried above.
           end = __ldg(&a.in.offsets[row + 1]);
         }
         const i64 start = begin;

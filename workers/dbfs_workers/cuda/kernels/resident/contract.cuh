@@ -1,13 +1,15 @@
-// Contraction (Merrill 2012): label what was discovered elsewhere, and queue it.
+// Contraction (Merrill 2012): label and queue the vertices that were discovered elsewhere.
 //
-// After a sparse level, the bins that peers sent: a rank's own discoveries are labelled already. After a light level,
-// its own queue too (kSettle): then light levels end. Each vertex is claimed in `known` and marked visited. Reads 4
-// bytes a vertex (8 with parents) from this rank's own memory, where the sender wrote them.
+// After a sparse level: the bins that peers sent, since a rank has labelled its own discoveries. When light levels end
+// (Step::kSettle): also this rank's own pending queue, and the vertices that its blocks kept. A thread takes a vertex,
+// claims it in `known` and marks it visited. Reads 4 bytes a vertex (8 with parents) of this rank's own memory, where
+// the sender wrote them.
 #pragma once
 #include "resident/barrier.cuh"
 
 namespace dbfs {
 
+// Label and queue one bin: rows and parents of `count` vertices of this rank.
 __device__ __forceinline__ void contract_bin(const Params& a, Block& b, const u32* rows, const u32* row_parents,
                                              u32 count, const Output& to) {
   const u32 first_id = a.rank * a.n_local;
@@ -21,7 +23,7 @@ __device__ __forceinline__ void contract_bin(const Params& a, Block& b, const u3
   });
 }
 
-// Bins of the level `to.parity` belongs to; `settle`: and this rank's own pending queue.
+// The bins of parity `to.parity`. With `settle` also this rank's pending queue and the kept vertices.
 __device__ __forceinline__ void contract(const Params& a, Block& b, const Output& to, bool settle) {
   const Peer& own = a.peers[a.rank];
   for (u32 rank = 0; rank < a.ranks; ++rank) {
@@ -31,7 +33,7 @@ __device__ __forceinline__ void contract(const Params& a, Block& b, const Output
     const u32* parents = mine ? a.queue_parents[to.queue ^ 1] : own.inbox_parents + inbox_offset(a, to.parity, rank);
     contract_bin(a, b, rows, parents, mine ? b.run.small : (u32)b.values[rank * kFlagWords + kWordSent], to);
   }
-  if (settle) {  // and what each block kept
+  if (settle) {
     bool won[kSparseUnroll] = {};
     u32 ids[kSparseUnroll] = {}, parents[kSparseUnroll] = {};
     if (threadIdx.x < b.kept) {

@@ -1,52 +1,59 @@
-// What comes after a barrier: the next step, and which way the next level goes. One thread of each block runs this,
+// The decision at a barrier: the next step, and the direction of the next level. One thread of each block runs this,
 // from the same numbers on every block and rank.
 //
 // Beamer 2012, section 5: bottom-up pays when the frontier's edges, times alpha, exceed the unexplored edges; top-down
-// again when the frontier falls under 1 / beta of the vertices. Four things differ. A sparse level (few edges) never
-// goes bottom-up: near the end of a mesh few edges are left unexplored, and a scan of all rows costs more than they do.
-// After a dense level the edges are estimated first, as frontier vertices times the mean degree: early frontiers
-// hold more than their share of hubs, so where the estimate says bottom-up the exact sum would too, and the pass that
-// computes it is spared. The frontier, growing as it did, has to reach the rest in this level: in a mesh most rows are
-// far from it, and would look through all of their edges in vain, level after level. And a row that a bottom-up level
-// left open has looked at all of its edges there: so what that level looked at bounds what the next one can, and where
-// the frontier has fewer edges, top-down is cheaper.
+// pays again when the frontier falls under 1 / beta of the vertices. Four things differ here.
+// - A sparse level (few edges) never becomes bottom-up. Near the end of a mesh few edges are left unexplored, and a
+// scan
+//   of all rows costs more than those edges.
+// - After a dense level the edges are first estimated, as frontier vertices times the mean degree. Early frontiers hold
+//   more than their share of hubs, so where the estimate calls for bottom-up the exact sum would as well. The pass that
+//   computes the exact sum is saved.
+// - Bottom-up requires that the frontier, growing as before, reaches the rest in this level. In a mesh most rows are
+// far
+//   from the frontier and would look through all of their edges in vain, level after level.
+// - A row that a bottom-up level left open has looked at all of its edges there. So the edges which that level looked
+// at
+//   bound those of the next one, and top-down is cheaper for a frontier with fewer edges.
 #pragma once
 #include "resident/statistics.cuh"
 
 namespace dbfs {
 
-// What a rank tells at a barrier, of the frontier being made.
+// The words of a rank's record at a barrier. They describe the frontier being made.
 enum Word : u32 { kWordSent = 0, kWordVertices = 1, kWordEdges = 2, kWordTargets = 3 };
-// After a bottom-up level kWordEdges is what it looked at. What the leader tells, of led levels: the frontier's length,
-// its level, and the length of the frontier before.
+// After a bottom-up level kWordEdges holds the edges looked at. After Step::kHandOver the leader's words are: the
+// length of the frontier, its level, and the length of the previous frontier.
 enum LeaderWord : u32 { kWordLeaderVertices = 0, kWordLeaderLevel = 1, kWordLeaderExpanded = 2 };
 
-// A rank's edges that a bottom-up level looks at in the time that the way back to top-down takes.
+// Edges of one rank that a bottom-up level looks at in the time of the steps back to top-down.
 constexpr u64 kSpareEdges = 1 << 20;
 
+// A word of the last barrier, summed over the ranks.
 __device__ __forceinline__ u64 gang_sum(const Params& a, const Block& b, Word word) {
   u64 sum = 0;
   for (u32 rank = 0; rank < (kGang ? a.ranks : 1); ++rank) sum += b.values[rank * kFlagWords + word];
   return sum;
 }
 
+// The counters of a level's frontier.
 __device__ __forceinline__ Slot* level_slot(const Params& a, u32 level) {
   return &a.control->slots[level % kLevelSlots];
 }
 
-// Steps of the second half of Step make the frontier of the next level, those before it prepare this one.
+// Steps from kExpandLight on make the frontier of the next level. The steps before prepare the frontier of this one.
 __device__ __forceinline__ bool makes_next_frontier(Step step) { return step >= Step::kExpandLight; }
 
 __device__ __forceinline__ Role role_of(Step step) {
   return step == Step::kExpandLeader ? kAloneRole : kUsualRole;
 }
 
-// Where the values of this rank lie among those of the last barrier.
+// Index of this rank's first word among the values of the last barrier.
 __device__ __forceinline__ u32 own_values(const Params& a, Role role) {
   return role == Role::kPeer ? a.rank * kFlagWords : 0;
 }
 
-// The counters a step adds to: of the frontier that it makes.
+// The counters that a step adds to: those of the frontier that it makes.
 __device__ __forceinline__ Slot* step_slot(const Params& a, const Run& run) {
   if (run.step == Step::kSettle || run.step == Step::kTakeOver) {
     return &a.control->slots[kLevelSlots + run.level % kSettleSlots];
@@ -54,21 +61,27 @@ __device__ __forceinline__ Slot* step_slot(const Params& a, const Run& run) {
   return level_slot(a, makes_next_frontier(run.step) ? run.level + 1 : run.level);
 }
 
-__device__ __forceinline__ bool step_sends(Step step) { return step == Step::kExpandLight || step == Step::kExpandSparse; }
+// True for a step that puts vertices into the bins of other ranks.
+__device__ __forceinline__ bool step_sends(Step step) {
+  return step == Step::kExpandLight || step == Step::kExpandSparse;
+}
 
-__device__ __forceinline__ bool is_light(Step step) { return step == Step::kExpandLight || step == Step::kExpandLeader; }
+__device__ __forceinline__ bool is_light(Step step) {
+  return step == Step::kExpandLight || step == Step::kExpandLeader;
+}
 
+// The frontier's length divided by that of the previous frontier.
 __device__ __forceinline__ float growth_of(const Run& run) {
   return (float)run.frontier.vertices / (float)max(run.expanded, (u64)1);
 }
 
-// For a frontier of so many edges that has grown so much.
+// Does bottom-up pay for a frontier of `edges` edges that grew by the factor `growth`?
 __device__ __forceinline__ bool worth_bottom_up(const Params& a, const Run& run, float edges, float growth) {
   return edges * fminf(a.alpha, 1 + growth) > (float)run.unexplored && edges >= (float)run.looked_at;
 }
 
-// Whether what a dense level finds will be a queue: then it is queued at once. Where bottom-up would not pay even if the
-// frontier grew twice as fast as before.
+// Will the frontier that a dense level makes be needed as a queue? Then the merge queues it at once. True if bottom-up
+// would not pay even if the frontier grew twice as fast as before.
 __device__ __forceinline__ bool queue_at_once(const Params& a, const Run& run) {
   if (a.direction != Direction::kAuto) return true;
   const float growth = 2 * growth_of(run);
@@ -90,28 +103,30 @@ __device__ __forceinline__ bool surely_bottom_up(const Params& a, const Run& run
   return worth_bottom_up(a, run, (float)edges, growth_of(run));
 }
 
-// Light levels need small degrees, and room in the bins for every edge of the frontier; and nothing may hang on the
-// labels of the next frontier before it is expanded. `a.light` says that the graph's degrees allow it.
+// A light level needs small degrees (`a.light`) and room in the bins for every edge of the frontier. Targets and the
+// last depth rule it out: both need the labels of the next frontier before it is expanded.
 __device__ __forceinline__ bool can_be_light(const Params& a, const Run& run) {
   return a.light && run.frontier.vertices * a.max_degree <= a.sparse_edges && !a.target_total &&
          run.level + 1 < a.max_depth && a.direction != Direction::kBottomUp;
 }
 
-// Light levels that one rank runs for all, reading their lists and writing their labels over NVLink: with few vertices a
-// level costs less than a barrier across GPUs. From the first level on, until the frontier has grown.
+// Does the leader run this light level for all ranks? With few vertices its reads and writes over NVLink cost less than
+// a barrier across GPUs. Leader levels begin with the first level and end when the frontier has grown.
 __device__ __forceinline__ bool is_leader_level(const Params& a, const Run& run) {
   return kGang && (run.level == 0 || run.mode == Mode::kLeader) && run.frontier.vertices <= a.leader_vertices &&
          (run.level || a.source_count <= a.leader_vertices);
 }
 
+// The kind of a level whose frontier is queued, so that its edges are counted.
 __device__ __forceinline__ Mode choose(const Params& a, const Run& run) {
   if (a.direction == Direction::kBottomUp) return Mode::kBottomUp;
   if (run.frontier.edges <= a.sparse_edges) return Mode::kSparse;
-  const bool pays = a.direction == Direction::kAuto && worth_bottom_up(a, run, (float)run.frontier.edges, growth_of(run));
+  const float edges = (float)run.frontier.edges;
+  const bool pays = a.direction == Direction::kAuto && worth_bottom_up(a, run, edges, growth_of(run));
   return pays ? Mode::kBottomUp : Mode::kDense;
 }
 
-// The frontier of run.level lies there: what to do about it first.
+// The frontier of run.level is complete. Choose the first step of its level.
 __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
   Frontier& f = run.frontier;
   if (f.vertices == 0) return Step::kStop;
@@ -139,7 +154,7 @@ __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
   return run.mode == Mode::kSparse ? Step::kExpandSparse : Step::kExpandDense;
 }
 
-// The short way from one light level to the next.
+// The decision after a light level, with few instructions.
 __device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   Run& run = b.run;
   const Role role = role_of(run.step);
@@ -158,7 +173,7 @@ __device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   }
 }
 
-// What the leader told: to all ranks, itself among them.
+// The decision after Step::kHandOver: every rank, the leader included, reads the leader's words.
 __device__ __forceinline__ void conclude_hand_over(const Params& a, Block& b) {
   Run& run = b.run;
   run.level = (u32)b.values[kLeader * kFlagWords + kWordLeaderLevel];
@@ -170,6 +185,7 @@ __device__ __forceinline__ void conclude_hand_over(const Params& a, Block& b) {
   run.step = run.small ? Step::kTakeOver : Step::kStop;
 }
 
+// End b.run.step, and set the next one.
 __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Run& run = b.run;
   Frontier& f = run.frontier;
@@ -225,7 +241,7 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   }
   if (level_done) run.expanded = f.vertices;
   if (done == Step::kScan) run.looked_at = edges;
-  // Only now: a queue that was settled is not counted where the steps from queue to bitmap count.
+  // Not before this point: the steps from queue to bitmap do not count the queue that was settled.
   run.small = (u32)b.values[own_values(a, kUsualRole)];
   run.own = b.values[own_values(a, kUsualRole) + kWordVertices];
   if (done == Step::kCompact) {

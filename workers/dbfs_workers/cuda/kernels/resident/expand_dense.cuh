@@ -1,15 +1,16 @@
 // Top-down level with many edges: queue to bitmap.
 //
-// A lane looks a neighbour up in this rank's bitmap over all vertices and sets its bit if it was clear: no queue, no
-// counter, no answer awaited. What was set is told apart afterwards (merge.cuh), by its owner. A look may come from a
-// stale L1 line, which only sets a bit twice. With predecessors the bit is claimed, and the winner stores the parent:
-// stale looks then lose the claim, so a parent is never one level off.
-// Reads 4 bytes an edge, and a bit: from L1 where the bitmap's hot words fit it, else 32 bytes from L2.
+// A lane looks up a neighbour in this rank's bitmap over all vertices and sets its bit if it was clear: no queue, no
+// counter, no wait for an answer. Afterwards each owner gathers the new bits of its slice (merge.cuh). A stale L1 line
+// only makes a lane set a bit twice. With predecessors the lane claims the bit, and the winner stores the parent. A
+// lane that looked at a stale line loses the claim, so a parent is never one level off. Reads 4 bytes and one bit an
+// edge: the bit from L1 if the bitmap's hot words fit it, else 32 bytes from L2.
 #pragma once
 #include "resident/rows.cuh"
 
 namespace dbfs {
 
+// Mark a lane's neighbours as visited.
 template <u32 kUnroll>
 __device__ __forceinline__ void mark(const Params& a, const bool (&on)[kUnroll], const u32 (&ids)[kUnroll],
                                      const u32 (&parents)[kUnroll]) {
@@ -28,6 +29,7 @@ __device__ __forceinline__ void mark(const Params& a, const bool (&on)[kUnroll],
   }
 }
 
+// A warp takes a chunk of a large vertex, then up to 32 small vertices at a time.
 __device__ __forceinline__ void expand_dense(const Params& a, Block& b) {
   const u32 queue = b.run.queue, small = b.run.small, chunks = b.run.chunks;
   const u32 lane = lane_id(), first_id = a.rank * a.n_local;

@@ -1,27 +1,28 @@
-// Top-down level of few vertices with few neighbours each, as meshes and road networks have them by the thousand: every
-// step of latency counts, so this path has the fewest instructions and one barrier.
+// Light level: a top-down level of few vertices with few neighbours each, as meshes and road networks have by the
+// thousand. Latency decides there, so this path has the fewest instructions and one barrier.
 //
-// A group of lanes, as many as the degrees need (at most 8), takes a vertex: lane j its edges j, j + group,
-// ... No prefix sum, no search. What is discovered, here or by a peer, is queued unlabelled, and the level that takes
-// it labels it if it is the first to. Two bitmaps keep that exact: `visited` says what this rank has queued or sent
-// before; `known` what is labelled, and is claimed when a vertex is taken. With one bitmap a discovery of this level
-// (distance d + 1) could claim a vertex that still lies in the inbox with distance d. A block stages its discoveries by
-// owner and reserves room once for each. In one beat a thread inspects one edge. Reads 4 bytes and 16 of offsets a
-// vertex, 4 bytes and a bit an edge.
+// A group of lanes, as many as the degrees need (at most 8), takes a vertex: lane j its edges j, j + group, ... There
+// is no prefix sum and no search. A discovery, here or by a peer, is queued unlabelled, and the level that takes it
+// labels it unless an earlier one did. Two bitmaps keep that exact: `visited` has the vertices that this rank has
+// queued or sent; `known` has the labelled ones, and is claimed when a vertex is taken. With one bitmap a discovery of
+// this level (distance d + 1) could claim a vertex that still lies in the inbox with distance d. A block stages its
+// discoveries by owner and reserves room once for each owner. In one beat a thread inspects one edge. Reads 4 bytes and
+// 16 of offsets a vertex, 4 bytes and a bit an edge.
 //
-// kAlone: this rank discovers all vertices, because it is the only one or leads (leader.cuh). Then `visited` tells all, and
-// ids are internal ids; else what is queued, here or in an inbox, are rows.
+// In the roles kSingle and kLeader this rank discovers every vertex, so `visited` alone is exact, and ids are internal
+// ids. In the role kPeer the ids in queues and inboxes are rows.
 #pragma once
 #include "resident/leader.cuh"
 
 namespace dbfs {
 
-// Room in the stage for each owner.
+// Ids that the stage holds for each owner.
 template <Role kRole>
 __device__ __forceinline__ u32 stage_region(const Params& a) {
   return kRole == Role::kPeer ? kStage / a.ranks : kStage;
 }
 
+// A queue of vertices, and their parents.
 struct Queue {
   u32* ids;
   u32* parents;
@@ -30,10 +31,11 @@ struct Queue {
 template <Role kRole>
 __device__ __forceinline__ Queue light_queue(const Params& a, u32 queue) {
   if (kRole != Role::kLeader) return {a.queues[queue], a.queue_parents[queue]};
-  return {a.peers[kLeader].leader_queue + leader_queue_offset(a, queue), a.peers[kLeader].leader_parents + leader_queue_offset(a, queue)};
+  const Peer& leader = a.peers[kLeader];
+  return {leader.leader_queue + leader_queue_offset(a, queue), leader.leader_parents + leader_queue_offset(a, queue)};
 }
 
-// Where a vertex has its list.
+// The owner of a vertex, and its adjacency lists.
 struct Place {
   const Csr& csr;
   u32 owner, row;
@@ -57,20 +59,22 @@ __device__ __forceinline__ void label_light(const Params& a, u32 id, u32 distanc
   if (kPredecessors) a.peers[place.owner].parents[id] = parent;
 }
 
+// A vertex that a group of lanes took.
 struct Taken {
-  u32 id;  // kNoVertex: none
+  u32 id;  // kNoVertex: none was left
   u32 parent;
-  bool received;
+  bool received;  // it came from another rank
 };
 
-// The vertex of queue position i, for all lanes of a group.
+// Take the vertex at position i: first the queue, then the inbox of each rank. All lanes of a group take the same one,
+// and the lane with `leads` also reads its parent.
 template <Role kRole>
 __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
   const Run& run = b.run;
   Taken taken = {kNoVertex, kNoVertex, false};
   if (i < run.small) {
     const Queue queue = light_queue<kRole>(a, run.queue);
-    // The leader's first frontier, which has its labels.
+    // The first frontier of the leader is the sources, which are labelled.
     const bool given = kRole == Role::kLeader && !run.frontier.pending;
     taken.id = given ? a.sources[i] : queue.ids[i];
     if (kPredecessors && run.frontier.pending && leads) taken.parent = queue.parents[i];
@@ -90,7 +94,8 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
   return taken;
 }
 
-// A pending vertex gets its label: false where it has one, another way to it having been shorter. Alone, there is none.
+// Claim a pending vertex for its label. False if it has one, because a shorter way to it was found. A rank that
+// discovers every vertex itself finds each only once.
 template <Role kRole>
 __device__ __forceinline__ bool first_way(const Params& a, u32 id) {
   if (kRole == Role::kPeer) return claim(a.known, id);
@@ -98,7 +103,7 @@ __device__ __forceinline__ bool first_way(const Params& a, u32 id) {
   return true;
 }
 
-// Labels a vertex that was pending; by one lane of its group. False where another way to it was shorter.
+// Label a pending vertex; one lane of its group calls it. False if a shorter way to the vertex was found.
 template <Role kRole>
 __device__ __forceinline__ bool settle(const Params& a, const Block& b, const Taken& taken) {
   if (!b.run.frontier.pending) return true;
@@ -108,6 +113,7 @@ __device__ __forceinline__ bool settle(const Params& a, const Block& b, const Ta
   return true;
 }
 
+// A warp stages the vertices that its lanes won, each in its owner's part of the stage. All lanes call it.
 template <Role kRole>
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
   const u32 owner = kRole == Role::kPeer && won ? id / a.n_local : 0;
@@ -122,8 +128,8 @@ __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool w
   if (kPredecessors) b.stage.parents[at] = parent;
 }
 
-// All threads call it. `last` of the level: the block may keep some. The caller's next block barrier comes before
-// anything is staged again.
+// Publish the stage: queue this rank's vertices, write the others to their owners' inboxes. With `last`, at the end of
+// the level, the block may keep some. All threads call it; the caller passes a block barrier before it stages again.
 template <Role kRole>
 __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, const Output& to, bool last) {
   const u32 ranks = kRole == Role::kPeer ? a.ranks : 1;
@@ -132,7 +138,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
     const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
-    // A block with too many gives half away, so that few levels have a queue to read.
+    // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
     const u32 leave = count - kept;
     b.base[owner] = leave ? atomicAdd(&to.slot->lines[mine ? (u32)kSmall : kSent + owner].value, (u64)leave) : 0;
@@ -149,11 +155,13 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
   __syncthreads();
   const u32 owner = kRole == Role::kPeer ? warp_in_block() % ranks : 0;
-  const u32 share = kRole == Role::kPeer ? (kWarps - owner + ranks - 1) / ranks : kWarps;  // warps that serve this owner
+  // Warps that serve this owner.
+  const u32 share = kRole == Role::kPeer ? (kWarps - owner + ranks - 1) / ranks : kWarps;
   const bool mine = kRole != Role::kPeer || owner == a.rank;
   const u32 count = b.staged_counts[owner], region = owner * stage_region<kRole>(a), kept = mine && last ? b.kept : 0;
   const u64 base = b.base[owner] + (mine ? 0 : inbox_offset(a, to.parity, a.rank));
-  const Queue queue = mine ? light_queue<kRole>(a, to.queue) : Queue{a.peers[owner].inbox, a.peers[owner].inbox_parents};
+  const Peer& peer = a.peers[owner];
+  const Queue queue = mine ? light_queue<kRole>(a, to.queue) : Queue{peer.inbox, peer.inbox_parents};
   for (u32 i = (kRole == Role::kPeer ? warp_in_block() / ranks : warp_in_block()) * kLanes + lane_id(); i < count;
        i += share * kLanes) {
     const u32 id = b.stage.ids[region + i];
@@ -168,7 +176,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
 }
 
-// While the block waits (its first warp at the barrier): fetch the neighbours of the vertices it keeps.
+// Fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
 template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   if (!b.kept) return;
@@ -182,8 +190,8 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   b.keep_edges[threadIdx.x] = id;
 }
 
-// Claim, label and expand the vertices kept. The first warp has none. An unlabelled vertex may turn out to have been
-// reached sooner (by way of another rank): then its neighbours were claimed then, and are not again.
+// Claim, label and expand the kept vertices. The first warp has none. A kept vertex may have been reached sooner by way
+// of another rank; its neighbours were claimed at that time, and are not claimed again.
 template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
@@ -191,7 +199,7 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  // Read beside the claim, whose answer takes as long: then the list is on its way before fetch_kept asks for it.
+  // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
   const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
   if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
@@ -203,6 +211,7 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   stage_by_owner<kRole>(a, b, won, id, (kRole == Role::kPeer ? a.rank * a.n_local : 0) + from);
 }
 
+// One light level: first the kept vertices, then the queue and the inboxes.
 template <Role kRole>
 __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
   const u32 lane = lane_id(), first_id = kRole == Role::kPeer ? a.rank * a.n_local : 0;
@@ -223,7 +232,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   }
   for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
     const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
-    // A warp without vertices leaves the multiprocessor to the others.
+    // A warp without vertices does no work, and the multiprocessor serves the others.
     const bool works = warp_first < items;
     u32 from = kNoVertex, ahead = kNoVertex;
     const u32* columns = nullptr;
@@ -236,7 +245,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
         degree = degree_of(place.csr, place.row);
         columns = place.csr.columns + degree.begin + j;
       }
-      // Fetched before it is known whether the vertex counts: that answer takes as long to come.
+      // Fetched before the claim of the vertex is answered, because that answer takes as long.
       if (j < degree.count) ahead = __ldg(columns);
       bool mine = from != kNoVertex;
       if (mine && j == 0) mine = settle<kRole>(a, b, taken);
@@ -263,9 +272,9 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
       ++beats;
     }
   }
-  // Alone, the frontier's length is known; and a total costs the barrier a trip to L2.
+  // A rank without peers has the frontier's length already, and a total costs its barrier a trip to L2.
   if (kRole == Role::kPeer && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
-  if (beats) publish_by_owner<kRole>(a, b, to, true);  // else there was nothing kept, and is nothing to keep
+  if (beats) publish_by_owner<kRole>(a, b, to, true);  // without beats nothing was kept or found
 }
 
 }  // namespace dbfs

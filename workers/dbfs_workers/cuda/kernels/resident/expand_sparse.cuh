@@ -1,15 +1,15 @@
 // Top-down level with few edges: queue to queue.
 //
-// A warp takes a few small vertices, or a piece of a large one's chunk, as a unit; its lanes inspect kSparseUnroll
-// edges between two block barriers; a neighbour not visited is claimed in the full bitmap (each rank sends a remote
-// vertex at most once: Merrill 2012, section 7) and staged. On the shortest levels the claim comes without a look
-// first: it saves one trip to L2. Reads 4 bytes and 16 of offsets a vertex, 4 bytes and a bit an edge.
+// A warp takes a few small vertices, or a piece of a large vertex's chunk, as a unit. Its lanes inspect kSparseUnroll
+// edges between two block barriers. A neighbour not visited is claimed in the bitmap over all vertices and staged, so a
+// rank sends a remote vertex at most once (Merrill 2012, section 7). On the shortest levels a lane claims without
+// looking first, which saves one trip to L2. Reads 4 bytes and 16 of offsets a vertex, 4 bytes and a bit an edge.
 #pragma once
 #include "resident/rows.cuh"
 
 namespace dbfs {
 
-constexpr u64 kTinyEdges = 1 << 16;  // with fewer a claim without a look first is faster
+constexpr u64 kTinyEdges = 1 << 16;  // of a frontier; with fewer, a claim without a look is faster
 
 __device__ __forceinline__ void expand_sparse(const Params& a, Block& b, const Output& to) {
   const Run& run = b.run;

@@ -1,10 +1,10 @@
-// The frontier's two forms, and the steps between them where the direction changes: queue to bitmap, bitmap to queue.
+// The two forms of the frontier, and the steps that convert one into the other where the direction changes.
 #pragma once
 #include "resident/merge.cuh"
 
 namespace dbfs {
 
-// Bitmap to queue, this rank's slice: a warp takes up to 32 words. Reads n_local / 8 bytes, 16 a vertex.
+// Bitmap to queue, for this rank's slice. A warp takes up to 32 words. Reads n_local / 8 bytes, and 16 bytes a vertex.
 __device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
   const u32 words = used_words(a);
   const u32* slice = a.peers[a.rank].frontier + ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
@@ -14,9 +14,9 @@ __device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
   }
 }
 
-// Queue to bitmap in three steps: clear, set, and copy the slice to the peers. Needed only where a sparse level is
-// followed by a bottom-up one; a dense level leaves its bitmap. Vertices without neighbours are in no queue, and no
-// one's parent.
+// Queue to bitmap in three steps: clear the slice, set its bits, copy it to the peers. Only a bottom-up level after a
+// sparse one needs it; a dense level leaves a bitmap. A thread takes a word or a vertex. Vertices without neighbours
+// are in no queue; they are never a parent.
 __device__ __forceinline__ void convert(const Params& a, const Block& b) {
   const u32 thread = blockIdx.x * kThreads + threadIdx.x, threads = gridDim.x * kThreads;
   const u32 words = (a.rows_used + 31) / 32, queue = b.run.queue;

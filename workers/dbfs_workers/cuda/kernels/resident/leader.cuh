@@ -1,17 +1,22 @@
-// Led levels' end: the leader leaves the frontier where all ranks find it, and each takes its part.
+// Leader levels and their end: the leader publishes the frontier, and each rank takes its part.
 //
-// A led level is a light one that the leader runs for all ranks: it finds lists and labels with their owners, has a
-// bitmap of all vertices as every rank does, and waits for its own blocks only. What is queued is internal ids, in
-// its window. Its peers know nothing of these levels: they take its bitmap with the frontier. Reads n / 8 bytes and 4 a
-// vertex (8 with predecessors) over NVLink.
+// A leader level is a light level that rank kLeader runs for all ranks. The leader reads adjacency lists from their
+// owners, writes labels to the owners, keeps a bitmap of all vertices as every rank does, and waits for its own blocks
+// only. Its queue holds internal ids and lies in its window. The peers see none of these levels: afterwards they copy
+// the leader's bitmap and filter its queue. The hand-over reads n / 8 bytes and 4 bytes a vertex (8 with predecessors)
+// over NVLink.
 #pragma once
 #include "resident/barrier.cuh"
 
 namespace dbfs {
 
-__device__ __forceinline__ u64 leader_queue_offset(const Params& a, u32 queue) { return (u64)queue * a.leader_capacity; }
+// Offset of one of the leader's two queues in its window.
+__device__ __forceinline__ u64 leader_queue_offset(const Params& a, u32 queue) {
+  return (u64)queue * a.leader_capacity;
+}
 
-// The vertices that the leader's blocks kept go where the others are.
+// Step::kHandOver, on the leader: each block appends the vertices that it kept to the leader's queue. A thread a
+// vertex.
 __device__ __forceinline__ void hand_over(const Params& a, Block& b, Slot* slot) {
   const u32 kept = b.kept;
   if (a.rank != kLeader || !kept) return;
@@ -25,7 +30,8 @@ __device__ __forceinline__ void hand_over(const Params& a, Block& b, Slot* slot)
   if (threadIdx.x == 0) b.kept = 0;
 }
 
-// The leader's bitmap holds what it labelled and what it queued; nothing is queued twice.
+// Step::kTakeOver, on every rank: copy the leader's bitmap, which has all vertices labelled or queued so far, and queue
+// this rank's vertices of the leader's queue. No vertex is in that queue twice.
 __device__ __forceinline__ void take_over(const Params& a, Block& b, const Output& to) {
   const Peer &own = a.peers[a.rank], &leader = a.peers[kLeader];
   if (a.rank != kLeader) {
@@ -34,7 +40,7 @@ __device__ __forceinline__ void take_over(const Params& a, Block& b, const Outpu
       b.level_began = clock64();
     }
     if (warp_in_block() == kWarps - 1 && lane_id() == 0) b.reported = b.run.level;
-    // The sources were counted here, and the report of their level, which clears its counters, is the leader's.
+    // This rank counted its sources. The report of a level clears its counters, but the leader reports level 0.
     if (blockIdx.x == 0 && threadIdx.x < kTotals + kTotalCount) level_slot(a, 0)->lines[threadIdx.x].value = 0;
   }
   const u32 thread = blockIdx.x * kThreads + threadIdx.x, threads = gridDim.x * kThreads;

@@ -1,32 +1,34 @@
-// After a dense level: each owner gathers its slice of every rank's bitmap and labels what is new.
+// After a dense level: each owner gathers its slice of every rank's bitmap and labels the new rows.
 //
-// A warp takes 32 words at a time, a lane each: OR of the ranks' words, less the rows known. The set bits of a word are
-// then labelled by the 32 lanes together. New words become the frontier bitmap, here and (where the next level may be
-// bottom-up) on every peer, so that the switch costs nothing more. With predecessors the parent is read from the rank
-// that set the bit. Where the next level will be top-down, they are queued as well. Reads n_local / 8 bytes from each
-// peer over NVLink, writes as much to each, 4 bytes a new vertex.
+// A warp takes 32 words at a time, one a lane: the OR of the ranks' words, less the known rows. The 32 lanes then label
+// the set bits of a word together. New words become the frontier bitmap here and, if the next level may be bottom-up,
+// on every peer, so that the switch costs nothing more. With predecessors the parent is read from the rank that set the
+// bit. The rows are also queued if the next level will be top-down. Reads n_local / 8 bytes from each peer over NVLink,
+// writes as much to each, and 4 bytes a new vertex.
 #pragma once
 #include "resident/barrier.cuh"
 
 namespace dbfs {
 
-// How warps share the words of this rank's slice: eight neighbouring words (a sector) a time, four such groups a step,
-// the groups dealt out in turn. In degree order the hubs lie in the first words: a warp that took many neighbouring
-// words queued all of them alone, 580 us on scale 24.
+// How warps share the words of this rank's slice: eight neighbouring words (a sector) are a group, a warp takes four
+// groups a step, and the groups are dealt out in turn. In degree order the hubs lie in the first words: a warp that
+// took many neighbouring words queued all hubs alone, 580 us on scale 24.
 constexpr u32 kGroupWords = 8;
 
+// Words of the slice up to the last row with an edge.
 __device__ __forceinline__ u32 used_words(const Params& a) { return (a.rows_used + 31) / 32; }
 
+// This warp's first word in a step.
 __device__ __forceinline__ u32 first_word(u32 step) {
   return (step * (kLanes / kGroupWords) * warps_in_grid() + warp_in_grid()) * kGroupWords;
 }
 
-// This lane's word; may be past the last.
+// This lane's word in a step; may be past the last.
 __device__ __forceinline__ u32 lane_word(u32 step) {
   return first_word(step) + lane_id() / kGroupWords * warps_in_grid() * kGroupWords + lane_id() % kGroupWords;
 }
 
-// The warp labels the rows of `bits` (a word a lane); `from` is the rank whose choice of parent counts.
+// The warp labels the rows of `bits`, a word a lane. The parents are those that rank `from` chose.
 __device__ __forceinline__ void label_words(const Params& a, u32 own_word, u32 bits, u32 from, u32 distance) {
   const u32 lane = lane_id();
   for (u32 left = __ballot_sync(kAll, bits != 0); left; left &= left - 1) {
@@ -41,6 +43,7 @@ __device__ __forceinline__ void label_words(const Params& a, u32 own_word, u32 b
   }
 }
 
+// Write a word of the frontier bitmap: to all ranks if a level may be bottom-up.
 __device__ __forceinline__ void write_frontier(const Params& a, u32 turn, u32 word, u32 bits) {
   const u64 at = (u64)turn * a.ranks * a.words_local + a.rank * a.words_local + word;
   if (kGang && a.direction != Direction::kTopDown) {
@@ -97,7 +100,7 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
     __syncthreads();
     if (threadIdx.x == 0) {
       const u32 of_block = atomicExch(&b.tally[kSent], 0u);
-      // Its own line among the counters of what it sent: else unused.
+      // The counter of vertices sent to this rank itself, which nothing else uses.
       if (of_block) atomicAdd(&slot->lines[kSent + a.rank].value, (u64)of_block);
     }
   }

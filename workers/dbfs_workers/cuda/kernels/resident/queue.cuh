@@ -1,19 +1,19 @@
 // Queues of the next frontier, and the bins for other ranks.
 //
-// A discovered vertex of this rank goes to the vertex queue; one with more than kLargeDegree neighbours goes to the
-// chunk queue instead, once for every kChunkEdges of its list, so that the next expansion starts on even pieces with no
-// pass (and no barrier) to cut them. A vertex of another rank goes to that rank's inbox, over NVLink, or stays here
-// when only its bit was wanted.
+// A discovered vertex of this rank goes to the vertex queue. One with more than kLargeDegree neighbours goes to the
+// chunk queue instead, once for every kChunkEdges of its list. So the next expansion starts on even pieces, with no
+// pass and no barrier to cut them. A vertex of another rank goes to that rank's inbox, over NVLink.
 //
-// Two ways in: a block stages what it discovers and publishes it (sparse levels), or a warp enqueues the set bits of
-// 32 bitmap words (after dense and bottom-up levels). Both reserve room with few atomics and sum the degrees, which the
-// direction is decided by.
-// Reads 16 bytes of row offsets a vertex; writes 4 (queue) + 4 (distance) + 4 (parent).
+// There are two ways in. A block stages its discoveries and publishes the stage (sparse levels), or a warp enqueues the
+// set bits of 32 bitmap words (after dense and bottom-up levels). Both reserve room with few atomics, and both sum the
+// degrees, which decide the direction. Reads 16 bytes of row offsets a vertex; writes 4 (queue) + 4 (distance) + 4
+// (parent).
 #pragma once
 #include "resident/block.cuh"
 
 namespace dbfs {
 
+// An adjacency list: its first place in the columns, and its length.
 struct Degree {
   i64 begin;
   u64 count;
@@ -24,12 +24,12 @@ __device__ __forceinline__ Degree degree_of(const Csr& csr, u32 row) {
   return {begin, (u64)(__ldg(&csr.offsets[row + 1]) - begin)};
 }
 
-// One lane's vertex: 0 where it is not large.
+// Chunks of a vertex; 0 if it is not large.
 __device__ __forceinline__ u32 chunks_of(u64 degree) {
   return degree > kLargeDegree ? (u32)((degree + kChunkEdges - 1) / kChunkEdges) : 0;
 }
 
-// The warp writes the chunks of its lanes' large vertices, `at` being where each lane's begin.
+// The warp writes the chunks of its lanes' large vertices. `at` is the first place of the lane's chunks in the queue.
 __device__ __forceinline__ void write_chunks(u64* queue, u32 row, u32 chunks, u64 at) {
   u32 left = __ballot_sync(kAll, chunks != 0);
   while (left) {
@@ -45,6 +45,7 @@ __device__ __forceinline__ bool is_target(const Params& a, u32 row) {
   return a.target_bits && has_bit(__ldg(&a.target_bits[row >> 5]), row);
 }
 
+// Write a row's distance and parent.
 __device__ __forceinline__ void label(const Params& a, u32 row, u32 distance, u32 parent) {
   a.distances[row] = (i32)distance;
   if (kPredecessors) a.peers[a.rank].parents[a.rank * a.n_local + row] = parent;
@@ -55,12 +56,12 @@ __device__ __forceinline__ void mark_visited(const Params& a, u32 row) {
   set_bits(&a.peers[a.rank].visited[a.rank * a.words_local + (row >> 5)], bit_of(row));
 }
 
-// The inbox of `to` for what `from` sends it in levels of this parity.
+// Offset in an inbox of the bin that rank `from` fills in levels of this parity.
 __device__ __forceinline__ u64 inbox_offset(const Params& a, u32 parity, u32 from) {
   return ((u64)parity * a.ranks + from) * a.bin_capacity;
 }
 
-// A warp stages its lanes' wins. True when the block has to publish before the next round.
+// A warp stages the vertices that its lanes won. True when the block has to publish before its next round.
 __device__ __forceinline__ bool stage(Block& b, const bool (&won)[kSparseUnroll], const u32 (&ids)[kSparseUnroll],
                                       const u32 (&parents)[kSparseUnroll]) {
   u32 ballots[kSparseUnroll], count = 0;
@@ -86,6 +87,7 @@ __device__ __forceinline__ bool stage(Block& b, const bool (&won)[kSparseUnroll]
   return full;
 }
 
+// A warp counts its lanes with `counted` in the block's tally. Returns the lane's place in this block's share.
 __device__ __forceinline__ u32 tally(Block& b, u32 counter, bool counted) {
   const u32 ballot = __ballot_sync(kAll, counted);
   u32 at = 0;
@@ -96,7 +98,7 @@ __device__ __forceinline__ u32 tally(Block& b, u32 counter, bool counted) {
   return at + __popc(ballot & lanes_below());
 }
 
-// Where a block publishes: the queue buffer, the slot that counts it, the parity of the bins, the label.
+// Where a block publishes: index of the queue, slot of its counters, parity of the bins, distance to label.
 struct Output {
   u32 queue;
   Slot* slot;
@@ -104,8 +106,8 @@ struct Output {
   u32 distance;
 };
 
-// The block labels and queues what it staged. All threads call it, after a block barrier that follows the staging; the
-// caller's next block barrier comes before anything is staged again.
+// The block labels and queues the vertices that it staged. All threads call it, after a block barrier that follows the
+// staging. The caller passes a block barrier before it stages again.
 __device__ __forceinline__ void publish(const Params& a, Block& b, const Output& to) {
   const u32 staged = b.staged;
   for (u32 first = 0; first < staged; first += kThreads) {
@@ -166,9 +168,9 @@ __device__ __forceinline__ void publish(const Params& a, Block& b, const Output&
   if (threadIdx.x == 0) b.staged = 0;
 }
 
-// This rank's blocks share `count` items, stage those that `take` takes, and publish when a stage is full; the last
-// ones stay staged. A thread has kSparseUnroll items between two block barriers. `take(i, id, parent)` says whether
-// item i is to be published, and which vertex it is.
+// This rank's blocks share `count` items, stage the accepted ones, and publish when a stage is full; the last ones stay
+// staged. A thread has kSparseUnroll items between two block barriers. `take(i, id, parent)` sets the vertex of item i
+// and returns whether to publish it.
 template <typename Take>
 __device__ __forceinline__ void stage_items(const Params& a, Block& b, const Output& to, u32 count, Take take) {
   for (u32 first = blockIdx.x * kThreads; first < count; first += gridDim.x * kRound) {
@@ -187,12 +189,12 @@ __device__ __forceinline__ void stage_items(const Params& a, Block& b, const Out
   }
 }
 
-// A warp queues the rows whose bits are set in up to 32 words of this rank's slice, a word a lane. The rows are
-// labelled.
+// A warp queues the rows whose bits are set in up to 32 words of this rank's slice, a word a lane. Their labels are
+// written elsewhere.
 __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* slot, u32 queue, u32 own_word,
                                               u32 bits) {
   const u32 lane = lane_id();
-  u32 small_bits = 0;  // lane j: the small vertices of word j
+  u32 small_bits = 0;  // in lane j: the small vertices of word j
   u64 edges = 0;
   for (u32 left = __ballot_sync(kAll, bits != 0); left; left &= left - 1) {
     const u32 j = __ffs(left) - 1;

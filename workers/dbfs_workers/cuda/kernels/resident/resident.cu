@@ -1,12 +1,13 @@
-// The resident engine: one persistent cooperative kernel per rank that runs every level of one traversal.
+// The resident engine: one persistent cooperative kernel per rank runs every level of one traversal.
 //
-// A level is one of five:
-//   light      expand (queue to queue), gang barrier; the next level labels what it takes
-//   led        the same by one rank for all, which wait at their next barrier until it hands over
-//   sparse     expand (queue to queue), gang barrier, contract what peers sent, gang barrier
+// A traversal is a sequence of steps (enum Step), and a barrier ends each. All blocks hold the same view of the run
+// (Run in block.cuh), so all of them take the same step. There are five kinds of levels:
+//   light      expand (queue to queue), gang barrier; the next level labels the vertices that it takes
+//   leader     a light level that rank 0 runs for all ranks, which wait at their next barrier until it hands over
+//   sparse     expand (queue to queue), gang barrier, contract the vertices that peers sent, gang barrier
 //   dense      expand (queue to bitmap), gang barrier, merge the ranks' bitmaps, gang barrier
 //   bottom-up  search the frontier bitmap, gang barrier
-// A rank's blocks all hold the same view of the level, so that every branch here is taken by all of them.
+// docs/design/resident-kernel.md has the picture.
 #include "resident/bottom_up.cuh"
 #include "resident/contract.cuh"
 #include "resident/direction.cuh"
@@ -19,17 +20,18 @@
 
 namespace dbfs {
 
+// Thread 0 sets the block's view of the run to its start.
 __device__ __forceinline__ void start_block(const Params& a, Block& b) {
   if (threadIdx.x == 0) {
     b.run = {};
     b.run.step = Step::kReset;
     b.run.unexplored = a.edges_total;
     b.staged = b.kept = b.queued = b.ended = b.noted = b.reported = 0;
-    // Read by records of levels that have none: a record has 48 bits for it.
+    // Reported even for levels that do not set them. Stale shared memory would not fit the 48 bits of a record.
     for (u32 i = 0; i < 2; ++i) b.level_frontier[i] = b.level_found[i] = 0;
     b.alive = 1;
     b.epoch = (u32)a.control->epoch.value;
-    // Faster blocks may have arrived at the first barrier: their arrivals are masked, and they add nothing else there.
+    // Faster blocks may have arrived at the first barrier. Their arrivals are masked; they add nothing else there.
     b.round = 0;
     for (u32 i = 0; i < 2; ++i) b.barriers[i] = load_relaxed(&a.control->barriers[i].value) & ~(u64)(kTurned - 1);
     b.deadline = now_ns() + a.timeout_ns;
@@ -41,6 +43,7 @@ __device__ __forceinline__ void start_block(const Params& a, Block& b) {
   __syncthreads();
 }
 
+// Run the step that the block is at, without the barrier that ends it.
 __device__ __forceinline__ void perform(const Params& a, Block& b) {
   Slot* const slot = step_slot(a, b.run);
   const Output next = {b.run.queue ^ 1, slot, (b.run.level + 1) & 1, b.run.level + 1};
@@ -94,6 +97,8 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
   }
 }
 
+// Run all steps. A block leaves early when a wait was given up. Thread 0 of block 0 reports times and status to the
+// host.
 __device__ __forceinline__ void traverse(const Params& a, Block& b) {
   const bool reports = blockIdx.x == 0 && threadIdx.x == 0;
   while (b.run.step != Step::kStop) {
@@ -121,6 +126,7 @@ __device__ __forceinline__ void traverse(const Params& a, Block& b) {
 
 }  // namespace dbfs
 
+// The grid fills the GPU, one or more blocks a multiprocessor, and lives as long as the traversal.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads, dbfs::kBlocksPerSm)
     dbfs_resident(const __grid_constant__ dbfs::Params a) {
   __shared__ dbfs::Block b;

@@ -1,14 +1,15 @@
-// How a warp shares out the lists of up to 32 small vertices: Merrill's scan-gather (2012, section 4.2) in one warp.
+// How a warp shares the lists of up to 32 small vertices: Merrill's scan-gather (2012, section 4.2) in one warp.
 //
-// Each lane holds one vertex; a prefix sum of the degrees numbers the edges, and a lane finds the vertex of its edge by
+// Each lane holds one vertex. A prefix sum of the degrees numbers the edges, and a lane finds the vertex of its edge by
 // a binary search over the lanes' sums, five shuffles. Neighbouring lanes read neighbouring columns.
 #pragma once
 #include "resident/barrier.cuh"
 
 namespace dbfs {
 
+// The lists of a warp's vertices.
 struct WarpRows {
-  i64 begin;   // this lane's list
+  i64 begin;   // of this lane's list, in the columns
   u32 before;  // edges of the lanes below
   u32 edges;   // of all lanes
 };
@@ -20,7 +21,7 @@ __device__ __forceinline__ WarpRows share_rows(const Degree& degree) {
   return rows;
 }
 
-// The lane that holds edge k, and the edge's place in the columns. All lanes call it; k may be past the end.
+// Return the lane that holds edge k, and set the edge's place in the columns. All lanes call it; k may be past the end.
 __device__ __forceinline__ u32 find_row(const WarpRows& rows, u32 k, i64& place) {
   u32 from = 0;
 #pragma unroll
@@ -31,13 +32,14 @@ __device__ __forceinline__ u32 find_row(const WarpRows& rows, u32 k, i64& place)
   return from;
 }
 
-// Vertices a warp takes at a time: few where the queue is short, so that one pass over the edges covers it.
+// Vertices that a warp takes at a time: few of a short queue, so that one pass covers all of its edges.
 __device__ __forceinline__ u32 rows_per_warp(u32 items) {
   u32 rows = kLanes;
   while (rows > 1 && (u64)items * 2 <= (u64)warps_in_grid() * rows) rows >>= 1;
   return rows;
 }
 
+// Up to kChunkEdges edges of a large vertex: its row, and a range of the columns.
 struct Chunk {
   u32 row;
   i64 begin, end;
@@ -53,7 +55,7 @@ __device__ __forceinline__ Chunk chunk_at(const Params& a, const u64* queue, u32
   return chunk;
 }
 
-// One of the kPieces parts of a chunk: what a warp inspects at once in a sparse level.
+// One of the kPieces parts of a chunk, which a warp inspects at once in a sparse level.
 __device__ __forceinline__ Chunk piece_at(const Params& a, const u64* queue, u32 i) {
   constexpr i64 kPieceEdges = kChunkEdges / kPieces;
   Chunk chunk = chunk_at(a, queue, i / kPieces);

@@ -1,9 +1,10 @@
-// The state of a run before its first level: everything cleared, the sources labelled and queued.
+// The first two steps: clear the state of the previous run, then label and queue the sources.
 #pragma once
 #include "resident/barrier.cuh"
 
 namespace dbfs {
 
+// The grid fills `bytes` (rounded down to 16) of an array with a word. A thread writes 16 bytes at a time.
 __device__ __forceinline__ void fill(void* array, u64 bytes, u32 value) {
   uint4* to = (uint4*)array;
   const u64 threads = (u64)gridDim.x * kThreads;
@@ -12,9 +13,9 @@ __device__ __forceinline__ void fill(void* array, u64 bytes, u32 value) {
   }
 }
 
-// Streams 4 bytes a row (8 with predecessors) and two bitmaps; whole 16-byte words: the arrays are padded to them. Rows
-// without in-edges start as known, so that bottom-up levels pass over them. Rows past `reset_rows` have no edge and
-// were not a source of the run before, so they still hold "unreached".
+// Step::kReset. Writes 4 bytes a row (8 with predecessors) and two bitmaps, in whole 16-byte words to which the arrays
+// are padded. Rows without in-edges start as known, so that bottom-up levels pass over them. Rows past `reset_rows`
+// have no edge and were no source of the previous run, so they still hold "unreached".
 __device__ __forceinline__ void reset(const Params& a) {
   const Peer& own = a.peers[a.rank];
   fill(a.distances, 4ull * a.reset_rows, 0xffffffffu);
@@ -34,7 +35,7 @@ __device__ __forceinline__ void reset(const Params& a) {
   }
 }
 
-// Every rank marks all sources, the owner queues its own.
+// Step::kStart. Every rank marks all sources as visited; the owner queues a source. A thread takes a source.
 __device__ __forceinline__ void place_sources(const Params& a, Block& b, const Output& to) {
   stage_items(a, b, to, a.source_count, [&](u32 i, u32& id, u32& parent) {
     id = parent = a.sources[i];

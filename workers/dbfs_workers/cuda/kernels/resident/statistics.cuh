@@ -1,16 +1,17 @@
-// What a level did, written into host memory while the kernel runs.
+// The records of levels, written into host memory while the kernel runs.
 //
-// One thread of block 0 notes the end of a level; at the next barrier, while the block waits, its last warp reports it
-// (the last to have neighbours to fetch meanwhile): nothing waits for the writes over PCIe. The records are a ring that
-// the host empties while the kernel runs. Before it fills a half again the warp looks how far the host is, a read over
-// PCIe of about 1 us; where that half is not taken yet, the level waits: a record is late rather than lost.
+// One thread of block 0 notes the end of a level. At the next barrier, while the block waits, its last warp reports the
+// level (this warp is the last with neighbours to fetch meanwhile): no step waits for the writes over PCIe. The records
+// are a ring that the host empties while the kernel runs. Before the warp fills a half of the ring again it reads how
+// many records the host has taken, a read over PCIe of about 1 us. If the host has not taken that half, the level
+// waits: a record may be late, and is never lost.
 #pragma once
 #include "resident/queue.cuh"
 #include "resident/watch.cuh"
 
 namespace dbfs {
 
-// Called by the one thread that ends a level.
+// Note the end of a level. The thread that ends the level calls it.
 __device__ __forceinline__ void note_level(Block& b) {
   if (blockIdx.x != 0) return;
   const u64 now = clock64();
@@ -22,10 +23,12 @@ __device__ __forceinline__ void note_level(Block& b) {
 
 constexpr u32 kRecordWords = kGang ? kRecordWordsGang : kRecordWordsSingle;
 
-__device__ __forceinline__ u64 record_word(u32 level, u64 value) { return (u64)(level & kTagLevel | kTagSet) << kTagShift | value; }
+__device__ __forceinline__ u64 record_word(u32 level, u64 value) {
+  return (u64)(level & kTagLevel | kTagSet) << kTagShift | value;
+}
 
-// At the first level of a half of the ring the whole warp waits until the host has taken what was there. False: the
-// run is over.
+// Wait until the host has taken the records of this half of the ring; the whole warp calls it at the half's first
+// level. False: the run was given up.
 __device__ __noinline__ bool await_room(const Params& a, const Block& b, u32 level) {
   bool room = true;
   if (lane_id() == 0) {
@@ -37,8 +40,8 @@ __device__ __noinline__ bool await_room(const Params& a, const Block& b, u32 lev
   return __shfl_sync(kAll, room, 0);
 }
 
-// Writes the next level noted, and clears its counters: their last reader is past, and the next to count there is two
-// barriers away. Each field of the record has a lane, so that all cost one trip to L2.
+// Report the next noted level, and clear its counters: all of their readers are done, and the next step that counts
+// there is two barriers away. Each field of the record has a lane, so that all fields together cost one trip to L2.
 __device__ __forceinline__ void report_level(const Params& a, Block& b) {
   if (blockIdx.x != 0 || warp_in_block() != kWarps - 1) return;
   const u32 level = b.reported, lane = lane_id();
@@ -57,9 +60,9 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
     Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
     value = load_relaxed(&line->value);
   }
-  // Counted only where a rank knows it from what it takes: in light levels of several ranks.
+  // Light levels of several ranks count the vertices that they take. Other levels start with a counted frontier.
   if (lane == 0 && !(kGang && mode == Mode::kLight)) value = b.level_frontier[level & 1];
-  // A light level of one rank has told them with its arrivals only.
+  // Light levels of a rank without peers count discoveries in the barrier word only.
   if (lane == 2 && mode == (kGang ? Mode::kLeader : Mode::kLight)) value = b.level_found[level & 1];
   if (lane == 3) value = b.level_cycles[level & 1];
   if (lane == 4) value = (u64)mode;

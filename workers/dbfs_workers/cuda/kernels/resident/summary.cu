@@ -1,9 +1,10 @@
-// What a finished run found on this rank, from its labels: at each distance the rows and the sum of their degrees.
+// The summary of a finished run on this rank, made from the labels: the rows at each distance, and the sum of their
+// degrees.
 #include "common/memory.cuh"
 
-// A thread reads one row: 20 bytes. A block counts in shared memory, the first `shared_bins` distances; where there are
-// more, few rows are at each. Few distances have 2^copies counters each, so that lanes do not fight over them. `sums`:
-// [2][bins] rows, then degrees, by distance.
+// A thread reads one row: 20 bytes. A block counts the first `shared_bins` distances in shared memory, and the rest in
+// global memory: a run with more distances has few rows at each. Each shared distance has 2^copies counters, so that
+// lanes do not fight over one. `sums`: [2][bins] rows, then degrees, by distance.
 extern "C" __global__ void dbfs_summary(const i64* offsets, const i32* distances, i64 rows, u32 bins, u32 shared_bins,
                                         u32 copies, u64* sums) {
   extern __shared__ u32 counted[];

@@ -1,18 +1,20 @@
-// Leaving a wait: an abort flag that the host sets, a deadline, and the word that tells why.
+// Giving up a wait: an abort flag that the host sets, a deadline, and a word with the reason.
 //
-// One thread a block watches while it spins, and every so many levels. Only block 0 asks the host (a read over PCIe
-// takes about 1 us); what it learns goes to `control->stop` in this GPU's memory, where every other block finds it. The
-// first to give up names the rank, level and step. Peers are not told from here: their memory may be gone. They have
-// their own flag and deadline.
+// One thread a block watches while it spins, and once every kLevelsALook levels. Only block 0 reads the host's flag,
+// since a read over PCIe takes about 1 us. It copies an abort to `control->stop` in this GPU's memory, which all blocks
+// read. The first block to give up writes the rank, level and step. A kernel does not stop its peers: their memory may
+// be unmapped. Each peer has its own flag and deadline.
 #pragma once
 #include "resident/block.cuh"
 
 namespace dbfs {
 
+// The status word (layout.py).
 __device__ __forceinline__ u64 pack_status(const Params& a, Reason reason, const Run& run) {
   return (u64)reason | (u64)a.rank << kStatusRank | (u64)run.step << kStatusStep | (u64)run.level << kStatusLevel;
 }
 
+// Stop this rank's blocks, and write the status if no block has done so.
 __device__ __noinline__ void give_up(const Params& a, Reason reason, const Run& run) {
   const u64 status = pack_status(a, reason, run);
   if (atomicCAS(&a.control->stop.value, 0ull, status) == 0) {
@@ -21,7 +23,7 @@ __device__ __noinline__ void give_up(const Params& a, Reason reason, const Run& 
   }
 }
 
-// Called every so many spins by the thread that spins; false when the block must leave the kernel.
+// The spinning thread calls it every 64 spins. False: the block must leave the kernel.
 __device__ __noinline__ bool keep_waiting(const Params& a, const Block& b, u32 spins) {
   if (load_relaxed(&a.control->stop.value)) return false;
   if (now_ns() > b.deadline) {
@@ -35,8 +37,8 @@ __device__ __noinline__ bool keep_waiting(const Params& a, const Block& b, u32 s
   return true;
 }
 
-// A run whose waits are all short would never look. One level in so many looks before it arrives, so that a block which
-// leaves here holds all others at the barrier until they leave, too.
+// A run whose waits are all short would never look at the flag. So one level in kLevelsALook looks before its block
+// arrives: a block that leaves there holds the others at the barrier until they leave as well.
 constexpr u32 kLevelsALook = 128;
 
 __device__ __forceinline__ bool looks(const Block& b) { return b.run.level % kLevelsALook == kLevelsALook - 1; }
