@@ -82,7 +82,7 @@ def test_real_graph(tmp_path: Path, shared_data: Path) -> None:
         (["generate", "corpus:cage15", "--scale-down", "0", "-o", "x.txt"], "scale_down must be in 1..256, not 0"),
         (["generate", "corpus:cage15,scale-down=2", "--scale-down", "2", "-o", "x.txt"], "scale_down is given twice"),
         (["convert", "no-such-file.txt", "x.mtx"], "no-such-file.txt: no such file"),
-        (["convert", __file__, "x.mtx"], "neither the name nor this line tells the format"),
+        (["convert", __file__, "x.mtx"], "neither the name nor this line identifies the format"),
         (["convert", "in.txt"], "Missing argument 'OUT'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What Dask weighs data with: by what it takes of a worker's memory, so that it spills and moves the right things."""
+"""Sizes by which Dask weighs data: bytes in the worker's memory, so that Dask spills and moves the right objects."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ ON_A_GPU: Any = SimpleNamespace(nbytes=4000)
 
 
 def assert_weighs(data: object, nbytes: int) -> None:
-    # Whatever else an object takes is little.
+    # An object takes little besides its arrays.
     assert nbytes <= sizeof(data) < nbytes + 500
 
 
@@ -28,14 +28,14 @@ def assert_weighs(data: object, nbytes: int) -> None:
     ("rows", "parents", "nbytes"),
     [(ROWS, ROWS, 8000), (ROWS, None, 4000), (ON_A_GPU, ON_A_GPU, 0), (ON_A_GPU, None, 0)],
 )
-def test_what_a_level_hands_on(rows: Any, parents: Any, nbytes: int) -> None:
+def test_results_of_a_level(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(EdgeFrontier(rows, parents), nbytes)
     sent = Bin("a-run", 3, 1, 2, rows, parents)
     assert_weighs(sent, nbytes)
     assert_weighs(Barrier(1, 2, 0, (sent, sent), 0.0), 2 * nbytes)
 
 
-def test_what_a_graph_is_made_of() -> None:
+def test_bins_and_partitions() -> None:
     src, dst = np.arange(999), np.arange(1, 1000)
     edge_bin = bin_edges(src, dst, Stripe(1000, 1), symmetrise=True, name="path")[0]
     assert_weighs(edge_bin, edge_bin.rows.nbytes + edge_bin.columns.nbytes + edge_bin.starts.nbytes)

@@ -125,14 +125,14 @@ def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
     running = needed.partition_bytes + sum(needed.run.values())
     formed = running - needed.run["labels"]
 
-    before = _settled(gang, sampler.cleared)
+    before = _settled(gang, sampler.used_after_release)
     with sampled(gang) as loading:
         graph = dbfs.load(subject.spec, client=gang.client, ranks=gang.p, backend="cuda", **layout)
     with graph:
         loaded = _settled(gang, sampler.used)
         source = graph.sample_sources(1)[0]
         # The search for a source takes memory that is not the traversals'.
-        _settled(gang, sampler.cleared)
+        _settled(gang, sampler.used_after_release)
         with sampled(gang) as traversing:
             graph.bfs(source).release()
             result = graph.bfs(source, predecessors=True)

@@ -1,8 +1,8 @@
 """The steps that builds on CPUs and on GPUs share, with a build's options and result. ``build`` chooses the builder.
 
 A builder cuts the edges into pieces and deals the pieces out to the ranks. The pieces are read before anything else if
-their number of edges is unknown or their ids are external; then their distinct ids are found, too. The pieces are also
-read first if the graph keeps its edges; then the graph is built of the kept edges. Only counts travel to the client.
+their number of edges is unknown, or if their ids are external and have to be mapped to vertices. They are also read
+first if the graph keeps its edges: the graph is then built of the kept edges. Only counts travel to the client.
 """
 
 import logging
@@ -190,7 +190,7 @@ class Builder(ABC):
         infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
         if infos[0].input_edges != dealt.m:
             raise TruncatedFileError(
-                f"{edges.name}: {dealt.m} edges are promised (by its header), {infos[0].input_edges} are there"
+                f"{edges.name}: {dealt.m} edges are promised (by its header), {infos[0].input_edges} were read"
             )
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)

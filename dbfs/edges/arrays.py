@@ -1,4 +1,4 @@
-"""Edge lists of data the caller holds: arrays and SciPy matrices."""
+"""Edge lists of data in the caller's memory: arrays and SciPy sparse matrices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ArrayPiece:
     dst: NDArray[np.int64]
 
     def read(self) -> Edges:
-        """The slice."""
+        """Return the slice's sources and targets, int64."""
         return self.src, self.dst
 
     def __sizeof__(self) -> int:
@@ -29,13 +29,13 @@ class ArrayPiece:
 
 @dataclass(frozen=True, eq=False)
 class ArrayEdges(EdgeList):
-    """Edges in two int64 arrays of the client's memory; building sends each piece to one worker."""
+    """Edges in two int64 arrays in the client's memory. A build sends each piece to one worker."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
 
     def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
-        """Slices of the arrays."""
+        """Cut the arrays into slices of ``piece_edges`` edges; the last one may be shorter."""
         starts = range(0, max(self.src.size, 1), piece_edges)
         return [ArrayPiece(self.src[at : at + piece_edges], self.dst[at : at + piece_edges]) for at in starts]
 
@@ -43,21 +43,22 @@ class ArrayEdges(EdgeList):
 def from_arrays(
     src: ArrayLike, dst: ArrayLike, *, n: int | None = None, directed: bool = False, name: str = "arrays"
 ) -> EdgeList:
-    """Edges ``(src[i], dst[i])``.
+    """Make an edge list of the edges ``(src[i], dst[i])``.
 
     Args:
-        src: 1-D integers, vertex ids.
-        dst: as many.
-        n: number of vertices, ids being 0..n-1. None: one more than the largest id.
-        directed: whether edges hold in one direction only.
-        name: what messages call the edges.
+        src: sources, a 1-D array of integers; converted to int64.
+        dst: targets, of the same length.
+        n: number of vertices, with ids 0..n-1. None for one more than the largest id.
+        directed: whether edges can be crossed in one direction only.
+        name: the edges' name in messages.
 
     Raises:
-        EdgeInputError: the arrays are not 1-D integer arrays of one length, or an id is outside 0..n-1.
+        EdgeInputError: the arrays are not 1-D integer arrays of one length, an id is outside 0..n-1, or n is not a
+            non-negative integer.
     """
     source, target = _ids(src, "src"), _ids(dst, "dst")
     if source.size != target.size:
-        raise EdgeInputError(f"src has {source.size} ids and dst {target.size}; they must be as many")
+        raise EdgeInputError(f"src has {source.size} ids and dst {target.size}; both must have the same length")
     for ids, which in ((source, "src"), (target, "dst")):
         if ids.size and ids.min() < 0:
             at = int(np.flatnonzero(ids < 0)[0])
@@ -73,15 +74,15 @@ def from_arrays(
 
 
 def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix") -> EdgeList:
-    """Edges of a square SciPy sparse matrix or array: (i, j) wherever an entry is stored, explicit zeros left out.
+    """Make an edge list of a square SciPy sparse matrix or array: an edge (i, j) for each stored entry except zeros.
 
     Args:
-        matrix: n x n, any SciPy sparse format.
-        directed: False says that the matrix is symmetric, each edge being stored both ways. None: found by looking.
-        name: what messages call the edges.
+        matrix: n x n, in any SciPy sparse format.
+        directed: False if the matrix is symmetric and so holds each edge in both directions. None to test it.
+        name: the edges' name in messages.
 
     Raises:
-        EdgeInputError: not a sparse matrix, not square, or ``directed=False`` and not symmetric.
+        EdgeInputError: ``matrix`` is not a sparse matrix, not square, or with ``directed=False`` not symmetric.
     """
     import scipy.sparse
 
@@ -104,6 +105,11 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix
 
 
 def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
+    """Return the ids as contiguous int64.
+
+    Raises:
+        EdgeInputError: the values are not a 1-D array of integers, or one is past int64.
+    """
     ids = np.asarray(values)
     if ids.ndim != 1:
         raise EdgeInputError(f"{which} must be one-dimensional, not {ids.ndim}-dimensional")

@@ -1,7 +1,7 @@
 """EdgeList: a lazy description of edges, which workers read piece by piece.
 
-A reader, a generator or a caller's arrays make an EdgeList; ``dbfs.build`` cuts it into pieces and has workers read
-them. Nothing here holds the edges of a file or a generator.
+Readers, generators and ``arrays`` make EdgeLists; ``dbfs.build`` cuts them into pieces, which workers read. The
+EdgeList of a file or a generator does not hold the edges themselves.
 """
 
 from abc import ABC, abstractmethod
@@ -13,16 +13,16 @@ from dbfs_workers.storage.pieces import Piece
 
 @dataclass(frozen=True)
 class EdgeList(ABC):
-    """What is known of edges before they are read.
+    """Facts of edges before they are read.
 
     Attributes:
-        name: what messages and listings call these edges: a path, or a generator's spec.
-        n: number of vertices, ids being 0..n-1; None where ids are external (any non-negative int64) and the vertices
-            are the distinct ids that occur, ranked in ascending order.
-        m: edges the pieces hold in all; None where only reading tells. Where it is known, a different count read is an
-            error (a truncated file).
-        directed: False where each edge can be crossed both ways.
-        mirrored: of undirected edges, True where the pieces hold both directions already.
+        name: the edges' name in messages and listings: a path, or a generator's spec.
+        n: number of vertices, with ids 0..n-1. None if ids are external (any non-negative int64): then the vertices are
+            the distinct ids that occur, numbered in ascending order.
+        m: number of edges in all pieces; None if unknown before reading. If known, reading another number of edges is
+            an error (a truncated file).
+        directed: whether edges can be crossed in one direction only.
+        mirrored: whether the pieces hold undirected edges in both directions already.
     """
 
     name: str
@@ -37,5 +37,5 @@ class EdgeList(ABC):
 
     @property
     def symmetrise(self) -> bool:
-        """Whether building adds each edge's reverse."""
+        """Whether a build adds each edge's reverse."""
         return not self.directed and not self.mirrored

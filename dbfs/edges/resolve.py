@@ -1,4 +1,4 @@
-"""What stands for an edge list: an edge list itself, a file's path, or a generator's spec."""
+"""The argument of ``load`` and its like, as an edge list: an edge list itself, a file's path or a generator's spec."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def edge_list(
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
 ) -> EdgeList:
-    """The edge list that a path or a generator's spec stands for; one that is an edge list already stays it.
+    """Return the edge list of a path or a generator's spec; return an edge list as it is.
 
-    Arguments and errors as for ``load``.
+    Arguments and errors as of ``load``.
     """
     if isinstance(edges, EdgeList):
         if directed is not None or format is not None:
-            raise InvalidOptionError("directed= and format= are for files; an edge list has them already")
+            raise InvalidOptionError("directed= and format= are for files; leave them out with an edge list")
         return edges
     if isinstance(edges, str) and generate.is_spec(edges):
         if format is not None:

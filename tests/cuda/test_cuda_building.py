@@ -1,7 +1,7 @@
-"""The steps of a build on GPUs, without one: the tasks as they are, CuPy and the kernels by stand-ins (``standin``).
+"""The steps of a build on GPUs, tested without a GPU: real tasks, with stand-ins for CuPy and kernels (``standin``).
 
 Axes: graphs, undirected, directed with and without in-edges, vertices as given and by degree, 1 to 9 ranks, 1 to 3
-turns, bins mapped by the peers or through the host.
+turns, bins mapped by the peers or sent through the host.
 """
 
 import pickle
@@ -43,13 +43,13 @@ def built(
     piece_edges: int = 100,
     in_edges: bool = True,
 ) -> tuple[list[Partition], DegreeOrder | None]:
-    """What the builder's tasks make, run one after another in this process."""
+    """Run the builder's tasks in this process; return the partitions and the degree order."""
     gang: Any = SimpleNamespace(p=p, addresses=[str(rank) for rank in range(p)])
     builder = CudaBuilder(edges, gang, BuildOptions(in_edges=in_edges, order=order), through_host=through_host)
     builder.turns = turns
     assert edges.n is not None and edges.m is not None
     cut = list(edges.cut(piece_edges))
-    # All but generated pieces are scattered.
+    # All pieces except generated ones are scattered.
     pieces: Any = [
         piece if isinstance(piece, GeneratedPiece) else SimpleNamespace(key=("piece", index))
         for index, piece in enumerate(cut)
@@ -66,7 +66,7 @@ def built(
 
 
 def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tuple[list[Partition], DegreeOrder | None]:
-    """What the CPU makes of the same edges."""
+    """Return the partitions and the degree order that the CPU makes of the same edges."""
     assert edges.n is not None
     read = edges.cut(2**40)[0].read()
     stripe, numbering = Stripe(edges.n, p), None
@@ -131,14 +131,14 @@ def test_turns_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_the_estimate_has_room_for_the_order_of_many_vertices(turns: int) -> None:
-    """The degrees, which peers may still read, their sum, the order's keys and what they are sorted in."""
+    """At its peak: the degrees, which peers may still read; their sum; the order's keys; the sort's second buffer."""
     n = 2**30
     needed = CudaBuilder.estimate(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), turns)
     assert needed.peak_bytes >= 4 * 8 * n
 
 
 def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
-    """An error in one rank's order ends all that comes after it at once; the others may still copy from this rank."""
+    """An error in one rank's order ends the build's other tasks at once, while peers may still copy from this rank."""
     gang: Any = SimpleNamespace(p=3, addresses=["a", "b", "c"])
     builder = CudaBuilder(dbfs.path(50), gang, BuildOptions(order="degree"))
     graph = TaskGraph()
@@ -150,12 +150,12 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
 
 
 def on_gpus(free: list[int]) -> Any:
-    """A gang of one rank, whose GPU has one after another of these bytes free."""
+    """A gang of one rank. Each reading of its GPU's free memory gives the next of these bytes, the last one again."""
     client = SimpleNamespace(run=lambda function, workers: {"a": free.pop(0) if len(free) > 1 else free[0]})
     return SimpleNamespace(p=1, addresses=["a"], client=client)
 
 
-def test_what_was_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dbfs.build.memory._RETRY_SECONDS", 1e-3)
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
@@ -168,7 +168,7 @@ def test_what_was_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatc
         CudaBuilder(edges, on_gpus([0, 1000]), options).require_fit(edges.n, edges.m)
 
 
-def test_a_gpu_too_full_to_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_too_full_for_a_context_raises_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> int:
         raise standin.CudaRuntimeError("cudaErrorMemoryAllocation: out of memory")
 
@@ -183,20 +183,20 @@ def test_gpus_that_cannot_map_each_other_say_so(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ExchangeUnavailableError):
         built(dbfs.path(50), 2, "given")
     assert_same(built(dbfs.path(50), 2, "given", through_host=True)[0], expected(dbfs.path(50), 2, "given")[0])
-    # One rank maps nobody.
+    # A single rank maps no memory.
     assert_same(built(dbfs.path(50), 1, "degree")[0], expected(dbfs.path(50), 1, "degree")[0])
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("free", [0, 200, 1200, 3000])
-def test_a_full_gpu_is_told_with_the_bytes(monkeypatch: pytest.MonkeyPatch, free: int, order: str) -> None:
+def test_the_error_of_a_full_gpu_has_the_bytes(monkeypatch: pytest.MonkeyPatch, free: int, order: str) -> None:
     standin.install(monkeypatch, mapped=True).free = free
     words = rf"rank \d, \w+ .*: it needs \d+ bytes on its GPU, {free} bytes are free"
     with pytest.raises(GraphTooLargeError, match=words):
         built(dbfs.path(500), 2, order)
 
 
-def test_a_gpu_too_full_for_the_last_sums_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_too_full_for_the_last_sums_raises_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
     partition = built(dbfs.path(9), 1, "given")[0][0]
 
@@ -233,7 +233,7 @@ def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.Mon
         tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, None, 0, 1, [])
 
 
-def test_what_is_on_a_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
     bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, None, 0, 1, [])
     assert sizeof(bins) < 1000

@@ -1,4 +1,4 @@
-"""The sampler of a GPU's memory, with readings that a test makes up."""
+"""The sampler of a GPU's memory, with made-up readings."""
 
 import sys
 import threading
@@ -14,7 +14,7 @@ from dbfs_workers.errors import DeadlineExceededError, DeviceFailedError, RunAbo
 
 
 class Memory:
-    """What is in use, and how often somebody has looked."""
+    """Made-up memory: the bytes in use, and the number of readings."""
 
     def __init__(self) -> None:
         self.now = 100
@@ -30,9 +30,9 @@ class Memory:
         return self.now
 
     def stay(self, nbytes: int) -> None:
-        """Be in use until it was seen."""
+        """Have ``nbytes`` in use until a reading saw them."""
         self.now = nbytes
-        # The first of them may have begun before.
+        # The first reading may have begun before the change.
         until(self, self.looks + 2)
 
 
@@ -64,14 +64,14 @@ def test_a_peak_that_is_over_is_remembered() -> None:
     assert seen.stop().nbytes == 900
 
 
-def test_what_was_in_use_at_first_and_at_last_counts() -> None:
+def test_the_first_and_the_last_reading_count() -> None:
     for first, last in ((7, 3), (3, 7)):
         readings = [first, last]
         made = Sampler(lambda readings=readings: readings.pop(0) if readings else 0)  # type: ignore[misc]
         assert made.stop().nbytes == 7
 
 
-def test_the_gap_says_how_long_nobody_looked() -> None:
+def test_the_gap_is_the_longest_time_between_readings() -> None:
     memory = Memory()
     seen = Sampler(memory.read)
     until(memory, 3)
@@ -81,7 +81,7 @@ def test_the_gap_says_how_long_nobody_looked() -> None:
     assert 0.2 <= seen.stop().gap < 30
 
 
-def test_a_sampler_that_nobody_stops_ends_by_itself() -> None:
+def test_a_sampler_ends_at_its_deadline() -> None:
     memory = Memory()
     seen = Sampler(memory.read, deadline=0.05)
     seen._thread.join(30)
@@ -92,7 +92,7 @@ def test_a_sampler_that_nobody_stops_ends_by_itself() -> None:
         seen.stop()
 
 
-def test_a_reading_that_fails_is_told_of() -> None:
+def test_stop_raises_the_error_of_a_reading() -> None:
     memory = Memory()
     seen = Sampler(memory.read)
     memory.fails = True
@@ -111,7 +111,7 @@ def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.now = 1000
     sampler.start(worker)
     memory.now = 10
-    # The one before was left by a client that is gone; what it saw is nobody's peak.
+    # A lost client left the sampler before this one; its peak does not count.
     sampler.start(worker)
     assert sampling() == 1
     assert sampler.stop(worker).nbytes == 10
@@ -119,7 +119,7 @@ def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
         sampler.stop(worker)
 
 
-def test_a_sampler_that_failed_is_no_hindrance_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_that_failed_does_not_block_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, worker = Memory(), SimpleNamespace()
     worker.dbfs_sampler = Sampler(memory.read, deadline=0.0)
     worker.dbfs_sampler._thread.join(30)
@@ -149,7 +149,7 @@ def test_used_is_what_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     broken = False
     assert (sampler.used(), freed) == (70, [])
-    assert (sampler.cleared(), freed) == (70, [True])
+    assert (sampler.used_after_release(), freed) == (70, [True])
     broken = True
     with pytest.raises(DeviceFailedError, match="reading a GPU's memory in use: its GPU failed: cudaErrorIllegal"):
         sampler.used()

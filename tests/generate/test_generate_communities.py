@@ -1,4 +1,4 @@
-"""Chains of communities: degree classes, who meets whom, expected degrees."""
+"""Chains of communities: degree classes, edges between communities, expected degrees."""
 
 import numpy as np
 import pytest

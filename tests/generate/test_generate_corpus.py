@@ -1,6 +1,6 @@
 """Merrill 2012's Table 1: each stand-in's vertices, edges, mean degree and search depth against the paper's.
 
-The paper prints n and m in millions to one decimal, so half of that is allowed in each on top of a share. n, m and
+The paper prints n and m in millions to one decimal, so half of that is allowed beside a share of each. n, m and
 degree are checked at full size here, from counts that the tests of the generators prove. Depths are checked on graphs
 scaled down, with the law by which they shrink, and at full size by ``make corpus``.
 """
@@ -21,7 +21,7 @@ from dbfs.errors import InvalidOptionError
 BY_NAME = {graph.name: graph for graph in CORPUS}
 GRAPHS = pytest.mark.parametrize("graph", CORPUS, ids=lambda graph: graph.name)
 
-# Shares of the paper's figure that a stand-in may be off, in n, m and mean degree: 0 where it must be the printed one.
+# Shares of the paper's n, m and mean degree by which a stand-in may differ; 0 if it must have the printed figure.
 TOLERANCE = dict.fromkeys(BY_NAME, 0.01) | {
     "grid5pt.5000": 0.0,
     "grid7pt.300": 0.0,
@@ -29,12 +29,12 @@ TOLERANCE = dict.fromkeys(BY_NAME, 0.01) | {
     "kron_g500-logn20": 0.0,
     "random.2Mv.128Me": 0.0,
     "rmat.2Mv.128Me": 0.0,
-    # The car's nodes have more neighbours than a cube's; a lattice that meets the degree and n has no 13 axes.
+    # The car's nodes have more neighbours than a cube's; no lattice of 13 axes meets both the degree and n.
     "audikw1": 0.05,
     "cage15": 0.055,
 }
 PRINTED = 0.05
-# Of the depth, besides one level: the paper averages 100 sources, here are fewer, and a depth varies by 15 % over them.
+# Share of the depth, besides one level: the paper averages 100 sources, these tests fewer, and depths vary by 15 %.
 DEPTH_TOLERANCE = 0.1
 SCALED = {"europe.osm": 256, "hugebubbles-00020": 256, "nlpkkt160": 64, "audikw1": 16, "kron_g500-logn20": 32}
 
@@ -57,7 +57,7 @@ def test_counts_at_full_size(graph: CorpusGraph) -> None:
 
 
 def test_exact_graphs() -> None:
-    """Counts that public descriptions of the graphs give to the last edge."""
+    """Numbers that public descriptions of the graphs give to the last edge."""
     counts = {name: (corpus(name).n, directed_edges(BY_NAME[name])) for name in BY_NAME}
     assert counts["grid5pt.5000"] == (25_000_000, 124_980_000)
     assert counts["grid7pt.300"] == (27_000_000, 188_460_000)
@@ -77,7 +77,7 @@ def depths(edges: dbfs.EdgeList, sources: int) -> list[int]:
     while len(found) < sources:
         source = int(random.integers(edges.n))
         order, parents = breadth_first_order(matrix, source)
-        # The last vertex reached is as deep as any.
+        # No vertex is deeper than the last one reached.
         vertex, depth = int(order[-1]), 0
         while vertex != source:
             vertex, depth = int(parents[vertex]), depth + 1
@@ -92,10 +92,10 @@ def test_depth_scaled_down(graph: CorpusGraph) -> None:
     edges = corpus(graph.name, scale_down)
     expected, allowed = graph.depth / scale_down**graph.shrink, 1
     if isinstance(edges, Lattice) and len(edges.sides) > 3:
-        # Its axes are short, and the farthest vertex is the farther end of each.
+        # Its axes are short, and the farthest vertex is at the farther end of each axis.
         expected = lattice_depth(edges)
     elif graph.depth < 10:
-        # Small worlds: depth falls by as much as a scale down takes levels of the mean degree.
+        # Small worlds: depth falls by the number of levels in which the mean degree multiplies to the scale down.
         expected, allowed = expected - log(scale_down) / log(graph.degree), 2
     assert np.mean(depths(edges, 20)) == pytest.approx(expected, abs=allowed + DEPTH_TOLERANCE * expected)
 

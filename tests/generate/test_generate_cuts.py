@@ -68,7 +68,7 @@ NOT_ARRAY_CODE = ("kronecker", "geometric")
 
 
 class NotNumPy(ModuleType):
-    """NumPy under another name, as CuPy is for generators: what they do for NumPy alone is left out."""
+    """NumPy under another name, as a stand-in for CuPy: generators skip what they do for NumPy alone."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)

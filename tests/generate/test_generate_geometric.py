@@ -51,7 +51,7 @@ def test_any_range_of_tiles_has_its_points() -> None:
 
 
 def test_points_are_uniform() -> None:
-    """Over the tiles, by the binomial splits, and along each axis over all."""
+    """Points are uniform over the tiles, by the binomial splits, and along each axis of the square."""
     tiling = Tiling(100_000, 8, 11)
     _, points, tiles = tiling.positions(0, 64)
     assert chisquare(np.bincount(tiles)).pvalue > 1e-4

@@ -1,4 +1,4 @@
-"""Specs: what parses, what every mistake's message says, and what is taken for a spec at all."""
+"""Specs: which ones parse, the message of every mistake, and which texts count as specs."""
 
 import re
 from typing import Any
@@ -122,7 +122,7 @@ def test_help(generator) -> None:
         ("grid2d:side=ten", "grid2d: side must be an integer such as 1000, 1_000 or 1e3, not 'ten'"),
         ("grid2d:side=٣", "grid2d: side must be an integer such as 1000, 1_000 or 1e3, not '٣'"),
         ("uniform:n=1,m=1,directed=1", "uniform: directed must be true or false, not '1'"),
-        ("uniform:n=0,m=1", "uniform: n must be in 1..1099511627776 where m > 0, not 0"),
+        ("uniform:n=0,m=1", "uniform: n must be in 1..1099511627776 if m > 0, not 0"),
         ("uniform:n=-1,m=1", "uniform: n must be in 0..1099511627776, not -1"),
         ("uniform:n=1,m=-1", "uniform: m must be in 0..1152921504606846976, not -1"),
         ("uniform:n=1,m=1,seed=-1", "uniform: seed must be in 0..18446744073709551615, not -1"),

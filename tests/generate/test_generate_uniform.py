@@ -1,4 +1,4 @@
-"""Uniform random graphs: reproducible, in range, and uniform as far as fixed-seed statistics tell."""
+"""Uniform random graphs: reproducible, in range, and uniform by statistics of fixed seeds."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Any cut of a file holds the same edges: axes format x pieces x size of the blocks read."""
+"""Any cut of a file holds the same edges. Axes: format x pieces x size of the blocks read."""
 
 import fsspec
 import numpy as np
@@ -50,7 +50,7 @@ def test_any_cut_reads_the_same(tmp_path, monkeypatch, name, block):
         per_piece = -(-len(whole) // pieces)
         counts.append(len(edges.cut(per_piece)))
         assert read_all(edges, per_piece) == whole, pieces
-    # Where no header says how many edges there are, the first lines' length only suggests it.
+    # Without a header, the number of edges is estimated from the length of the first lines.
     assert counts[0] == 1 or edges.m is None
     assert counts == sorted(counts)
     assert counts[2] >= 7

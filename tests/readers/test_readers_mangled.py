@@ -1,4 +1,4 @@
-"""Mangled files: each one's exact error, with file, line and what is wrong; no edges from any of them."""
+"""Mangled files: each raises its exact error, with file, line and reason, and yields no edges."""
 
 import bz2
 import gzip
@@ -69,7 +69,7 @@ FORMAT = {
     "utf-16": ("a.txt", "1 2\n".encode("utf-16"), "is this a binary file or UTF-16?"),
     "zip": ("a.txt", b"PK\x03\x04aaaa", "is a zip archive; expected text, or text compressed as gz, xz or bz2"),
     "no-line-end": ("a.txt", b"\xff" * 6_000_000, "a line longer than 1048576 bytes"),
-    "unknown": ("a.xyz", "hello world\n", "line 1: neither the name nor this line tells the format"),
+    "unknown": ("a.xyz", "hello world\n", "line 1: neither the name nor this line identifies the format"),
     # Matrix Market.
     "mtx-no-banner": ("a.mtx", "3 3 1\n1 2\n", "line 1: '3 3 1': not a Matrix Market file"),
     "mtx-array": (
@@ -128,14 +128,14 @@ FORMAT = {
         "3 1 10\n5 2\n5 1\n\n% a long comment",
         "line 4: '': 0 numbers; expected the neighbours of vertex 3",
     ),
-    "metis-more-lines": ("a.graph", "3 1\n2\n1\n\n\n1\n", "line 6: '1': a line more than the header's 3 vertices"),
+    "metis-more-lines": ("a.graph", "3 1\n2\n1\n\n\n1\n", "line 6: '1': one line more than the header's 3 vertices"),
     "metis-nul": ("a.graph", "3 1\n2\n1\0\n\n", "line 3: '1\\x00': a NUL byte"),
     "metis-lone-cr": ("a.graph", "3 1\n2\n1\r2\n\n", "line 3: '1\\r2': a carriage return"),
 }
 TRUNCATED = {
     "comments-only": ("a.txt", "# a\n\n% b\n", "holds no edges"),
     "names-only": ("a.csv", "source,target\n", "holds no edges"),
-    "comments-only-unknown": ("a.xyz", "# a\n", "holds nothing but comments"),
+    "comments-only-unknown": ("a.xyz", "# a\n", "holds only comments"),
     "snap-count": ("a.txt", "# Nodes: 9 Edges: 1000\n1 2\n", "promises 1000 edges"),
     "mtx-banner-only": ("a.mtx", MTX + "% c\n", "ends before its size line"),
     "mtx-too-few": (
@@ -203,7 +203,7 @@ def test_damaged_streams(tmp_path, pack, suffix):
     path = tmp_path / f"a.gr.{suffix}"
     for kept in (len(whole) - 1, len(whole) // 2, 20):
         path.write_bytes(whole[:kept])
-        with pytest.raises(TruncatedFileError, match=r"is cut: its .* stream ends before its end mark") as caught:
+        with pytest.raises(TruncatedFileError, match=r"is truncated: its .* stream ends before its end mark") as caught:
             read(path)
         assert str(path) in str(caught.value)
     path.write_bytes(whole[: len(whole) // 2] + b"\0" * 40 + whole[len(whole) // 2 + 40 :])

@@ -1,4 +1,4 @@
-"""Random edges written in each format, with random blanks, comments and line ends, come back as they were."""
+"""Random edges written in each format, with random blanks, comments and line ends, are read back unchanged."""
 
 import re
 from pathlib import Path
@@ -16,13 +16,13 @@ NOISE = {"%": ["% c 1 2", "", "  ", "%"], "#": ["# 1 2", "// x", "%1,2", "", " "
 
 
 def finish(draw: st.DrawFn, header: list[str], rows: list[str], noise: list[str]) -> bytes:
-    """Lines with noise between them, each with one of the line ends, the last one perhaps without."""
+    """Lines with noise between them. Each has one of the line ends, and the last one may have none."""
     lines = list(header)
     for row in rows:
         lines += draw(st.lists(st.sampled_from(noise), max_size=1)) if noise else []
         lines.append(draw(st.sampled_from(["", " "])) + row + draw(st.sampled_from(["", "  ", "\t"])))
     text = "".join(line + draw(st.sampled_from(["\n", "\r\n"])) for line in lines)
-    # A vertex line without anything in it exists only by its line end.
+    # A blank vertex line exists only by its line end.
     return (re.sub(r"\r?\n$", "", text) if lines[-1].strip() and rows and draw(st.booleans()) else text).encode()
 
 

@@ -1,4 +1,4 @@
-"""The fast parsers take nothing that the line-by-line ones refuse, and read the same; axis: any bytes at all."""
+"""The fast parsers refuse all that the line-by-line parsers refuse, and read the same. Axis: any bytes."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -57,7 +57,7 @@ line = st.sampled_from(GOOD) | st.sampled_from(ODD) | st.text(alphabet='0123 \t,
 texts = st.lists(st.tuples(line, st.sampled_from(["\n", "\r\n", " \n"])), min_size=1, max_size=5).map(
     lambda lines: "".join(text.replace("\n", "") + end for text, end in lines).encode()
 )
-# Few kinds of lines, often repeated: counts of values and lines then meet by chance.
+# Few kinds of lines, often repeated, so that numbers of values and lines agree by chance.
 alike = st.lists(st.sampled_from(GOOD + ODD), min_size=1, max_size=2).flatmap(
     lambda kinds: st.lists(st.sampled_from([*kinds, "", "1;2;3;4", "1 2 3 4"]), min_size=1, max_size=8).map(
         lambda rows: "".join(row + "\n" for row in rows).encode()
@@ -107,7 +107,7 @@ def test_metis(layout, block, vertex):
 
 @pytest.fixture(scope="module")
 def uncounted_lines():
-    """No file lies at the tests' source: counting its lines is left out."""
+    """Replace the count of lines: the tests' source has no file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis_piece, "count_lines", lambda *_: 0)
         yield

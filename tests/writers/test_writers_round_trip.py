@@ -1,4 +1,4 @@
-"""Whatever is written is read again as the same graph: every format, with our readers, SciPy or pyarrow."""
+"""A written file is read back as the same graph, in every format, by our readers, SciPy or pyarrow."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def edge_list(n: int, pairs: list[tuple[int, int]], directed: bool) -> EdgeList:
 
 
 def multiset(edges: EdgeList) -> Counter[tuple[int, ...]]:
-    """Edges with their multiplicities; of undirected ones the ends in order."""
+    """Edges with their multiplicities; the ends of undirected edges in ascending order."""
     pairs: Counter[tuple[int, ...]] = Counter()
     for piece in edges.cut(2**20):
         for pair in zip(*(ends.tolist() for ends in piece.read()), strict=True):
@@ -54,7 +54,7 @@ def test_lines(tmp_path: Path, suffix: str, arrays: tuple[int, list[tuple[int, i
     out = tmp_path / f"graph{suffix}"
     assert write_edges(edges, out) == Written(n, len(pairs), directed)
     if not pairs and suffix not in KEEPS_N and not suffix.startswith(KEEPS_N):
-        # An edge list of nothing but comments is taken for a cut one.
+        # An edge list of comments only counts as truncated.
         return
     again = open_edges(out)
     assert again.directed == directed
@@ -119,7 +119,7 @@ GENERATED = [
 @pytest.mark.parametrize("suffix", [".mtx", ".gr", ".graph", ".txt"])
 @pytest.mark.parametrize("edges", GENERATED, ids=lambda edges: edges.name)
 def test_generated(tmp_path: Path, edges: EdgeList, suffix: str) -> None:
-    """Generators, of which one does not know its number of edges beforehand."""
+    """Generators; geometric's number of edges is unknown beforehand."""
     if suffix == ".txt" and edges.m == 0:
         return
     write_edges(edges, tmp_path / f"graph{suffix}")
@@ -150,7 +150,7 @@ def test_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
 
 
 def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From METIS, which lists each edge twice, and across pieces of a few edges and blocks of a few rows."""
+    """Mirrored edges, from METIS, in pieces of a few edges and blocks of a few rows."""
     monkeypatch.setattr("dbfs.edges.writers.stream.PIECE_EDGES", 10)
     monkeypatch.setattr("dbfs.edges.writers.matrix._BLOCK_ENTRIES", 7)
     edges = uniform(60, 300, 4)

@@ -1,7 +1,7 @@
-"""Generated edges: functions that return an EdgeList, and specs (``kronecker:scale=18``) that name them.
+"""Generators of graphs: one file a model, and specs (``kronecker:scale=18``) that name a generator and its parameters.
 
-Every generator makes any range of its edges on its own, so pieces are generated where they are needed, in parallel, and
-the edges do not depend on how they were cut.
+In come a model's parameters. Out goes an EdgeList whose pieces each generate a range of the edges alone, in parallel,
+on the worker that needs them; the edges do not depend on the cut.
 """
 
 from dbfs.edges.generate.complete import complete

@@ -1,11 +1,11 @@
-"""Graph500's Kronecker generator: the compiled part, one call a piece.
+"""Graph500's Kronecker generator (``kronecker``): the part compiled by Numba, one call of ``draw_edges`` a piece.
 
-Edges are drawn in blocks of ``BLOCK``. The random generator's state of a block is five rows (z1..z5) of one 31-bit word
-an edge, so that every step is a loop over a row without branches or carried dependences, which the compiler turns into
-vector instructions. A step writes its value over the oldest word's row: rows change roles instead of moving.
+Edges are drawn in blocks of ``BLOCK``. The random generator's state of a block is five rows (z1..z5) with one 31-bit
+word an edge. So each step is a loop over a row without branches or carried dependences, which the compiler turns into
+vector instructions. A step writes its value over the row of the oldest word: rows change roles instead of moving.
 
-Work an edge: two multiplications a level (the generator's recurrence), 25 to step to the next block's states. Bytes an
-edge: 16 written; the rest stays in the L1 cache.
+Work an edge: two multiplications a level (the generator's recurrence), and 25 to step to the next block's states. Bytes
+an edge: 16 written; the rest stays in the L1 cache.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from dbfs_workers.jit import INT64, UINT32, int64, kernel, void
 
-# Scale 18 on one core of an EPYC with AVX-512, in million edges a second: 64 gives 33, 128 41, 256 44, 1024 41. But the
-# first block's states are made in Python, at 7 microseconds an edge of every piece, so 128.
+# Million edges a second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
+# first block's states are made in Python, which costs each piece 7 microseconds for each edge of a block: so 128.
 BLOCK = 128
 
-# Typed, because Numba makes a float of uint64 * int.
+# Typed constants, because Numba converts uint64 * int to float.
 _PRIME = np.uint64(2**31 - 1)
 _WORD = np.uint64(31)
 _RECENT = np.uint64(107374182)
@@ -29,7 +29,7 @@ _TENTHOUSAND = np.uint64(10000)
 _RECIPROCAL = np.uint64(-(-(2**45) // 10000))
 _RECIPROCAL_SHIFT = np.uint64(45)
 
-# Values under this are drawn again, which leaves every residue modulo 10000 equally likely.
+# Smaller values are drawn again, so that all residues modulo 10000 are equally likely.
 _REDRAW = np.uint64((2**31 - 1) % 10000)
 
 _ZERO = np.uint64(0)
@@ -60,20 +60,20 @@ _READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
 
 @kernel(_uint64, _uint64)
 def _fold(x: np.uint64) -> np.uint64:
-    """A number congruent to x modulo 2^31 - 1, below 2^31 + x / 2^31."""
+    """Return a number congruent to x modulo 2^31 - 1, below 2^31 + x / 2^31."""
     return (x & _PRIME) + (x >> _WORD)
 
 
 @kernel(_uint64, _uint64, _uint64)
 def _step(recent: np.uint64, oldest: np.uint64) -> np.uint64:
-    """The next value from z1 and z5. Their weighted sum is below 2^58, so one fold leaves less than twice the prime."""
+    """Return the next value. The weighted sum of z1 and z5 is below 2^58: one fold leaves less than twice the prime."""
     folded = _fold(_RECENT * recent + _OLDEST * oldest)
     return np.uint64(folded - _PRIME) if folded >= _PRIME else folded
 
 
 @kernel(_uint64, _uint64, _uint64, _uint64)
 def _bits(value: np.uint64, source: np.uint64, target: np.uint64) -> np.uint64:
-    """One level's pair of bits, source bit at 1 and target bit at 0, from a value and the ids built so far."""
+    """Return one level's source bit (at 1) and target bit (at 0), from a value and the ids built so far."""
     residue = value - ((value * _RECIPROCAL) >> _RECIPROCAL_SHIFT) * _TENTHOUSAND
     both = residue >= _NEITHER
     source_only = (residue >= _TARGET_ONLY) & (residue < _SOURCE_ONLY)
@@ -90,7 +90,7 @@ def _draw_level(
     sources: NDArray[np.uint64],
     targets: NDArray[np.uint64],
 ) -> np.uint32:
-    """Append one level's bits to every edge of a block; ``oldest`` becomes the newest row. Returns the lowest value."""
+    """Append one level's bits to every edge of a block; ``oldest`` becomes the newest row. Return the lowest value."""
     lowest = np.uint32(_PRIME)
     for j in range(BLOCK):
         value = _step(recent[j], oldest[j])
@@ -106,7 +106,7 @@ def _draw_level(
 def _draw_with_redraws(
     states: NDArray[np.uint32], scale: int, sources: NDArray[np.uint64], targets: NDArray[np.uint64]
 ) -> None:
-    """Draw a block edge by edge, any of which may draw a level's value more than once."""
+    """Draw a block edge by edge; an edge may draw a level's value more than once."""
     for j in range(BLOCK):
         z1, z2, z3, z4, z5 = (
             np.uint64(states[0, j]),
@@ -137,7 +137,7 @@ def _jump_row(
     z5: NDArray[np.uint32],
     out: NDArray[np.uint32],
 ) -> None:
-    """One row of matrix times states, modulo the prime. Three products stay below 2^64, five would not."""
+    """Compute one row of matrix times states, modulo the prime. Three products stay below 2^64; five would not."""
     c1, c2, c3, c4, c5 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4]
     for j in range(BLOCK):
         first = _fold(c1 * z1[j] + c2 * z2[j] + c3 * z3[j])
@@ -147,7 +147,7 @@ def _jump_row(
 
 @kernel(_uint64, _uint64, _uint64)
 def _reverse_bits(x: np.uint64, bits: np.uint64) -> np.uint64:
-    """The lowest ``bits`` bits of x in reverse order."""
+    """Return the lowest ``bits`` bits of x in reverse order."""
     for shift, mask in _REVERSE_STEPS:
         x = ((x >> shift) & mask) | ((x & mask) << shift)
     return x >> (_ID_BITS - bits)
@@ -155,7 +155,7 @@ def _reverse_bits(x: np.uint64, bits: np.uint64) -> np.uint64:
 
 @kernel(void, _UINT64, _uint64, _uint64, _uint64)
 def _scramble(ids: NDArray[np.uint64], bits: np.uint64, value0: np.uint64, value1: np.uint64) -> None:
-    """Permute the ids 0..2^bits - 1 pseudo-randomly, in place."""
+    """Apply Graph500's pseudo-random permutation of 0..2^bits - 1 to a block of ids, in place."""
     for j in range(BLOCK):
         x = (ids[j] + value0 + value1) * (value0 | _SOURCE_MULTIPLIER)
         x = _reverse_bits(x, bits) * (value1 | _TARGET_MULTIPLIER)
@@ -175,10 +175,10 @@ def draw_edges(
     """Fill ``sources`` and ``targets`` (int64, of one length) with consecutive edges.
 
     Args:
-        states: (5, BLOCK) uint32, column j the start state of edge j; overwritten.
-        block_jump: (5, 5) uint64, the transition from an edge's start state to that of the edge BLOCK further on.
+        states: uint32[5, BLOCK], column j the start state of edge j; overwritten.
+        block_jump: uint64[5, 5], the transition from an edge's start state to that of the edge BLOCK further on.
         scale: bits of an id.
-        value0, value1: the scramble's constants.
+        value0, value1: the constants that scramble ids.
     """
     spare = np.empty_like(states)
     block_sources = np.empty(BLOCK, np.uint64)
@@ -192,7 +192,7 @@ def draw_edges(
             oldest = 4 - level % 5
             drawn = _draw_level(spare[(oldest + 1) % 5], spare[oldest], block_sources, block_targets)
             lowest = min(lowest, drawn)
-        # One value in 590,000 must be drawn again: the block is done over the slow way rather than each value checked.
+        # One value in 590,000 must be drawn again: redoing its block is cheaper than checking each value.
         if lowest < _REDRAW:
             _draw_with_redraws(states, scale, block_sources, block_targets)
         _scramble(block_sources, np.uint64(scale), value0, value1)

@@ -1,7 +1,8 @@
-"""The Graph500 random generator's transition matrix, in Python integers.
+"""Transition matrix of Graph500's random generator, in Python integers.
 
-A multiple recursive generator of order 5 modulo 2^31 - 1 (L'Ecuyer): ``z = (107374182 z1 + 104480 z5) mod (2^31 - 1)``
-becomes z1, the other words move up by one. Skipping k steps multiplies the state by the k-th power of a 5 x 5 matrix.
+Source: a multiple recursive generator of order 5 modulo 2^31 - 1 (L'Ecuyer), as in the Graph500 reference code. In a
+step, ``(107374182 z1 + 104480 z5) mod (2^31 - 1)`` becomes z1, and the other words move up by one. So skipping k steps
+multiplies the state by the k-th power of a 5 x 5 matrix.
 """
 
 PRIME = 2**31 - 1
@@ -20,7 +21,7 @@ _IDENTITY: Matrix = tuple(tuple(int(row == column) for column in range(5)) for r
 
 
 def seed_state(seed1: int, seed2: int) -> State:
-    """The state (z1..z5) of two 64-bit user seeds."""
+    """Return the state (z1..z5) of two 64-bit user seeds."""
     low = 2**30 - 1
     return (
         1 + (seed1 & low),
@@ -32,12 +33,12 @@ def seed_state(seed1: int, seed2: int) -> State:
 
 
 def apply(matrix: Matrix, state: State) -> State:
-    """Matrix times state."""
+    """Return matrix times state."""
     return tuple(sum(a * z for a, z in zip(row, state, strict=True)) % PRIME for row in matrix)
 
 
 def power(matrix: Matrix, exponent: int) -> Matrix:
-    """The matrix to a power of at least 0, by squaring."""
+    """Return the matrix to the power ``exponent`` (0 or more), by squaring."""
     result = _IDENTITY
     while exponent:
         if exponent & 1:

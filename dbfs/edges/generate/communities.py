@@ -1,11 +1,11 @@
-"""Random graphs with given degrees and a given depth: a chain of communities, degrees falling off as a power law.
+"""Random graphs with given degrees and a given depth: a chain of communities, with power-law degrees.
 
-Degrees as in Chung, Lu, "Connected Components in Random Graphs with Given Expected Degree Sequences", Annals of
-Combinatorics 6, 2002: every vertex lists a fixed number of edges, and the other end of each is a vertex drawn in
-proportion to its own number. It is drawn from the same community half the time, else from the one before or the one
-after. A traversal passes from one community to the next in a level or two, so their number sets the depth.
+Source of the degrees: Chung, Lu, "Connected Components in Random Graphs with Given Expected Degree Sequences", Annals
+of Combinatorics 6, 2002. Every vertex lists a fixed number of edges. The other end of an edge is drawn in proportion to
+the vertices' own numbers of edges: half the time from the same community, else from the one before or after it. A
+traversal passes from one community to the next in a level or two, so the number of communities sets the depth.
 
-Vertices of the same degree lie spread over their community's ids.
+Vertices of one degree are spread over their community's ids.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,13 @@ _COMMUNITIES, _VERTICES = 1, 2
 
 @dataclass(frozen=True)
 class DegreeClasses:
-    """How many vertices of a community list how many edges each: classes in order of degree.
+    """Classes of a community's vertices by the number of edges that a vertex lists, in ascending order.
 
-    A community's slots, one for each edge listed, are numbered class by class, vertex by vertex.
+    A community has one slot for each edge listed, numbered class by class and vertex by vertex.
+
+    Attributes:
+        degrees: edges that each vertex of a class lists.
+        counts: vertices of each class.
     """
 
     degrees: tuple[int, ...]
@@ -46,7 +50,7 @@ class DegreeClasses:
         return sum(map(mul, self.degrees, self.counts))
 
     def of_slots(self, xp: ModuleType, slots: Any) -> Any:
-        """The vertices, 0..vertices-1, whose slots these are: int64."""
+        """Return the vertex (int64, 0..vertices-1) of each slot."""
         first_slots = xp.array([0, *accumulate(map(mul, self.degrees, self.counts))], dtype=xp.int64)
         first_vertices = xp.array([0, *accumulate(self.counts)], dtype=xp.int64)
         classes = xp.searchsorted(first_slots, slots, side="right") - 1
@@ -56,7 +60,7 @@ class DegreeClasses:
 
     @property
     def _stride(self) -> int:
-        # Coprime with the number of vertices: a permutation that puts neighbours in rank far apart.
+        # Coprime with the number of vertices, so multiplication permutes them; consecutive ranks get distant ids.
         stride = max(1, round(self.vertices * _GOLDEN))
         while gcd(stride, self.vertices) > 1:
             stride += 1
@@ -64,12 +68,14 @@ class DegreeClasses:
 
 
 def power_law(vertices: int, mean: float, least: int, most: int) -> DegreeClasses:
-    """Degrees least, 2 least, 4 least, ... up to ``most``, whose frequency falls by a constant factor from one to the
-    next, chosen so that the mean comes out; at least one vertex of each.
+    """Return classes of degrees ``least``, 2 ``least``, 4 ``least``, ... up to ``most``, each with at least one vertex.
+
+    From class to class the number of vertices falls by a constant factor, found by bisection from the mean degree.
 
     Args:
-        vertices: at least the number of classes.
-        mean: above ``least``, and below the classes' plain average.
+        vertices: vertices of a community; at least the number of classes.
+        mean: mean degree; above ``least``, and below the plain average of the classes' degrees.
+        least, most: bounds of the degrees.
     """
     degrees = [least]
     while 2 * degrees[-1] <= most:
@@ -100,7 +106,7 @@ class CommunitiesPiece(GeneratedPiece):
         edges = xp.arange(self.start, self.stop, dtype=xp.int64)
         own, slots = edges // self.classes.slots, edges % self.classes.slots
         other = own + self._steps(xp, edges)
-        # The chain's ends have no neighbour on one side: these edges stay.
+        # At the chain's ends, edges to a community that doesn't exist stay in their own.
         other = xp.where((other < 0) | (other >= self.communities), own, other)
         raw = counter.numbers(xp, counter.key(self.seed, _VERTICES), edges)
         drawn = counter.below(xp, raw, self.classes.slots)
@@ -108,7 +114,7 @@ class CommunitiesPiece(GeneratedPiece):
         return own * size + self.classes.of_slots(xp, slots), other * size + self.classes.of_slots(xp, drawn)
 
     def _steps(self, xp: ModuleType, edges: Any) -> Any:
-        """How far along the chain each edge goes: -1, 0, 0 or 1, int64."""
+        """Return each edge's step along the chain, int64: -1, 0 or 1 with probability 1/4, 1/2 and 1/4."""
         raw = counter.numbers(xp, counter.key(self.seed, _COMMUNITIES), edges)
         quarter = (raw >> xp.uint64(62)).astype(xp.int64)
         return (quarter == 3).astype(xp.int64) - (quarter == 0)
@@ -129,7 +135,7 @@ class Communities(EdgeList):
 
 
 def communities(name: str, count: int, classes: DegreeClasses, *, directed: bool, seed: int = 1) -> Communities:
-    """A chain of ``count`` communities, each with the vertices and edges that ``classes`` says."""
+    """Return a chain of ``count`` communities, each with the vertices and edges of ``classes``."""
     return Communities(
         name=name,
         n=count * classes.vertices,

@@ -1,4 +1,4 @@
-"""The complete graph: all edges at once, a traversal of one level."""
+"""The complete graph K_n: an edge between any two vertices, so a traversal has one level."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class CompletePiece(GeneratedPiece):
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges, lower end first: sources and targets, int64, of length stop - start."""
         edges = xp.arange(self.start, self.stop, dtype=xp.int64)
-        # Vertex v is the higher end of the edges from v (v - 1) / 2 on; the square root may be off by one.
+        # Vertex v is the higher end of the edges from v (v - 1) / 2 on. The rounded square root may be off by one.
         higher = ((1 + xp.sqrt((8 * edges + 1).astype(xp.float64))) / 2).astype(xp.int64)
         higher -= higher * (higher - 1) // 2 > edges
         higher += higher * (higher + 1) // 2 <= edges
@@ -42,7 +42,7 @@ class Complete(EdgeList):
 
 
 def complete(n: int) -> EdgeList:
-    """The undirected complete graph of n vertices, without self-loops: n * (n - 1) / 2 edges.
+    """Return the undirected complete graph of n vertices, without self-loops: n * (n - 1) / 2 edges.
 
     Raises:
         InvalidOptionError: n is not an integer in 1..2^30.

@@ -1,8 +1,8 @@
 """Merrill 2012's corpus: stand-ins for the thirteen graphs of its Table 1, at any size.
 
-Two of them are the paper's graphs themselves, two are drawn from the same models, and the others have nearly the
-paper's numbers of vertices and edges, mean degree and search depth. ``CORPUS`` has, for each, the paper's figures, how
-the stand-in is made, and how its depth falls when it is scaled down.
+Two stand-ins are the paper's graphs themselves, and three are drawn from the same models. The others have nearly the
+paper's numbers of vertices and edges, mean degree and search depth. ``CORPUS`` has the paper's figures of each graph,
+the model of its stand-in, and the law by which the depth falls when the stand-in is scaled down.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from dbfs.edges.generate.stencil import stencil27
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
 
-# The smallest graph keeps 1,700 vertices; communities any smaller would not hold their hubs.
+# The smallest graph then has 1,700 vertices. Smaller communities would not hold their hubs.
 _MAX_SCALE_DOWN = 256
 _FULL_SIDES = (2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 22)
 _STREETS = (5, 5, 4)
@@ -32,13 +32,13 @@ class CorpusGraph:
     """A graph of Table 1 and its stand-in.
 
     Attributes:
-        name: the paper's.
-        description: what it is of, in the paper.
-        n, m, degree: vertices and directed edges in millions and the mean degree, as printed in the paper.
+        name: the paper's name.
+        description: the paper's description.
+        n, m, degree: vertices and directed edges in millions, and the mean degree, as printed in the paper.
         depth: the average search depth in the paper.
-        made_of: what the stand-in is.
-        shrink: the exponent x of the law depth / (scale down)^x, or 0 where depth falls by a logarithm or not at all.
-        make: the stand-in with about 1 / (scale down) of the vertices.
+        made_of: model of the stand-in.
+        shrink: exponent x of the law depth / (scale down)^x; 0 if depth falls by a logarithm or not at all.
+        make: function of scale down that returns the stand-in, with about 1 / (scale down) of the vertices.
     """
 
     name: str
@@ -73,7 +73,8 @@ def _audikw(scale_down: int) -> EdgeList:
 
 
 def _cage(scale_down: int) -> EdgeList:
-    # 13 axes: few short enough for the degree, one long enough for the depth. The longest is shortened first.
+    # 13 axes give the degree. All except one are short, which bounds the vertices; the long one gives the depth. To
+    # scale down, the axis that is longest by then is shortened, again and again.
     sides = sorted(_FULL_SIDES)
     while prod(sides) * scale_down > prod(_FULL_SIDES):
         sides[-1] -= 1
@@ -82,7 +83,7 @@ def _cage(scale_down: int) -> EdgeList:
 
 
 def _chain(count: int, n: int, mean: float, least: int, most: int, *, directed: bool) -> Callable[[int], EdgeList]:
-    """Communities whose number stays while they shrink."""
+    """Return a maker of ``count`` communities; scaling down shrinks the communities, not their number."""
 
     def make(scale_down: int) -> EdgeList:
         classes = power_law(round(n / count / scale_down), mean, least, most)
@@ -163,14 +164,15 @@ _BY_NAME = {graph.name: graph for graph in CORPUS}
 
 
 def corpus(name: str, scale_down: int = 1) -> EdgeList:
-    """The stand-in for a graph of Merrill 2012's Table 1.
+    """Return the stand-in for a graph of Merrill 2012's Table 1.
 
     Args:
-        name: as in the table, such as ``europe.osm``; ``CORPUS`` lists them.
-        scale_down: makes a graph of the same kind with about 1/scale_down of the vertices, and of the edges.
+        name: name in the table, such as ``europe.osm``; ``CORPUS`` lists them.
+        scale_down: shrink the graph to about 1/scale_down of the vertices and of the edges.
 
     Raises:
-        InvalidOptionError: an unknown name, with the names there are; scale_down is not an integer in 1..256.
+        InvalidOptionError: the name is unknown (the message lists the names), or scale_down is not an integer in
+            1..256.
     """
     graph = _BY_NAME.get(name)
     if graph is None:

@@ -1,7 +1,7 @@
-"""Counter-based random numbers as array code: the same bits on NumPy and CuPy, any range of them on its own.
+"""Counter-based random numbers as array code: the same bits by NumPy and CuPy, and any range alone.
 
-SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014): number i of the sequence
-that starts at a key is a bijective mix of key + (i + 1) * golden gamma, so it needs none of those before it.
+Source: SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). Number i of the
+sequence of a key is a bijective mix of key + (i + 1) * golden gamma, so it does not need the numbers before it.
 """
 
 from types import ModuleType
@@ -14,7 +14,7 @@ _WORD = 2**64 - 1
 
 
 def key(seed: int, *labels: int) -> int:
-    """The start of an independent sequence for a seed of 64 bits and what the numbers are for."""
+    """Return the key of an independent sequence, for a seed of 64 bits and labels that name the sequence's use."""
     state = seed
     for label in labels:
         state = _mix(_mix(state + _GAMMA & _WORD) + label * _GAMMA & _WORD)
@@ -22,15 +22,15 @@ def key(seed: int, *labels: int) -> int:
 
 
 def numbers(xp: ModuleType, start: int, counters: Any) -> Any:
-    """The numbers of a sequence at the given places.
+    """Return the numbers of a sequence at the given indices.
 
     Args:
         xp: NumPy or CuPy.
         start: the sequence's ``key``.
-        counters: int64 or uint64 array of ``xp``, at least 0.
+        counters: indices, an int64 or uint64 array of ``xp``, at least 0.
 
     Returns:
-        uint64 array, of the counters' shape.
+        uint64 array, of the shape of ``counters``.
     """
     state = (counters.astype(xp.uint64) + xp.uint64(1)) * xp.uint64(_GAMMA)
     state += xp.uint64(start)
@@ -42,22 +42,23 @@ def numbers(xp: ModuleType, start: int, counters: Any) -> Any:
 
 
 def below(xp: ModuleType, raw: Any, bound: Any) -> Any:
-    """Uniform integers 0..bound-1 from uniform 64-bit numbers: int64.
+    """Return uniform integers 0..bound-1, int64, from uniform 64-bit numbers.
 
-    53 bits as a float64 in [0, 1) times the bound, exact in both factors: rounding never reaches the bound, and with a
-    bound of up to 2^40 an integer's probability is within 2^-13 of 1/bound.
+    The result is 53 bits as a float64 in [0, 1), times the bound. Both factors are exact, so rounding never reaches the
+    bound. With a bound of up to 2^40, an integer's probability is within 2^-13 of 1/bound.
 
     Args:
+        xp: NumPy or CuPy.
         raw: uint64 array.
-        bound: an int of 1..2^40, or an array of such that broadcasts with ``raw``.
+        bound: an int in 1..2^40, or an array of them that broadcasts with ``raw``.
     """
     return ((raw >> xp.uint64(11)).astype(xp.float64) * (bound * 2.0**-53)).astype(xp.int64)
 
 
 def scramble(xp: ModuleType, ids: Any, bits: int, seed: int) -> Any:
-    """A pseudo-random permutation of 0..2^bits-1 applied to int64 ids: int64.
+    """Apply a pseudo-random permutation of 0..2^bits-1 to int64 ids.
 
-    Products with odd numbers carry low bits up, shifts bring high bits down; each step is a bijection.
+    Products with odd numbers carry low bits up, and shifts bring high bits down. Each step is a bijection.
     """
     mask = (1 << bits) - 1
     half = xp.uint64((bits + 1) // 2)

@@ -1,9 +1,9 @@
-"""Random geometric graphs: n uniform points in the unit square, an edge between any two within a radius.
+"""Random geometric graphs: n uniform points in the unit square, and an edge between any two within a radius.
 
-The square is cut into tiles no narrower than the radius, and the number of points in each follows from the seed alone:
-a range of tiles is halved again and again, and its points go to the halves by a binomial draw of its own (Funke et al.,
-"Communication-Free Massively Distributed Graph Generation", IPDPS 2018). So any tile's points, and their ids, are known
-without the other tiles'.
+Source: Funke et al., "Communication-Free Massively Distributed Graph Generation", IPDPS 2018, for the parallel
+generation. The square is cut into tiles no narrower than the radius. The number of points in each tile follows from the
+seed alone: a range of tiles is halved again and again, and a binomial draw of that range divides its points between the
+halves. So the points of any tile, and their ids, can be made without the points of the others.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from dbfs.edges.generate.ranges import MAX_SEED, integer, number
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.storage.pieces import Edges
 
-# Positions are exact to 2^-53 of the square, and a radius below 2^-20 would make more tiles than points.
+# Coordinates, float64, are exact to 2^-53 of the square; 2^36 points are about 2^-18 apart.
 _MAX_VERTICES = 2**36
-# A tile, the smallest piece, then has at most 2.7 million edges (the square of the degree by 2 pi).
+# Bounds the smallest piece, a tile, to 2.7 million edges: the square of the degree divided by 2 pi.
 _MAX_DEGREE = 4096
-# Points a tile: its share of the splitting costs as much as making some 100 points.
+# Points a tile. A tile's share of the splitting costs as much as making some 100 points.
 _TILE_POINTS = 1024
 _SPLITS, _POSITIONS = 1, 2
 
@@ -34,9 +34,9 @@ class Tiling:
     """The points of a random geometric graph, tile by tile in row-major order.
 
     Attributes:
-        points: how many in all.
+        points: number of points.
         side: tiles along an axis.
-        seed: of the tiles' counts and of positions.
+        seed: 64-bit seed of the tiles' numbers of points and of the positions.
     """
 
     points: int
@@ -44,7 +44,7 @@ class Tiling:
     seed: int
 
     def counts(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """The points before tile ``start``, and those in each of the tiles [start, stop): int64."""
+        """Return the number of points before tile ``start``, and in each of the tiles [start, stop), int64."""
         before, counts = 0, np.zeros(stop - start, np.int64)
         ranges = [(0, self.side**2, self.points)]
         while ranges:
@@ -60,17 +60,17 @@ class Tiling:
         return before, counts
 
     def _split(self, low: int, middle: int, high: int, points: int) -> int:
-        """How many of a range's points are in its first half."""
+        """Return how many points of the tiles [low, high) are in [low, middle)."""
         word = counter.key(self.seed, _SPLITS, low, high)
-        # NumPy promises this class's distributions for all its versions, unlike those of ``Generator``.
+        # NumPy keeps this class's distributions the same in all versions, unlike those of ``Generator``.
         state = np.random.RandomState(np.random.Philox(key=word))
         return int(state.binomial(points, (middle - low) / (high - low)))
 
     def positions(self, start: int, stop: int) -> tuple[int, NDArray[np.float64], NDArray[np.int64]]:
-        """The points of the tiles [start, stop).
+        """Make the points of the tiles [start, stop).
 
         Returns:
-            The first point's id; float64 (points, 2) coordinates; the tile of each point, int64.
+            The first point's id; coordinates, float64[points, 2]; each point's tile, int64[points].
         """
         first, counts = self.counts(start, stop)
         tiles = np.repeat(np.arange(start, stop), counts)
@@ -92,13 +92,13 @@ class GeometricPiece:
 
     def read(self) -> Edges:
         """Generate the edges, in order of their lower ends: sources and targets, int64."""
-        # Here and not above: describing edges must not make a client import SciPy.
+        # Imported here, so that a client that describes edges does not import SciPy.
         from scipy.spatial import cKDTree
 
         # Ids rise from tile to tile, so an edge's higher end lies in its lower end's tile, the next, or the row above.
         last = min(self.stop + self.tiling.side + 1, self.tiling.side**2)
         first, points, tiles = self.tiling.positions(self.start, last)
-        # A little more than the radius, and then exactly: which edges there are must not hang on SciPy's rounding.
+        # SciPy searches a little beyond the radius, and the exact test follows: edges must not depend on its rounding.
         pairs = cKDTree(points).query_pairs(self.radius * (1 + 1e-9), output_type="ndarray")
         pairs.sort(axis=1)
         squares = ((points[pairs[:, 0]] - points[pairs[:, 1]]) ** 2).sum(axis=1)
@@ -124,11 +124,11 @@ class Geometric(EdgeList):
 
 
 def geometric(n: int, radius: float, seed: int = 1) -> EdgeList:
-    """n uniform random points in the unit square, undirected edges between those at most ``radius`` apart.
+    """Return a graph of n uniform random points in the unit square, with undirected edges up to ``radius`` long.
 
-    The mean degree is about n * pi * radius^2, a little less for the square's border; the graph is connected, most
-    likely, from radius^2 = ln n / (n pi) on (Penrose, "Random Geometric Graphs", 2003). Ids follow the points' tiles.
-    How many edges there are is known only when they are made.
+    The mean degree is about n * pi * radius^2, and a little less because of the square's border. The graph is probably
+    connected from radius^2 = ln n / (n pi) on (Penrose, "Random Geometric Graphs", 2003). Ids follow the points' tiles.
+    The number of edges is unknown before they are generated.
 
     Raises:
         InvalidOptionError: n is not an integer in 0..2^36, radius not a number in 0..2, or the seed not of 64 bits; or

@@ -1,11 +1,13 @@
 """The KKT pattern of an optimisation constrained by a partial differential equation on a cube, without its diagonal.
 
 Source: Schenk, Wächter, Weiser, "Inertia-Revealing Preconditioning for Large-Scale Nonconvex Constrained Optimization",
-SIAM J. Sci. Comput. 31, 2008: the nlpkkt matrices, with boundary control. Their published counts, n = 2 N^3 + 6 N^2 and
-2 (3N - 2)^3 + 12 (3N - 2)^2 off-diagonal entries, are those of this structure: N^3 states, a control for each of the 6
-N^2 nodes of the faces, and N^3 multipliers, in this order. A multiplier is the constraint at its node: it meets the
-states of the 27-point stencil there. A control meets the multipliers of the 9-point stencil below it. The Hessian is
-diagonal, so there are no other edges, and the graph is bipartite.
+SIAM J. Sci. Comput. 31, 2008: the nlpkkt matrices, with boundary control. This structure has their published numbers:
+n = 2 N^3 + 6 N^2 vertices and 2 (3N - 2)^3 + 12 (3N - 2)^2 off-diagonal entries.
+
+The vertices are N^3 states, a control for each of the 6 N^2 nodes of the faces, and N^3 multipliers, in this order. A
+multiplier is the constraint at its node, with edges to the states of the 27-point stencil around the node. A control
+has edges to the multipliers of the 9-point stencil below it. The Hessian is diagonal, so there are no other edges, and
+the graph is bipartite.
 """
 
 from collections.abc import Sequence
@@ -20,13 +22,13 @@ from dbfs.edges.generate.stencil import AROUND, neighbours
 from dbfs_workers.storage.pieces import GeneratedPiece
 
 _FACES = 6
-# A face's own two axes; its third is the face's, and the layer of nodes next to it is meant.
+# Offsets along a face's own two axes; along the third axis lies the layer of nodes next to the face.
 _ON_FACE = tuple(product((-1, 0, 1), repeat=2))
 
 
 @dataclass(frozen=True)
 class KktPiece(GeneratedPiece):
-    """The edges of the multipliers and controls [start, stop), of which the multipliers come first."""
+    """The edges of the multipliers and controls [start, stop); multipliers are numbered first."""
 
     side: int
     start: int
@@ -42,13 +44,13 @@ class KktPiece(GeneratedPiece):
         return sources, xp.concatenate([stencils[0], controls[1]]) + first_multiplier
 
     def _stencils(self, xp: ModuleType, start: int, stop: int) -> tuple[Any, Any]:
-        """Nodes [start, stop), and those of the stencil around each."""
+        """Return each node of [start, stop) with each node of the stencil around it, as two int64 arrays."""
         nodes = xp.arange(start, max(start, stop), dtype=xp.int64)
         others, inside = neighbours(xp, nodes, (self.side,) * 3, AROUND)
         return xp.broadcast_to(nodes[:, xp.newaxis], inside.shape)[inside], others[inside]
 
     def _controls(self, xp: ModuleType, start: int, stop: int) -> tuple[Any, Any]:
-        """Controls [start, stop), and the nodes of the stencil below each."""
+        """Return each control of [start, stop) with each node of the stencil below it, as two int64 arrays."""
         controls = xp.arange(start, max(start, stop), dtype=xp.int64)[:, xp.newaxis]
         faces, places = controls // self.side**2, controls % self.side**2
         shifts = xp.array(_ON_FACE, dtype=xp.int64)
@@ -75,7 +77,7 @@ class Kkt(EdgeList):
 
 
 def kkt(name: str, side: int) -> Kkt:
-    """The pattern on a cube of side^3 nodes, undirected."""
+    """Return the pattern on a cube of side^3 nodes, undirected."""
     n = 2 * side**3 + _FACES * side**2
     m = (3 * side - 2) ** 3 + _FACES * (3 * side - 2) ** 2
     return Kkt(name, n, m, directed=False, mirrored=False, side=side)

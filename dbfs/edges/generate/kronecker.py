@@ -1,6 +1,7 @@
-"""Graph500's Kronecker (R-MAT) generator, bit for bit: specification v2.0 and its reference code, version 3.
+"""Graph500's Kronecker (R-MAT) generator, bit for bit: specification v2.0, and its reference code, version 3.
 
-Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of edges is made without those before it.
+Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of edges is generated without the edges
+before it. ``_mrg`` skips steps, ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.cuda.kronecker`` on a GPU.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from dbfs.edges.generate import _mrg
 from dbfs.edges.generate.ranges import MAX_SEED, even_ranges, integer
 from dbfs_workers.storage.pieces import Edges, GeneratedPiece
 
-# 2^40 vertices and 2^60 edges leave ids and edge counts, also of both directions, inside an int64.
+# With 2^40 vertices and 2^60 edges, ids and the number of edges in both directions fit an int64.
 _MAX_SCALE = 40
 _MAX_EDGEFACTOR = 2**20
 
@@ -27,13 +28,13 @@ _SCRAMBLE_SKIP = 50 * 2**128 + 7 * 2**64
 
 @cache
 def _edge_jump(edges: int) -> _mrg.Matrix:
-    """The transition from an edge's start state to that of the edge ``edges`` further on."""
+    """Return the transition from an edge's start state to that of the edge ``edges`` further on."""
     return _mrg.power(_mrg.STEP, _EDGE_STRIDE * edges)
 
 
 @cache
 def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
-    """The two 64-bit constants that scramble the ids."""
+    """Return the two 64-bit constants that scramble the ids."""
     state = _mrg.apply(_mrg.power(_mrg.STEP, _SCRAMBLE_SKIP), _mrg.seed_state(seed1, seed2))
     draws = []
     for _ in range(4):
@@ -44,7 +45,7 @@ def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
 
 @cache
 def _doubling_jumps() -> NDArray[np.uint32]:
-    """(bits, 5, 5): the transitions over 1, 2, 4, ... edges, for all the bits that an edge's number may have."""
+    """Return uint32[bits, 5, 5]: the transitions over 1, 2, 4, ... edges, for all bits of an edge's number."""
     jumps = [_mrg.power(_mrg.STEP, _EDGE_STRIDE)]
     while len(jumps) < (_MAX_EDGEFACTOR << _MAX_SCALE).bit_length():
         jumps.append(_mrg.power(jumps[-1], 2))
@@ -73,7 +74,7 @@ class KroneckerPiece(GeneratedPiece):
         return draw_edges(_doubling_jumps(), seed, *numbers)
 
     def _on_cpu(self) -> Edges:
-        # Here and not above: describing edges must not make a client import Numba.
+        # Imported here, so that a client that describes edges does not import Numba.
         from dbfs.edges.generate._kronecker_kernel import BLOCK, draw_edges
 
         one = _edge_jump(1)
@@ -106,9 +107,9 @@ class Kronecker(EdgeList):
 
 
 def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) -> EdgeList:
-    """Graph500's Kronecker graph: 2^scale vertices, edgefactor * 2^scale undirected edges.
+    """Return Graph500's Kronecker graph: 2^scale vertices, edgefactor * 2^scale undirected edges.
 
-    The edges hold self-loops and duplicates, and many vertices have none. Graph500 fixes edgefactor 16 and seeds 2, 3.
+    Self-loops and duplicates occur, and many vertices have no edge. Graph500 fixes edgefactor 16 and the seeds 2 and 3.
 
     Raises:
         InvalidOptionError: a parameter is not an integer in its range (scale 1..40, edgefactor 1..2^20, 64-bit seeds).

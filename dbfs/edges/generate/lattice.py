@@ -1,7 +1,7 @@
-"""Lattices: the pattern of a Poisson matrix, with or without its diagonal; Merrill 2012's grid5pt and grid7pt.
+"""Lattices: the pattern of a Poisson matrix, with or without its diagonal, as Merrill 2012's grid5pt and grid7pt.
 
-Vertex (x, y, z, ...) has the id x + side_x * (y + side_y * (z + ...)) and up to two neighbours an axis; each edge is
-listed once, at its lower end. High diameter (the sum of the sides) and small frontiers.
+Vertex (x, y, z, ...) has the id x + side_x * (y + side_y * (z + ...)), and up to two neighbours along each axis. Each
+edge is listed once, at its lower end. The diameter is large (side - 1 summed over the axes), and frontiers are small.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import boolean, even_ranges, integer
 from dbfs_workers.storage.pieces import GeneratedPiece
 
-# The largest with at most 2^40 vertices, by number of axes.
+# The largest side with at most 2^40 vertices, by number of axes.
 _MAX_SIDE = {2: 2**20, 3: 10321}
 
 
@@ -55,14 +55,14 @@ class Lattice(EdgeList):
 
 
 def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Lattice:
-    """The lattice with sides[i] >= 1 vertices along axis i, undirected; at most 2^40 vertices."""
+    """Return the undirected lattice with sides[i] >= 1 vertices along axis i; at most 2^40 vertices in all."""
     n = prod(sides)
     between = sum(n // side * (side - 1) for side in sides)
     return Lattice(name=name, n=n, m=between + n * loops, directed=False, mirrored=False, sides=sides, loops=loops)
 
 
 def grid2d(side: int, loops: bool = False) -> EdgeList:
-    """The square lattice of side * side vertices, undirected: 2 * side * (side - 1) edges.
+    """Return the square lattice of side * side vertices, undirected: 2 * side * (side - 1) edges without self-loops.
 
     Args:
         side: vertices along an axis.
@@ -75,7 +75,7 @@ def grid2d(side: int, loops: bool = False) -> EdgeList:
 
 
 def grid3d(side: int, loops: bool = False) -> EdgeList:
-    """The cubic lattice of side^3 vertices, undirected: 3 * side^2 * (side - 1) edges.
+    """Return the cubic lattice of side^3 vertices, undirected: 3 * side^2 * (side - 1) edges without self-loops.
 
     Args:
         side: vertices along an axis.

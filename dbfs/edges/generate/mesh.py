@@ -1,14 +1,18 @@
 """Duals of random planar triangulations, and road networks made of them.
 
-The triangulation is a square lattice each of whose squares is cut by one of its diagonals, at random: its points have 4
-to 8 neighbours, 6 on average, as those of a Delaunay triangulation have, and it is known in closed form, so that any
-range of it can be made alone. (The dual of the Delaunay triangulation of uniform points would be half as deep: the
-slivers along its hull are shortcuts. From random sources it has 0.71 sqrt(n) levels where n = 800,000, this one 1.38,
-and hugebubbles-00020 1.34.) The dual has a vertex for each triangle, of degree 3 except at the border. For a road
-network, each of its edges is a street with vertices along it, of degree 2; streets that leave the border are dead ends.
+The triangulation is a square lattice; each of its squares is cut by one of its two diagonals, at random. Its points
+have 4 to 8 neighbours and 6 on average, as many as the points of a Delaunay triangulation. It is known in closed form,
+so any range of it can be generated alone. The dual has a vertex for each triangle, of degree 3 except at the border.
+
+The dual of a Delaunay triangulation of uniform points would be half as deep, because the slivers along its hull are
+shortcuts. With n = 800,000 a search from random sources has 0.71 sqrt(n) levels there, and 1.38 sqrt(n) here;
+hugebubbles-00020 has 1.34 sqrt(n).
+
+In a road network, each edge of the dual becomes a street: a path through vertices of degree 2. A street that would
+cross the border is a dead end.
 
 Square q = column + columns * row has ``2 + sum(streets)`` vertices with consecutive ids: its lower triangle, its upper
-one, then the vertices along the streets across its diagonal, its right side and its upper side, in this order.
+triangle, then the vertices along the streets across its diagonal, its right side and its upper side.
 """
 
 from collections.abc import Sequence
@@ -29,9 +33,10 @@ class MeshPiece(GeneratedPiece):
     """The edges of the squares [start, stop) of a mesh.
 
     Attributes:
-        rows, columns: of the lattice's squares.
-        streets: vertices along the dual edges across a square's diagonal, right and upper side.
-        seed: of the diagonals.
+        rows, columns: rows and columns of the lattice's squares.
+        streets: vertices along the dual edges across a square's diagonal, right side and upper side.
+        seed: 64-bit seed of the diagonals.
+        start, stop: the range of squares.
     """
 
     rows: int
@@ -46,7 +51,7 @@ class MeshPiece(GeneratedPiece):
         squares = xp.arange(self.start, self.stop, dtype=xp.int64)
         vertices = 2 + sum(self.streets)
         lower = vertices * squares
-        # A diagonal that rises from left to right leaves the left side to the upper triangle, the right to the lower.
+        # With a diagonal that rises from left to right, the left side is the upper triangle's, the right the lower's.
         rises = self._rises(xp, squares)
         right_neighbour = vertices * (squares + 1) + self._rises(xp, squares + 1)
         ends = (
@@ -54,19 +59,19 @@ class MeshPiece(GeneratedPiece):
             (lower + 1 - rises, right_neighbour, squares % self.columns < self.columns - 1),
             (lower + 1, vertices * (squares + self.columns), squares // self.columns < self.rows - 1),
         )
-        sources, targets, there = [], [], []
+        sources, targets, exists = [], [], []
         along = lower + 2
         for length, (one, other, joined) in zip(self.streets, ends, strict=True):
             street = [one, *(along + step for step in range(length)), other]
             sources += street[:-1]
             targets += street[1:]
-            there += [xp.ones(squares.size, bool)] * length + [joined]
+            exists += [xp.ones(squares.size, bool)] * length + [joined]
             along = along + length
-        edges = xp.stack(there, axis=1)
+        edges = xp.stack(exists, axis=1)
         return xp.stack(sources, axis=1)[edges], xp.stack(targets, axis=1)[edges]
 
     def _rises(self, xp: ModuleType, squares: Any) -> Any:
-        """Which way the squares' diagonals go: int64, 0 or 1."""
+        """Return whether each square's diagonal rises from left to right: int64, 0 or 1."""
         return (counter.numbers(xp, counter.key(self.seed), squares) >> xp.uint64(63)).astype(xp.int64)
 
 
@@ -87,7 +92,14 @@ class Mesh(EdgeList):
 
 
 def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1) -> Mesh:
-    """The dual of a random triangulation with 2 * rows * columns triangles, undirected."""
+    """Return the dual of a random triangulation of 2 * rows * columns triangles, undirected.
+
+    Args:
+        name: the graph's name.
+        rows, columns: rows and columns of the lattice's squares.
+        streets: vertices along the dual edges across a square's diagonal, right side and upper side.
+        seed: 64-bit seed of the diagonals.
+    """
     squares = rows * columns
     return Mesh(
         name=name,

@@ -1,4 +1,4 @@
-"""The path: one vertex a level, the longest traversal that n vertices allow."""
+"""The path: one vertex a level, so the deepest traversal that n vertices allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Path(EdgeList):
 
 
 def path(n: int) -> EdgeList:
-    """The undirected path 0 - 1 - ... - n-1.
+    """Return the undirected path 0 - 1 - ... - n-1.
 
     Raises:
         InvalidOptionError: n is not an integer in 1..2^40.

@@ -1,5 +1,6 @@
-"""Philox4x64-10 as array code, for devices without NumPy's own: Salmon et al., "Parallel Random Numbers: As Easy as 1,
-2, 3", SC 2011. Its numbers are those of ``numpy.random.Philox``.
+"""Philox4x64-10 as array code, for GPUs, with the numbers of ``numpy.random.Philox``.
+
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
 """
 
 from types import ModuleType
@@ -12,15 +13,16 @@ _WORD = 2**64 - 1
 
 
 def random_raw(xp: ModuleType, key: int, counter: int, count: int) -> Any:
-    """What ``numpy.random.Philox(key=key, counter=counter).random_raw(count)`` gives, as a uint64 array of ``xp``.
+    """Return ``numpy.random.Philox(key=key, counter=counter).random_raw(count)`` as a uint64 array of ``xp``.
 
     Args:
+        xp: NumPy or CuPy.
         key: 64 bits.
-        counter: below 2^63.
-        count: how many numbers; a counter gives four.
+        counter: below 2^63; each counter gives four numbers.
+        count: number of numbers.
     """
     blocks = -(-count // 4)
-    # NumPy steps the counter before it makes a block.
+    # NumPy increments the counter before it makes a block.
     words = [xp.arange(counter + 1, counter + 1 + blocks, dtype=xp.uint64)]
     words += [xp.zeros(blocks, xp.uint64) for _ in range(3)]
     keys = [key, 0]
@@ -33,7 +35,7 @@ def random_raw(xp: ModuleType, key: int, counter: int, count: int) -> Any:
 
 
 def _product(xp: ModuleType, values: Any, factor: int) -> tuple[Any, Any]:
-    """The high and the low 64 bits of uint64 values times a factor, from products of 32-bit halves."""
+    """Return the high and the low 64 bits of uint64 values times a factor, from products of 32-bit halves."""
     half, low_mask = xp.uint64(32), xp.uint64(2**32 - 1)
     factor_low, factor_high = xp.uint64(factor & 2**32 - 1), xp.uint64(factor >> 32)
     low, high = values & low_mask, values >> half

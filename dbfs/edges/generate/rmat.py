@@ -1,10 +1,12 @@
-"""R-MAT graphs with any quadrant probabilities: Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph
-Mining", SDM 2004, without its noise.
+"""R-MAT graphs with any quadrant probabilities.
 
-An edge falls, level by level, into one of the four quadrants of the adjacency matrix: a (both bits 0), b (target bit
-1), c (source bit 1) or d (both). Edge i's draws are numbers of a counter-based generator at places that i gives, 32
-bits a level, so any range of edges is made without those before it. The ids are permuted afterwards: unpermuted, hubs
-would have ids with many zero bits, and rank 0 most of the edges.
+Source: Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004; without its noise. Level by
+level, an edge falls into one of the four quadrants of the adjacency matrix: a (both bits 0), b (target bit 1), c
+(source bit 1) or d (both bits 1).
+
+Edge i is drawn from numbers of a counter-based generator at indices that depend on i alone, 32 bits a level. So any
+range of edges is generated without the edges before it. The ids are permuted afterwards: otherwise hubs would have ids
+with many zero bits, and rank 0 would own most edges.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,8 +27,8 @@ _MAX_EDGEFACTOR = 2**20
 _LEVEL_BITS = 32
 _EDGES, _IDS = 1, 2
 
-# Edges a block on the CPU: its arrays stay in the cache. In the same run at scale 21, 2^12 gave 1.4 million edges a
-# second, 2^14 2.1, 2^16 1.9, 2^20 0.5.
+# Edges of a block on the CPU, whose arrays stay in the cache. Million edges a second at scale 21, in one run: 2^12 gave
+# 1.4, 2^14 2.1, 2^16 1.9, 2^20 0.5.
 _CPU_BLOCK = 2**14
 
 
@@ -35,10 +37,11 @@ class RmatPiece(GeneratedPiece):
     """The edges [start, stop) of an R-MAT graph.
 
     Attributes:
-        scale: levels, so bits of an id before folding.
-        vertices: what the 2^scale ids are folded onto.
-        limits: a, a + b and a + b + c in 2^-32; 2^32 where nothing is left.
-        seed: of all draws.
+        scale: number of levels: the bits of an id before folding.
+        vertices: number of vertices that the 2^scale ids are folded onto.
+        limits: a, a + b and a + b + c, in units of 2^-32.
+        seed: 64-bit seed of all draws.
+        start, stop: the range of edges.
     """
 
     scale: int
@@ -61,19 +64,22 @@ class RmatPiece(GeneratedPiece):
         return sources, targets
 
     def _fold(self, xp: ModuleType, ids: Any) -> Any:
+        """Permute the ids, and scale them down to ``vertices``."""
         permuted = counter.scramble(xp, ids, self.scale, counter.key(self.seed, _IDS))
         if self.vertices == 1 << self.scale:
             return permuted
-        # Both factors have at most 40 bits, and the product is at least 2^-40 of itself below the number of vertices.
+        # Both factors have at most 40 bits. The product is below the number of vertices by at least 2^-40 of itself, so
+        # rounding to 53 bits can't reach it.
         return (permuted * (self.vertices * 2.0**-self.scale)).astype(xp.int64)
 
 
 def draw_pairs(xp: ModuleType, edges: Any, scale: int, limits: tuple[int, int, int], seed: int) -> tuple[Any, Any]:
-    """Sources and targets of edges before ids are permuted: two int64 arrays of ``scale`` bits.
+    """Return the sources and targets of edges before ids are permuted: two int64 arrays of ids of ``scale`` bits.
 
     Args:
-        edges: int64, the edges' numbers.
-        limits: as ``RmatPiece`` has them.
+        xp: NumPy or CuPy.
+        edges: the edges' numbers, int64.
+        scale, limits, seed: as of ``RmatPiece``.
     """
     sources, targets = xp.zeros_like(edges), xp.zeros_like(edges)
     for draw in _levels(xp, edges, scale, counter.key(seed, _EDGES)):
@@ -84,7 +90,7 @@ def draw_pairs(xp: ModuleType, edges: Any, scale: int, limits: tuple[int, int, i
 
 
 def _levels(xp: ModuleType, edges: Any, scale: int, start: int) -> Iterator[Any]:
-    """One 32-bit number an edge, as uint64, for each level."""
+    """Yield, for each level, a 32-bit number for each edge, as uint64."""
     words = -(-scale * _LEVEL_BITS // 64)
     for word in range(words):
         drawn = counter.numbers(xp, start, edges * words + word)
@@ -120,17 +126,17 @@ def rmat(
     n: int | None = None,
     m: int | None = None,
 ) -> EdgeList:
-    """An R-MAT graph: m edges among n vertices, drawn in ``scale`` steps; self-loops and duplicates occur.
+    """Return an R-MAT graph: m edges among n vertices, drawn in ``scale`` levels. Self-loops and duplicates occur.
 
     Args:
-        scale: 2^scale ids are drawn from.
-        edgefactor: edges a vertex, where m is None.
+        scale: ids are drawn from 0..2^scale - 1.
+        edgefactor: edges a vertex, if m is None.
         a, b, c: probabilities of the quadrants (source bit 0, target bit 0), (0, 1) and (1, 0), rounded to 2^-32; the
-            rest is (1, 1)'s. Graph500's by default.
+            rest is the probability of (1, 1). The defaults are Graph500's.
         seed: 64 bits.
-        directed: whether edges hold in one direction only.
+        directed: whether edges can be crossed in one direction only.
         n: fold the ids evenly onto this many vertices; None for 2^scale.
-        m: None for edgefactor * n.
+        m: number of edges; None for edgefactor * n.
 
     Raises:
         InvalidOptionError: a parameter is not an integer in its range (scale 1..40, edgefactor 1..2^20, n 1..2^scale, m
@@ -139,7 +145,7 @@ def rmat(
     scale = integer("rmat", "scale", scale, 1, _MAX_SCALE)
     edgefactor = integer("rmat", "edgefactor", edgefactor, 1, _MAX_EDGEFACTOR)
     quadrants = [number("rmat", name, value, 0, 1) for name, value in (("a", a), ("b", b), ("c", c))]
-    # Decimal fractions that sum to 1 may pass it by a rounding error.
+    # Decimal fractions whose sum is 1 may exceed 1 by a rounding error.
     if sum(quadrants) > 1 + 1e-12:
         raise InvalidOptionError(f"rmat: a + b + c must be at most 1, not {sum(quadrants):g}")
     seed = integer("rmat", "seed", seed, 0, MAX_SEED)
@@ -164,6 +170,7 @@ def rmat(
 
 
 def _limits(a: float, b: float, c: float) -> tuple[int, int, int]:
+    """Return a, a + b and a + b + c in units of 2^-32."""
     one = 2**_LEVEL_BITS
     first, second, third = (min(one, round(one * share)) for share in (a, a + b, a + b + c))
     return first, second, third

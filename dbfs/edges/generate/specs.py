@@ -1,4 +1,7 @@
-"""Generators by name: the table of them, and specs such as ``kronecker:scale=18`` for a command line."""
+"""The table of generators, and specs such as ``kronecker:scale=18``, which name a generator and its parameters.
+
+In comes a spec, from a command line or a call of ``load``; out goes the generator's EdgeList.
+"""
 
 import re
 from collections.abc import Callable
@@ -22,11 +25,11 @@ from dbfs.errors import InvalidOptionError
 
 @dataclass(frozen=True)
 class Generator:
-    """A generator as a spec names it.
+    """A generator that specs can name.
 
     Attributes:
-        make: the function, whose name and parameters (int, float, bool or str) are the spec's.
-        summary: one line on the graph it makes.
+        make: the function; a spec has its name and its parameters (int, float, bool or str).
+        summary: one line on its graphs.
         example: a spec of it.
     """
 
@@ -36,7 +39,7 @@ class Generator:
 
     @property
     def name(self) -> str:
-        """What stands before the spec's colon."""
+        """The word before a spec's colon."""
         return self.make.__name__
 
     @property
@@ -46,11 +49,11 @@ class Generator:
 
     @property
     def usage(self) -> str:
-        """The parameters as a message shows them: ``scale, edgefactor=16, [n]``."""
+        """The parameters in messages: ``scale, edgefactor=16, [n]``."""
         return ", ".join(_usage(parameter) for parameter in self.parameters.values())
 
 
-# A new generator needs its line here, and nothing else, to be known to specs and help.
+# Specs and help read this table: a new generator needs only a line here.
 GENERATORS = (
     Generator(kronecker, "Graph500's Kronecker graph, 2^scale vertices", "kronecker:scale=18"),
     Generator(rmat, "R-MAT graph, 2^scale vertices", "rmat:scale=18,a=0.45,b=0.15,c=0.15"),
@@ -67,7 +70,7 @@ GENERATORS = (
 )
 _BY_NAME = {generator.name: generator for generator in GENERATORS}
 
-# The exponent has two digits at most: 1e999999999 would fill the memory before any range check saw it.
+# At most two digits of exponent: 1e999999999 would fill the memory before its range is checked.
 _INTEGER = re.compile(r"(-?[0-9]{1,20}(?:_[0-9]{1,20}){0,9})(?:[eE]([0-9]{1,2}))?")
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
 _SPEC_LIKE = re.compile(r"[A-Za-z_]\w+:(\w+=.*)?", re.ASCII)
@@ -75,11 +78,11 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def is_spec(text: str) -> bool:
-    """Whether a text names a generator rather than a file.
+    """Return whether a text names a generator rather than a file.
 
-    True for a known generator's name, alone or before a colon, and for anything of the form ``word:`` or
-    ``word:key=value``, so that a misspelt generator is reported as one. False for paths and URLs (``s3://bucket/x``,
-    ``C:\\x``).
+    True for a known generator's name, alone or before a colon. Also true for any text of the form ``word:`` or
+    ``word:key=value``, so that a misspelt generator is reported as such. False for paths and URLs
+    (``s3://bucket/x``, ``C:\\x``).
     """
     name, _, rest = text.partition(":")
     known = name in _BY_NAME and not rest.startswith(("/", "\\"))
@@ -87,14 +90,14 @@ def is_spec(text: str) -> bool:
 
 
 def parse(spec: str) -> EdgeList:
-    """The edges that a spec describes: a generator's name, a colon, and ``parameter=value`` pairs with commas between.
+    """Return the edges of a spec: a generator's name, a colon, and ``parameter=value`` pairs separated by commas.
 
-    Integers may be written 1_000_000 or 1e6, booleans are true and false, hyphens in a parameter's name count as
-    underscores. A first parameter that is a name may stand alone: ``corpus:cage15``.
+    Integers may be written 1_000_000 or 1e6, and booleans are true and false. Hyphens in a parameter's name count as
+    underscores. If a generator's first parameter is a name, its value may stand alone: ``corpus:cage15``.
 
     Raises:
-        InvalidOptionError: the generator is unknown; a parameter is unknown, missing, repeated or malformed; a value is
-            out of range. The message has the choices.
+        InvalidOptionError: the generator is unknown; a parameter is unknown, missing, repeated or malformed; or a value
+            is out of range. The message has the choices.
     """
     name, _, rest = spec.partition(":")
     generator = _BY_NAME.get(name)
@@ -124,7 +127,7 @@ def parse(spec: str) -> EdgeList:
 
 
 def describe() -> str:
-    """Help on all generators: two lines each, an example with what it makes, and the parameters with their defaults."""
+    """Return help on all generators, two lines each: an example with a summary, and the parameters with defaults."""
     width = max(len(generator.example) for generator in GENERATORS)
     return "\n".join(
         f"{generator.example:{width}}  {generator.summary}\n{'':{width}}  parameters: {generator.usage}"

@@ -1,4 +1,4 @@
-"""The star: one hub that meets all other vertices, the most uneven degrees that n vertices allow."""
+"""The star: one hub joined to all other vertices, so the most uneven degrees that n vertices allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Star(EdgeList):
 
 
 def star(n: int) -> EdgeList:
-    """The undirected star of vertex 0 and the n - 1 others.
+    """Return the undirected star with hub 0 and n - 1 other vertices.
 
     Raises:
         InvalidOptionError: n is not an integer in 1..2^40.

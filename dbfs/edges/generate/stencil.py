@@ -1,4 +1,4 @@
-"""Finite-element patterns: nodes of a box joined to all up to 26 around them, several unknowns a node.
+"""Finite-element patterns: each node of a box is joined to the up to 26 nodes around it, with several unknowns a node.
 
 Unknown u of node (x, y, z) has the id unknowns * (x + side_x * (y + side_y * z)) + u.
 """
@@ -22,13 +22,16 @@ _FROM = AROUND[len(AROUND) // 2 :]
 
 
 def neighbours(xp: ModuleType, nodes: Any, sides: tuple[int, int, int], offsets: Offsets) -> tuple[Any, Any]:
-    """The nodes at some offsets from each node of a box.
+    """Return the nodes at given offsets from each node of a box.
 
     Args:
-        nodes: int64 [count], numbers of nodes, x running fastest.
+        xp: NumPy or CuPy.
+        nodes: int64[count], numbers of nodes; x runs fastest.
+        sides: nodes along each axis of the box.
+        offsets: differences along (x, y, z).
 
     Returns:
-        int64 [count, offsets], the nodes' numbers, and bool of the same shape: whether the node lies in the box.
+        The other nodes' numbers, int64[count, offsets], and whether each lies in the box, bool of the same shape.
     """
     shifts = xp.array(offsets, dtype=xp.int64)
     strides = (1, sides[0], sides[0] * sides[1])
@@ -54,7 +57,7 @@ class StencilPiece(GeneratedPiece):
         nodes = xp.arange(self.start, self.stop, dtype=xp.int64)
         others, inside = neighbours(xp, nodes, self.sides, _FROM)
         unknowns = range(self.unknowns)
-        # A node's own unknowns among each other, then each with each of those of the nodes after it.
+        # Edges among a node's own unknowns, then from each of them to each unknown of the neighbours after the node.
         columns = [(0, one, other) for one, other in combinations(unknowns, 2)]
         columns += list(product(range(1, len(_FROM)), unknowns, unknowns))
         offsets, lower, higher = xp.array(columns, dtype=xp.int64).T
@@ -79,7 +82,10 @@ class Stencil(EdgeList):
 
 
 def stencil27(name: str, sides: tuple[int, int, int], unknowns: int) -> Stencil:
-    """The 27-point stencil on a box of nodes, undirected, without self-loops; unknowns of a node are joined, too."""
+    """Return the 27-point stencil on a box of nodes, undirected, without self-loops.
+
+    A node's unknowns are joined to each other, and to all unknowns of the nodes around it.
+    """
     nodes = prod(sides)
     node_pairs = (prod(3 * side - 2 for side in sides) - nodes) // 2
     m = node_pairs * unknowns**2 + nodes * (unknowns * (unknowns - 1) // 2)

@@ -1,4 +1,4 @@
-"""Trees: complete k-ary ones, whose levels grow k-fold, and random recursive ones of logarithmic depth."""
+"""Trees: complete k-ary trees, whose levels grow k-fold, and random recursive trees of logarithmic depth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class RandomTree(EdgeList):
 
 
 def tree(n: int, arity: int = 2) -> EdgeList:
-    """The undirected complete k-ary tree: the parent of vertex v is (v - 1) // arity, the root 0.
+    """Return the undirected complete k-ary tree with root 0: the parent of vertex v is (v - 1) // arity.
 
     Raises:
         InvalidOptionError: n or arity is not an integer in 1..2^40.
@@ -78,7 +78,7 @@ def tree(n: int, arity: int = 2) -> EdgeList:
 
 
 def random_tree(n: int, seed: int = 1) -> EdgeList:
-    """A random recursive tree, undirected: the parent of vertex v is uniform among 0..v-1.
+    """Return a random recursive tree, undirected: the parent of vertex v is uniform among 0..v-1.
 
     The depth from vertex 0 is about e * ln n (Pittel, "Note on the Heights of Random Recursive Trees", 1994).
 

@@ -1,7 +1,7 @@
 """Uniform random graphs: G(n, M) with replacement, from a counter-based random generator.
 
-Edge i takes numbers 2i and 2i + 1 of the Philox4x64-10 sequence (Salmon et al., "Parallel Random Numbers: As Easy as 1,
-2, 3", SC 2011) whose key is the seed, so any range of edges is made without those before it.
+Edge i takes the numbers 2i and 2i + 1 of the Philox4x64-10 sequence (Salmon et al., "Parallel Random Numbers: As Easy
+as 1, 2, 3", SC 2011) whose key is the seed. So any range of edges is generated without the edges before it.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class UniformPiece(GeneratedPiece):
         """Generate the edges: sources and targets, int64, of length stop - start."""
         counter, skip = divmod(self.start, _EDGES_A_COUNTER)
         count = 2 * (skip + self.stop - self.start)
-        # The bit generator's raw numbers, because NumPy promises them, unlike its distributions', for all its versions.
+        # Raw numbers of the bit generator: NumPy keeps them, unlike its distributions, the same in all versions.
         raw = (
             np.random.Philox(key=self.seed, counter=counter).random_raw(count)
             if xp is np
@@ -59,7 +59,7 @@ class Uniform(EdgeList):
 
 
 def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
-    """m edges among n vertices, both ends independent and uniform: self-loops and duplicates occur.
+    """Return m edges among n vertices, both ends independent and uniform. Self-loops and duplicates occur.
 
     Raises:
         InvalidOptionError: a parameter is not an integer in its range (n 0..2^40, m 0..2^60, a 64-bit seed), directed
@@ -70,7 +70,7 @@ def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     seed = integer("uniform", "seed", seed, 0, MAX_SEED)
     directed = boolean("uniform", "directed", directed)
     if m > 0 and n == 0:
-        raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} where m > 0, not 0")
+        raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} if m > 0, not 0")
     return Uniform(
         name=f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}",
         n=n,

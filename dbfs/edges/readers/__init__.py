@@ -1,4 +1,8 @@
-"""Readers of graph files: a file as an EdgeList, of which only the header is read here and the rest on workers."""
+"""Readers of graph files: Matrix Market, METIS, edge lists (SNAP's and plain ones), and ``.gr`` of PACE and DIMACS.
+
+In comes the path of a file that client and workers can read. Out goes an EdgeList; the client reads only the file's
+header (METIS: also its line starts), and workers read the edges.
+"""
 
 import os
 from collections.abc import Callable
@@ -24,22 +28,23 @@ FORMATS = tuple(_OPENERS)
 
 
 def open_edges(path: str | os.PathLike[str], *, format: str | None = None, directed: bool | None = None) -> EdgeList:  # noqa: A002
-    """A file of edges, of which only the first lines are read now.
+    """Open a file of edges: read its first lines, and leave the edges to the workers.
 
-    Every format may be compressed as gz, xz or bz2; such a file is one piece, since it can only be streamed.
+    A file of any format may be compressed as gz, xz or bz2. A compressed file is one piece, since it can only be
+    streamed.
 
     Args:
-        path: of a file that client and workers see, or a URL that fsspec understands.
-        format: one of ``FORMATS``; None guesses it from the header and the name.
-        directed: overrides what the format says: False crosses each edge both ways, True only as listed.
+        path: a file that client and workers see under the same path, or a URL that fsspec understands.
+        format: one of ``FORMATS``; None to guess it from the header and the name.
+        directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
 
     Returns:
-        An EdgeList whose pieces read their part of the file where they run.
+        An EdgeList whose pieces read their part of the file.
 
     Raises:
-        InvalidOptionError: an unknown format.
+        InvalidOptionError: the format is unknown.
         MissingFileError: there is no such file.
-        TruncatedFileError: the file is empty, ends in its header, or is too short for what its header promises.
+        TruncatedFileError: the file is empty, ends in its header, or is shorter than its header promises.
         FormatError: the file isn't in the format; the message names the line.
     """
     if format is not None and format not in _OPENERS:

@@ -1,7 +1,7 @@
-"""Edge lists: SNAP's, and any text with two id columns.
+"""Edge lists: text files with an edge a line, two id columns and any further ones; SNAP's files among them.
 
-Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collection", 2014; its files open with comments
-``# Directed graph ...`` (or ``Undirected``) and ``# Nodes: n Edges: m``.
+Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collection", 2014. Its files open with comments
+``# Directed graph ...`` (or ``Undirected``) and ``# Nodes: n Edges: m``. The result is a ``PairFile`` of external ids.
 """
 
 import re
@@ -18,16 +18,16 @@ COMMENTS = (b"#", b"%", b"//")
 _DIRECTION = re.compile(rb"[#%/]+\s*(un)?directed graph\b", re.IGNORECASE)
 _COUNTS = re.compile(rb"[#%/]+\s*Nodes:\s*(\S+)\s+Edges:\s*(\S+)", re.IGNORECASE)
 _MARKED_SEPARATOR = re.compile(rb"\s*[^\s,;]*\s*([,;])")
-# Lines looked at to learn how long one is.
+# Lines whose mean length sizes the pieces.
 _SAMPLE = 1000
 
 
 def open_edge_list(source: Source, directed: bool | None) -> PairFile:
     """Read an edge list's comments and its first lines.
 
-    Columns are separated by commas, semicolons, or spaces and tabs, as in the first line of data; those after the
+    The first line of data sets the separator of columns: commas, semicolons, or spaces and tabs. Columns after the
     first two are ignored. Ids are external: any integers from 0 to 2^63-1. Edges are undirected unless a comment in
-    SNAP's form says otherwise. A line of column names may stand before the data.
+    SNAP's form says ``Directed``. A line of column names may stand before the data.
 
     Raises:
         FormatError: the first line of data has no two ids, or the file is in another format.
@@ -74,7 +74,7 @@ def open_edge_list(source: Source, directed: bool | None) -> PairFile:
 
 
 def _is_names(text: bytes) -> bool:
-    """Whether a line is one of column names: two or more words, none of which starts as a number does."""
+    """Return whether a line holds column names: two or more words that each start with a letter or an underscore."""
     words = [word.strip("\"'") for word in re.split(r"\s*[,;\t]\s*|\s+", text.decode("utf-8", "replace"))]
     return len(words) > 1 and all(word[:1].isalpha() or word[:1] == "_" for word in words)
 

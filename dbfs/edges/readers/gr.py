@@ -1,7 +1,8 @@
-"""``.gr`` files: undirected ones of the PACE challenges and directed ones of the 9th DIMACS challenge.
+"""``.gr`` files: undirected ones of the PACE challenges, and directed ones of the 9th DIMACS challenge.
 
 Sources: PACE 2016 and later, treewidth track, input format (``p tw n m``, then ``u v``); 9th DIMACS Implementation
 Challenge, "Shortest Paths", file formats (``p sp n m``, then ``a u v w``). Both have 1-based ids and comments ``c``.
+The result is a ``PairFile`` with vertices 0..n-1.
 """
 
 from dbfs.edges.readers.lines import bad_line, header_number, numbered_lines, require_bytes
@@ -11,11 +12,11 @@ from dbfs.errors import TruncatedFileError
 
 
 def open_gr(source: Source, directed: bool | None) -> PairFile:
-    """Read the header of a ``.gr`` file; lengths of arcs are ignored.
+    """Read the header of a ``.gr`` file. The lengths of arcs are ignored.
 
     Raises:
-        FormatError: the first line that is no comment isn't ``p tw n m`` or ``p sp n m``.
-        TruncatedFileError: the file ends in its header, or is too short for its count of edges.
+        FormatError: the first line after comments isn't ``p tw n m`` or ``p sp n m``.
+        TruncatedFileError: the file ends in its header, or is too short for its number of edges.
     """
     for line in numbered_lines(source):
         words = line.text.split()

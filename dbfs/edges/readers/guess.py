@@ -1,4 +1,4 @@
-"""Which format a file is in, told from its header where that is unmistakable, else from its name."""
+"""The format of a file, by its header if that is unmistakable, else by its name."""
 
 import re
 from pathlib import PurePosixPath
@@ -18,13 +18,13 @@ _BY_NAME = {
 
 
 def guess_format(source: Source) -> str:
-    """One of the formats' names.
+    """Return the name of a file's format: a key of ``readers.FORMATS``.
 
-    A METIS header looks like an edge, so only its name tells that format.
+    A METIS header looks like an edge, so that format is recognised by the name alone.
 
     Raises:
-        FormatError: neither name nor header tells; the message lists the formats.
-        TruncatedFileError: nothing tells, and there is nothing but comments.
+        FormatError: neither name nor header identifies a format; the message lists the formats.
+        TruncatedFileError: the name identifies no format, and the file holds only comments.
     """
     path = PurePosixPath(source.path.lower())
     suffix = PurePosixPath(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
@@ -40,10 +40,10 @@ def guess_format(source: Source) -> str:
         if text and text != b"c" and not text.startswith((*COMMENTS, b"c ")):
             if named is None and not re.match(rb"[0-9]+\s*[\s,;]\s*[0-9]+(?:[\s,;]|$)", text):
                 raise FormatError(
-                    f"{source.path}, line {line.number}: neither the name nor this line tells the format; expected "
-                    f"one of {', '.join(_BY_NAME)}, which the format option can also say"
+                    f"{source.path}, line {line.number}: neither the name nor this line identifies the format; pass it "
+                    f"as the option format, one of {', '.join(_BY_NAME)}"
                 )
             return "edge-list"
     if named is None:
-        raise TruncatedFileError(f"{source.path} holds nothing but comments; expected edges")
+        raise TruncatedFileError(f"{source.path} holds only comments; expected edges")
     return named

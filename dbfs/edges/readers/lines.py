@@ -1,6 +1,6 @@
 """Lines of a text source: numbered header lines, blocks of whole lines, byte ranges on line boundaries.
 
-No function here holds more than a block of text or one line, whichever is longer.
+No function here holds more text than a block and the longest line.
 """
 
 import re
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError, TruncatedFileError
 
-# 4 MiB: Python's cost a block vanishes, and a block's text and tables stay far below a worker's memory.
+# 4 MiB: Python's overhead a block is negligible, and a block's text and tables stay far below a worker's memory.
 BLOCK_BYTES = 1 << 22
-# The longest line a format of pairs may have: binary junk without a line end is refused before it fills memory.
+# Longest line of a format of pairs. Binary junk without a line end is refused before it fills memory.
 LINE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
 
@@ -22,7 +22,13 @@ _LONE_CR = re.compile(rb"\r(?!\n)")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a file: its 1-based number, its bytes' range with the line end, its text without it."""
+    """A line of a file.
+
+    Attributes:
+        number: 1-based.
+        start, end: byte range, with the line end.
+        text: bytes of the line, without the line end.
+    """
 
     number: int
     start: int
@@ -31,13 +37,13 @@ class Line:
 
 
 def bad_line(path: str, number: int, text: bytes, reason: str) -> FormatError:
-    """The error for one line: file, line number, the text (shortened) and what is wrong or expected."""
+    """Return the error for one line: file, line number, the text (shortened), and what is wrong or expected."""
     shown = text[:60].decode("utf-8", "replace")
     return FormatError(f"{path}, line {number}: {shown!r}{'...' if len(text) > 60 else ''}: {reason}")
 
 
 def unreadable(text: bytes) -> str | None:
-    """Why a line (without its line end) isn't text with ``\\n`` or ``\\r\\n`` line ends; None if it is."""
+    """Return why a line (without its line end) isn't text with ``\\n`` or ``\\r\\n`` line ends; None if it is."""
     if b"\0" in text:
         return "a NUL byte; expected text in ASCII or UTF-8, is this a binary file or UTF-16?"
     if b"\r" in text:
@@ -46,10 +52,10 @@ def unreadable(text: bytes) -> str | None:
 
 
 def numbered_lines(source: Source) -> Iterator[Line]:
-    """The lines of a file from its first, read in small chunks; meant for headers.
+    """Yield the lines of a file from its first one, read in chunks of 64 KiB: for headers.
 
     Raises:
-        FormatError: a line longer than ``LINE_BYTES``, with a NUL byte or with a carriage return inside.
+        FormatError: a line is longer than ``LINE_BYTES``, or has a NUL byte or a carriage return inside.
     """
     number, start, pending = 1, 0, b""
     with source.open() as stream:
@@ -64,7 +70,7 @@ def numbered_lines(source: Source) -> Iterator[Line]:
             elif len(pending) > LINE_BYTES:
                 raise bad_line(source.path, number + len(whole), pending, f"a line longer than {LINE_BYTES} bytes")
             for text in whole:
-                # The last line may lack its line end; nothing is read past its range then.
+                # The last line may lack its line end; ``end`` is then one byte too far, which no reader reads.
                 line = Line(number, start, start + len(text) + 1, text.removesuffix(b"\r"))
                 if reason := unreadable(line.text):
                     raise bad_line(source.path, number, line.text, reason)
@@ -75,7 +81,7 @@ def numbered_lines(source: Source) -> Iterator[Line]:
 
 
 def count_lines(source: Source, stop: int) -> int:
-    """How many line ends lie in the text's first ``stop`` bytes; streams through them."""
+    """Count the line ends in the text's first ``stop`` bytes. Reads them all."""
     count = 0
     with source.open() as stream:
         while stop > 0 and (chunk := stream.read(min(BLOCK_BYTES, stop))):
@@ -85,10 +91,10 @@ def count_lines(source: Source, stop: int) -> int:
 
 
 def blocks(source: Source, start: int, stop: int | None, line_bytes: int = LINE_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The text from ``start`` (a line's first byte) to ``stop`` (another's; None: the end), in blocks of whole lines.
+    """Yield the text from ``start`` to ``stop`` (None: the end) in blocks of whole lines; both are starts of lines.
 
-    Yields a block's offset in the text and its bytes, which end with a line end: the file's last line is given one if
-    it has none.
+    Yields:
+        A block's offset in the text, and its bytes. They end with a line end, added to the file's last line if missing.
 
     Raises:
         FormatError: a line is longer than ``line_bytes``.
@@ -115,7 +121,7 @@ def blocks(source: Source, start: int, stop: int | None, line_bytes: int = LINE_
 
 
 def line_start(source: Source, at: int) -> int:
-    """The first line start at or after byte ``at`` (at least 1) of a seekable source; its size if there is none."""
+    """Return the first start of a line at or after byte ``at`` (at least 1) of a seekable source; its size if none."""
     at -= 1
     with source.open() as stream:
         stream.seek(at)
@@ -127,26 +133,27 @@ def line_start(source: Source, at: int) -> int:
 
 
 def split_points(source: Source, body: int, pieces: int) -> list[int]:
-    """Byte offsets that divide the text from ``body`` on into about ``pieces`` equal ranges; not on line boundaries.
+    """Return byte offsets that divide the text from ``body`` on into at most ``pieces`` equal ranges.
 
-    Ascending, ``body`` and the size left out; empty for a source that can't be read from the middle.
+    The offsets are ascending, without ``body`` and the size, and in general not on line boundaries. A source that can't
+    be read from the middle has none.
     """
     if not source.seekable or source.size is None:
         return []
     text = source.size - body
-    # A line of an edge has at least 4 bytes, whatever count a header promises.
+    # A line of an edge has at least 4 bytes: bounds the pieces if a header promises too many edges.
     pieces = min(pieces, text // 4)
     return [body + text * i // pieces for i in range(1, pieces)]
 
 
 def require_bytes(source: Source, body: int, least: int, promised: str) -> None:
-    """Refuse a file whose size shows already that what its header promises can't be there.
+    """Refuse a file that is too small for the edges that its header promises. Compressed files are not checked.
 
     Args:
-        source: the file; one that is compressed passes.
-        body: where the text after the header starts.
-        least: the fewest bytes that what is promised takes, its last line end included.
-        promised: for the message.
+        source: the file.
+        body: offset of the text after the header.
+        least: fewest bytes that the promised edges take, the last line end included.
+        promised: the header's numbers, for the message.
 
     Raises:
         TruncatedFileError: there are fewer bytes.
@@ -159,10 +166,10 @@ def require_bytes(source: Source, body: int, least: int, promised: str) -> None:
 
 
 def header_number(source: Source, line: Line, token: bytes, what: str) -> int:
-    """A count in a header, 0 to 2^63-1.
+    """Return a number in a header, 0 to 2^63-1.
 
     Raises:
-        FormatError: it is no such number; ``what`` names it in the message.
+        FormatError: the token is not such a number; ``what`` names it in the message.
     """
     if not re.fullmatch(rb"[0-9]{1,19}", token) or int(token) > INT64_MAX:
         shown = token[:40].decode("utf-8", "replace")

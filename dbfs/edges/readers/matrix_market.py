@@ -1,6 +1,7 @@
-"""Matrix Market coordinate files: an entry (i, j) is the edge i -> j, whatever its value, an explicit zero too.
+"""Matrix Market coordinate files: an entry (i, j) is the edge i -> j, whatever its value, including an explicit zero.
 
-Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996.
+Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996. The result
+is a ``PairFile`` with vertices 0..n-1.
 """
 
 from dbfs.edges.readers.lines import Line, bad_line, header_number, numbered_lines, require_bytes
@@ -8,6 +9,7 @@ from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError, TruncatedFileError
 
+# Values after the two ids of an entry, by field.
 _VALUES = {"pattern": 0, "integer": 1, "real": 1, "double": 1, "complex": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 BANNER = b"%%MatrixMarket"
@@ -16,12 +18,12 @@ BANNER = b"%%MatrixMarket"
 def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
     """Read the header of a square coordinate matrix.
 
-    A general matrix is directed; of a symmetric, skew-symmetric or hermitian one each edge is listed once (its lower
-    triangle) and can be crossed both ways.
+    A general matrix is directed. A symmetric, skew-symmetric or hermitian matrix lists each edge once, as an entry of
+    its lower triangle, and the edge can be crossed both ways.
 
     Raises:
         FormatError: the header isn't one of a square coordinate matrix.
-        TruncatedFileError: the file ends in its header, or is too short for its count of entries.
+        TruncatedFileError: the file ends in its header, or is too short for its number of entries.
     """
     lines = numbered_lines(source)
     first = next(lines, None)
@@ -58,7 +60,7 @@ def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
 
 
 def _banner(source: Source, line: Line) -> tuple[int, bool]:
-    """Values an entry has, and whether the matrix is symmetric in any way."""
+    """Return the number of values of an entry, and whether the matrix is symmetric, skew-symmetric or hermitian."""
     words = line.text.decode("utf-8", "replace").lower().split()
 
     def wrong(reason: str) -> FormatError:

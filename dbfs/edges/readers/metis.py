@@ -1,10 +1,10 @@
-"""METIS graph files: line i lists the neighbours of vertex i, both directions of each edge.
+"""METIS graph files: line i lists the neighbours of vertex i, so each edge is listed in both directions.
 
 Source: Karypis, "METIS: A Software Package for Partitioning Unstructured Graphs", manual 5.1, section 4.1.1. The header
-is ``n m [fmt [ncon]]``; the digits of ``fmt`` say whether a line starts with a vertex size and with ``ncon`` vertex
-weights, and whether each neighbour is followed by an edge weight. Self-loops have no place in the format (METIS refuses
-them, and writers disagree on how often one is listed and counted), so one is an error here too.
-A vertex without neighbours is a blank line, so the last line's end may be missing only where there is something in it.
+is ``n m [fmt [ncon]]``. The digits of ``fmt`` say whether a line starts with a vertex size, whether ``ncon`` vertex
+weights follow, and whether each neighbour is followed by an edge weight. A self-loop is an error: METIS refuses
+self-loops, and writers disagree on how often one is listed and counted. A vertex without neighbours is a blank line, so
+the last line's end may be missing only if the line is not blank. The result is a ``MetisFile`` with vertices 0..n-1.
 """
 
 import re
@@ -23,8 +23,8 @@ def open_metis(source: Source, directed: bool | None) -> "MetisFile":
     """Read the header of a METIS graph.
 
     Raises:
-        FormatError: the first line that is no comment isn't ``n m [fmt [ncon]]``.
-        TruncatedFileError: the file ends in its header, or is too short for its counts.
+        FormatError: the first line after comments isn't ``n m [fmt [ncon]]``.
+        TruncatedFileError: the file ends in its header, or is too short for its numbers of vertices and edges.
     """
     for line in numbered_lines(source):
         if not line.text.startswith(b"%"):
@@ -67,8 +67,8 @@ class MetisFile(EdgeList):
 
     Attributes:
         source: the file.
-        layout: its counts and what stands in a line.
-        body: where the line of the first vertex starts, in bytes.
+        layout: its numbers of vertices and edges, and the numbers in a line.
+        body: byte offset of the first vertex's line.
     """
 
     source: Source
@@ -76,13 +76,13 @@ class MetisFile(EdgeList):
     body: int
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
-        """Byte ranges of about ``piece_edges`` neighbours, on line boundaries; one piece for a compressed file.
+        """Cut into byte ranges of about ``piece_edges`` neighbours, on line boundaries. A compressed file is one piece.
 
-        More than one range costs a pass through the whole file here, in blocks, since a range's vertices are known only
-        from the lines before it.
+        To cut several ranges, the client reads the whole file once, in blocks: a range's first vertex is the number of
+        vertex lines before it.
 
         Raises:
-            TruncatedFileError, FormatError: as ``MetisPiece.read``, where this pass meets it.
+            TruncatedFileError, FormatError: the file can't be read to its end, or a line is too long.
         """
         if piece_edges < 1:
             raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
@@ -95,7 +95,7 @@ class MetisFile(EdgeList):
         ]
 
     def _vertex_starts(self, points: list[int]) -> list[tuple[int, int]]:
-        """The body's start and the first line start at or after each point, each with the vertex lines before it."""
+        """Return the body's start and the first line start at or after each point, each with its first vertex."""
         starts = [(self.body, 0)]
         if not points:
             return starts
@@ -105,7 +105,7 @@ class MetisFile(EdgeList):
         for offset, block in blocks(self.source, self.body, None, self.layout.line_bytes):
             done = 0
             while point is not None and point < offset + len(block):
-                # The line end before the point, or within it the line's own, ends the line that the point is in.
+                # A point may be the start of a line itself, so the search begins one byte before it.
                 at = block.find(b"\n", max(point - offset - 1, 0)) + 1 if point > offset else 0
                 if offset + at > starts[-1][0]:
                     vertex += count_vertex_lines(block[done:at])

@@ -1,7 +1,7 @@
-"""The lines of a METIS graph, parsed strictly and fast: a table of integers by NumPy, then arithmetic on its positions.
+"""Strict and fast parsing of a METIS graph's lines: NumPy reads a table of integers, and positions give their meaning.
 
-A block with anything but digits and blanks, or that looks wrong in any way, is parsed again line by line in Python,
-which finds the line to blame.
+A block that holds anything except digits and blanks, or that looks wrong in any way, is parsed again line by line in
+Python, which finds the wrong line.
 """
 
 import re
@@ -22,12 +22,13 @@ _SPACE = ord(" ")
 
 @dataclass(frozen=True)
 class MetisLayout:
-    """Counts of a METIS graph and what stands in a line.
+    """Numbers of a METIS graph's vertices and edges, and the numbers in a line.
 
     Attributes:
-        n, m: vertices, and edges, each of which is listed twice.
-        lead: numbers before the first neighbour (vertex size and weights).
-        step: numbers a neighbour takes: 2 where edges have weights, else 1.
+        n: vertices.
+        m: edges; each one is listed twice.
+        lead: numbers before the first neighbour: vertex size and weights.
+        step: numbers for each neighbour: 2 if edges have weights, else 1.
     """
 
     n: int
@@ -37,12 +38,12 @@ class MetisLayout:
 
     @property
     def line_bytes(self) -> int:
-        """More bytes than a line needs that lists every edge twice: where junk without a line end is refused."""
+        """Longest line to accept: more bytes than a line of all edges needs. Refuses junk without line ends."""
         return LINE_BYTES + 21 * (self.lead + 2 * self.m * self.step)
 
 
 def count_vertex_lines(text: bytes) -> int:
-    """Lines of some whole lines that are no comments."""
+    """Count the lines that are not comments; ``text`` is whole lines."""
     return text.count(b"\n") - text.count(b"\n%") - text.startswith(b"%")
 
 
@@ -52,9 +53,9 @@ class MetisPiece:
 
     Attributes:
         source: the file.
-        layout: its counts and what stands in a line.
-        vertex: 0-based, of the first line.
-        start, stop: the lines' bytes; stop None is the end.
+        layout: its numbers of vertices and edges, and the numbers in a line.
+        vertex: 0-based vertex of the first line.
+        start, stop: byte range of the lines; stop None is the end of the file.
     """
 
     source: Source
@@ -64,12 +65,12 @@ class MetisPiece:
     stop: int | None
 
     def read(self) -> Edges:
-        """Vertices and their neighbours, int64.
+        """Return vertices and their neighbours, int64, of one length.
 
         Raises:
-            FormatError: a line is wrong, or there are more than n; the message names file and line.
-            TruncatedFileError: the last piece ends before vertex n, or a compressed file is cut.
-            MissingFileError: this machine doesn't see the file.
+            FormatError: a line is wrong, or there are more than n vertex lines; the message names file and line.
+            TruncatedFileError: the last piece ends before vertex n, or a compressed file is truncated.
+            MissingFileError: this machine has no such file.
         """
         vertex = self.vertex
         parts: list[Edges] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -85,12 +86,12 @@ class MetisPiece:
 
 
 def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
-    """A block of whole lines as vertices and neighbours; None where a line is, or may be, wrong.
+    """Parse a block of whole lines to vertices and neighbours; return None if a line is, or may be, wrong.
 
     Args:
         block: the lines.
-        vertex: 0-based, of the first.
-        layout: what stands in a line.
+        vertex: 0-based vertex of the first line.
+        layout: the numbers in a line.
     """
     if b"%" in block:
         block = _COMMENT.sub(b"", block)
@@ -102,7 +103,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
     starts = np.flatnonzero(inside & ~np.concatenate(([False], inside[:-1])))
     before = np.concatenate(([0], np.searchsorted(starts, ends)))
     counts = np.diff(before)
-    # Blank lines may follow the last vertex's.
+    # Blank lines may follow the last vertex's line.
     used = max(layout.n - vertex, 0)
     if counts[used:].any():
         return None
@@ -110,9 +111,9 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
     if (counts < layout.lead).any() or ((counts - layout.lead) % layout.step).any():
         return None
     if starts.size == 0:
-        # NumPy reads a blank text as one zero.
+        # NumPy would read a blank text as one zero.
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    # NumPy clamps what doesn't fit to 2^63-1, which is past any n a file can have lines for.
+    # NumPy clamps larger numbers to 2^63-1, which is past any n that a file has lines for.
     values = np.fromstring(block, dtype=np.int64, sep=" ")
     place = np.arange(values.size) - np.repeat(before[: counts.size], counts) - layout.lead
     listed = (place >= 0) & (place % layout.step == 0)
@@ -124,7 +125,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
 
 
 def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | None:
-    """One vertex's line (no line end) as 0-based neighbours; None for a comment.
+    """Parse one vertex's line (without line end) to 0-based neighbours; return None for a comment.
 
     Raises:
         LineError: the line is wrong.
@@ -137,7 +138,7 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
     words = [word for word in re.split(rb"[ \t]+", text) if word]
     if vertex >= layout.n:
         if words:
-            raise LineError(f"a line more than the header's {layout.n} vertices")
+            raise LineError(f"one line more than the header's {layout.n} vertices")
         return []
     expected = f"expected the neighbours of vertex {vertex + 1}, integers 1 to {layout.n}"
     if layout.lead:
@@ -151,7 +152,7 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
         raise LineError(f"{len(words)} numbers; {expected}")
     neighbours = []
     for word in words[layout.lead :: layout.step]:
-        # Numbers this long are past any n; Python may refuse to convert them.
+        # Longer numbers are past any n, and Python may refuse to convert them.
         neighbour = int(word) if len(word) < 20 else 0
         if not 1 <= neighbour <= layout.n:
             raise LineError(f"neighbour {word[:40].decode()} is out of range; {expected}")
@@ -162,10 +163,10 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
 
 
 def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout) -> Edges:
-    """A block as ``parse_block``, line by line: slow, and sure of which line is wrong.
+    """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
     Raises:
-        FormatError: names the first wrong line.
+        FormatError: a line is wrong; the message names the first one.
     """
     vertices: list[int] = []
     neighbours: list[int] = []

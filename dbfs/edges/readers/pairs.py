@@ -1,10 +1,9 @@
-"""Formats with one edge a line: the grammar of their lines, parsed strictly and fast.
+"""Formats with one edge a line: the grammar of their lines, and strict and fast parsing.
 
-A block of text is first matched, whole, against the one pattern that says what a line may be; only then do libraries
-convert it (NumPy where the block is a plain table of integers, else pandas), so that nothing they are lenient about
-(``1.0``, ``+1``, ``NA``, a lone carriage return) gets through. Whatever looks wrong is parsed again line by line, which
-finds the line to blame. Measured on one core for a million lines ``u<tab>v`` (16 MB): pattern 76 ms, NumPy 45 ms,
-pandas 140 ms.
+A whole block of text is first matched against the grammar's pattern; only then do libraries convert it: NumPy if the
+block is a plain table of integers, else pandas. So input about which the libraries are lenient (``1.0``, ``+1``,
+``NA``, a lone carriage return) is refused. A block that looks wrong is parsed again line by line, which finds the wrong
+line. Measured on one core for a million lines ``u<tab>v`` (16 MB): pattern 76 ms, NumPy 45 ms, pandas 140 ms.
 """
 
 import io
@@ -27,16 +26,16 @@ _DIGITS_AND_BLANKS = b"0123456789 \t\r\n"
 
 @dataclass(frozen=True)
 class PairGrammar:
-    """What the lines of a file of edges may be. Blank lines and comments may stand anywhere.
+    """Grammar of the lines of a file of edges. Blank lines and comments may stand anywhere.
 
     Attributes:
         separator: between columns: b"," or b";" (blanks around it are ignored), b" " for any run of blanks, b"\\t" for
-            a run of spaces with at most one tab, since two tabs there enclose an empty column.
-        low: the least id, which becomes vertex 0 where it is 1.
-        high: the greatest id.
+            a run of spaces with at most one tab, since two tabs enclose an empty column.
+        low: the smallest id, 0 or 1; it is subtracted from each id.
+        high: the largest id.
         prefix: the word that starts each line, or empty.
-        extra: how many columns follow the two ids; None for any number.
-        comments: what starts a comment line: marks, or letters that must stand alone.
+        extra: number of columns after the two ids; None for any number.
+        comments: starts of comment lines: marks, or letters, which count only as a word of their own.
     """
 
     separator: bytes
@@ -48,7 +47,7 @@ class PairGrammar:
 
     @property
     def expected(self) -> str:
-        """What a line should be, for messages."""
+        """Description of a line, for messages."""
         gap = {b" ": " ", b"\t": "<tab or space>"}.get(self.separator, self.separator.decode())
         columns = ([self.prefix.decode()] if self.prefix else []) + ["u", "v"]
         columns += [f"value {i + 1}" for i in range(self.extra or 0)]
@@ -58,6 +57,16 @@ class PairGrammar:
 
 @dataclass(frozen=True)
 class _Patterns:
+    """Patterns of a grammar.
+
+    Attributes:
+        data: a block of lines of edges only.
+        block: a block of lines of edges, comments and blank lines.
+        line: one line; its groups are the two ids.
+        skipped: a comment or a blank line.
+        gap: the space between columns.
+    """
+
     data: re.Pattern[bytes]
     block: re.Pattern[bytes]
     line: re.Pattern[bytes]
@@ -67,7 +76,7 @@ class _Patterns:
 
 @lru_cache(maxsize=64)
 def _patterns(grammar: PairGrammar) -> _Patterns:
-    # All repeats are possessive: no backtracking, so a long block needs no stack and junk no second look.
+    # All repeats are possessive: without backtracking a long block needs no stack, and junk fails in one pass.
     lead = rb"[ \t]*+"
     match grammar.separator:
         case b" ":
@@ -98,18 +107,18 @@ def _patterns(grammar: PairGrammar) -> _Patterns:
 
 
 class LineError(ValueError):
-    """A line isn't what the grammar says: the reason, for a message that also names file and line."""
+    """A line breaks the grammar. Holds the reason, for a message that also names file and line."""
 
 
 def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
-    """One line (no line end) as vertices, in Python; None for a blank line or a comment.
+    """Parse one line (without line end) to two ids in Python; return None for a blank line or a comment.
 
     Raises:
-        LineError: the line is neither.
+        LineError: the line breaks the grammar.
     """
     found = _patterns(grammar).line.fullmatch(line + b"\n")
     if found is None:
-        reason = _why(line.removesuffix(b"\r"), grammar)
+        reason = _why_wrong(line.removesuffix(b"\r"), grammar)
         raise LineError(f"{reason}; {grammar.expected}")
     if found.group(1) is None:
         return None
@@ -120,7 +129,8 @@ def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
     return u - grammar.low, v - grammar.low
 
 
-def _why(text: bytes, grammar: PairGrammar) -> str:
+def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
+    """Return why a line without carriage return breaks the grammar."""
     if reason := unreadable(text):
         return reason
     columns = _patterns(grammar).gap.split(text.rstrip(b" \t") if grammar.separator in b" \t" else text.strip(b" \t"))
@@ -137,7 +147,7 @@ def _why(text: bytes, grammar: PairGrammar) -> str:
 
 
 def why_not_id(token: bytes) -> str:
-    """What is wrong with a token that isn't 1 to 19 decimal digits."""
+    """Return why a token that isn't 1 to 19 decimal digits is not an id."""
     shown = repr(token[:40].decode("utf-8", "replace"))
     if not token:
         return "an id is missing"
@@ -149,7 +159,7 @@ def why_not_id(token: bytes) -> str:
 
 
 def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
-    """A block of whole lines as sources and targets; None where a line is, or may be, not what the grammar says."""
+    """Parse a block of whole lines to sources and targets; return None if a line breaks, or may break, the grammar."""
     patterns = _patterns(grammar)
     if not patterns.data.fullmatch(block):
         if not patterns.block.fullmatch(block):
@@ -160,7 +170,7 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
     ids = _integer_table(block, grammar)
     if ids is None:
         ids = _two_columns(block, grammar)
-    # NumPy clamps what doesn't fit to 2^63-1; an id that is just that is left to the slow path.
+    # NumPy clamps larger ids to 2^63-1, so a block with that very id is left to the slow path.
     if ids is None or ids.min() < grammar.low or ids.max() > min(grammar.high, INT64_MAX - 1):
         return None
     if grammar.low:
@@ -169,9 +179,9 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
 
 
 def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None:
-    """The ids, shape (lines, 2), of a block whose lines all have equally many columns, all of digits; else None.
+    """Return the ids, int64[lines, 2], of a block of equally many columns of digits in each line; None for another.
 
-    The block has neither blank lines nor comments: counting values proves nothing otherwise.
+    The block must have neither blank lines nor comments: the check counts values.
     """
     columns = 2 + (grammar.extra or 0)
     if grammar.extra is None and len(_patterns(grammar).gap.split(block.split(b"\n", 1)[0].strip())) != 2:
@@ -183,14 +193,14 @@ def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | No
     if block.translate(None, _DIGITS_AND_BLANKS):
         return None
     values = np.fromstring(block, dtype=np.int64, sep=" ")
-    # No line has fewer columns than these, so as many values as lines times columns means that none has more.
+    # No line has fewer columns, so if there are lines times columns values, none has more.
     if values.size != columns * block.count(b"\n"):
         return None
     return values.reshape(-1, columns)[:, :2]
 
 
 def _two_columns(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None:
-    """The ids, shape (lines, 2), of a block with other columns beside them; None where an id overflows."""
+    """Return the ids, int64[lines, 2], of a block with further columns; None if an id overflows."""
     import pandas as pd
 
     first = 1 if grammar.prefix else 0
@@ -212,10 +222,10 @@ def _two_columns(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None
 
 
 def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar) -> Edges:
-    """A block as ``parse_block``, line by line: slow, and sure of which line is wrong.
+    """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
     Raises:
-        FormatError: names the first line that isn't what the grammar says.
+        FormatError: a line breaks the grammar; the message names the first one.
     """
     pairs: list[tuple[int, int]] = []
     for index, line in enumerate(block.split(b"\n")[:-1]):
@@ -236,9 +246,9 @@ class PairPiece:
 
     Attributes:
         source: the file.
-        grammar: of its lines.
-        start, stop: the range, anywhere in lines; stop None is the end.
-        aligned: start is known to be a line's.
+        grammar: grammar of its lines.
+        start, stop: the byte range, not on line boundaries; stop None is the end of the file.
+        aligned: whether ``start`` is the start of a line.
     """
 
     source: Source
@@ -248,12 +258,12 @@ class PairPiece:
     aligned: bool
 
     def read(self) -> Edges:
-        """Sources and targets, int64.
+        """Return sources and targets, int64.
 
         Raises:
-            FormatError: a line isn't what the format says; the message names file and line.
-            TruncatedFileError: a compressed file is cut.
-            MissingFileError: this machine doesn't see the file.
+            FormatError: a line breaks the grammar; the message names file and line.
+            TruncatedFileError: a compressed file is truncated.
+            MissingFileError: this machine has no such file.
         """
         start = self.start if self.aligned else line_start(self.source, self.start)
         stop = None if self.stop is None else line_start(self.source, self.stop)
@@ -270,9 +280,9 @@ class PairFile(EdgeList):
 
     Attributes:
         source: the file.
-        grammar: of its lines after the header.
-        body: where those start, in bytes.
-        edge_bytes: mean bytes a line, as far as known; sizes the pieces.
+        grammar: grammar of its lines after the header.
+        body: byte offset of those lines.
+        edge_bytes: estimate of the mean bytes of a line; sizes the pieces.
     """
 
     source: Source
@@ -281,7 +291,7 @@ class PairFile(EdgeList):
     edge_bytes: float
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
-        """Byte ranges of about ``piece_edges`` lines; one piece for a compressed file, which has to be streamed."""
+        """Cut into byte ranges of about ``piece_edges`` lines. A compressed file is one piece, since it is streamed."""
         if piece_edges < 1:
             raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
         if self.source.size is None:

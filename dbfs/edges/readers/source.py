@@ -1,6 +1,6 @@
-"""Source: a file's place and compression, and its bytes with every failure to get them turned into an error of dbfs.
+"""Source: a file's path and compression. Reading it raises dbfs's errors for every failure.
 
-Anything fsspec opens can be a source. Compression is told from the first bytes, not the name, so that a wrong or
+Any file that fsspec opens can be a source. Its first bytes, not its name, identify its compression, so that a wrong or
 missing suffix does no harm.
 """
 
@@ -31,12 +31,12 @@ SUFFIXES = (".gz", ".xz", ".bz2")
 
 @dataclass(frozen=True)
 class Source:
-    """A file that can be opened, here and on any worker that sees the same path.
+    """A file that the client, and any worker that has the same path, can open.
 
     Attributes:
-        path: absolute, or a URL that fsspec understands.
-        compression: told from the first bytes; None where the bytes are the text.
-        size: bytes as stored; None where the file system can't tell.
+        path: absolute path, or a URL that fsspec understands.
+        compression: by the first bytes; None for plain text.
+        size: bytes as stored; None if the file system doesn't report it.
     """
 
     path: str
@@ -45,17 +45,18 @@ class Source:
 
     @property
     def seekable(self) -> bool:
-        """Whether workers can start reading in the middle: neither compressed nor of unknown size."""
+        """Whether workers can start to read in the middle: the file is not compressed, and its size is known."""
         return self.compression is None and self.size is not None
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The text's bytes, decompressed as they are read.
+        """Open the text as a binary stream, which decompresses as it is read.
 
         Raises:
             MissingFileError: there is no such file.
             TruncatedFileError: the compressed stream ends before its end mark.
             FormatError: the compressed stream is corrupt, or the file can't be opened.
+            OSError: the machine or the network fails while the file is read.
         """
         with _explained(self.path, self.compression), _open_raw(self.path) as raw:
             match self.compression:
@@ -73,12 +74,12 @@ class Source:
 
 
 def find_source(path: str | os.PathLike[str]) -> Source:
-    """Look at a file: that it is there, its size, its compression.
+    """Find a file's size and compression.
 
     Raises:
         MissingFileError: there is no such file.
         TruncatedFileError: the file is empty.
-        FormatError: a directory, a device, a file without permission to read, or an archive that isn't read.
+        FormatError: the path is a directory, a device, a file without read permission, or an unsupported archive.
     """
     name = os.fspath(path)
     if "://" not in name:
@@ -102,10 +103,10 @@ def find_source(path: str | os.PathLike[str]) -> Source:
 
 
 def _file_system(path: str) -> tuple[Any, str]:
-    # Here: importing dbfs shall be quick.
+    # Imported here to keep ``import dbfs`` fast.
     import fsspec
 
-    # A local name may hold "::" or "*", which fsspec would take for a chain or a pattern.
+    # A local name may hold "::" or "*", which ``url_to_fs`` would read as a chain or a pattern.
     if "://" not in path:
         return fsspec.filesystem("file"), path
     try:
@@ -121,6 +122,7 @@ def _open_raw(path: str) -> IO[bytes]:
 
 @contextmanager
 def _explained(path: str, compression: Compression | None) -> Iterator[None]:
+    """Turn the errors of opening, reading and decompressing a file into dbfs's."""
     try:
         yield
     except DbfsError:
@@ -130,11 +132,11 @@ def _explained(path: str, compression: Compression | None) -> Iterator[None]:
     except PermissionError as error:
         raise FormatError(f"{path} can't be read: permission denied") from error
     except EOFError as error:
-        raise TruncatedFileError(f"{path} is cut: its {compression} stream ends before its end mark") from error
+        raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from error
     except (zlib.error, lzma.LZMAError) as error:
         raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
     except OSError as error:
-        # Decompressors raise OSError without a number; one with a number is the machine's or the network's.
+        # Decompressors raise OSError without a number. Errors with a number come from the machine or the network.
         if compression is None or error.errno is not None:
             raise
         raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error

@@ -1,4 +1,8 @@
-"""Writers of graph files: any EdgeList, piece by piece, in the format that the file's name says."""
+"""Writers of graph files: Matrix Market, METIS, edge lists, ``.gr``, SciPy's sparse matrices and Parquet tables.
+
+In comes an EdgeList of any kind, read piece by piece. Out goes one file, complete or not at all, in the format of its
+name.
+"""
 
 import os
 from collections.abc import Callable
@@ -23,7 +27,7 @@ _TEXTS: dict[tuple[str, ...], Callable[[EdgeStream, Sink], Written]] = {
     (".csv",): partial(write_edge_list, separator=","),
     (".gr",): write_gr,
 }
-"""Formats of text, which can be compressed, by suffix."""
+"""Writers of text formats, which can be compressed, by suffix."""
 _BINARIES: dict[tuple[str, ...], Callable[[EdgeStream, Sink], Written]] = {
     (".npz",): write_npz,
     (".parquet",): write_parquet,
@@ -40,27 +44,28 @@ class _Format:
 def write_edges(
     edges: EdgeList, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
 ) -> Written:
-    """Write a file of edges, all of it or none: a file of that name is replaced when the new one is complete.
+    """Write a file of edges. A file of that name is replaced when the new one is complete; after an error it stays.
 
-    The name says the format: Matrix Market (.mtx), METIS (.graph), an edge list (.txt and .tsv with tabs, .csv with
-    commas, .el, .edges), PACE or DIMACS (.gr), each also as .gz, .xz or .bz2; a SciPy sparse matrix (.npz); a table
-    with the columns src and dst (.parquet). Edge lists and tables keep external ids; the others number the vertices. An
-    undirected edge is written once, but twice in METIS and .npz. METIS and .npz hold the whole graph in memory while
-    they are made, the others a piece of it, and METIS has no place for self-loops and duplicates, which are left out.
+    The name's suffix sets the format: Matrix Market (.mtx), METIS (.graph), an edge list (.txt and .tsv with tabs, .csv
+    with commas, .el, .edges), PACE or DIMACS (.gr), each also compressed (.gz, .xz or .bz2); a SciPy sparse matrix
+    (.npz); a table with the columns src and dst (.parquet). Edge lists and tables keep external ids; the other formats
+    number the vertices. METIS and .npz list an undirected edge in both directions; the other formats list it once. For
+    METIS and .npz the whole graph must fit the memory; the other formats need a piece of it. METIS leaves out
+    self-loops and duplicates, for which it has no place.
 
     Args:
-        edges: of any reader or generator.
-        path: of a file on this machine, in a folder that exists.
-        progress: called with the number of edges read so far, after each piece.
+        edges: an edge list of any kind.
+        path: a file on this machine, in a folder that exists.
+        progress: called after each piece, with the number of edges read so far.
 
     Returns:
-        What was written.
+        The numbers of what was written.
 
     Raises:
-        InvalidOptionError: the name says no format, there is no such folder, or the format cannot hold these edges.
-        GraphTooLargeError: the memory will not hold the graph, where the format needs all of it there.
+        InvalidOptionError: the suffix is unknown, there is no such folder, or the format cannot hold these edges.
+        GraphTooLargeError: the memory will not hold the graph, for a format that needs the whole graph.
         OutputError: the file can't be written.
-        FormatError, TruncatedFileError, MissingFileError: edges that come from a file can't be read.
+        FormatError, TruncatedFileError, MissingFileError: the edges come from a file that can't be read.
     """
     target = Target.at(Path(path).expanduser())
     chosen = _format(target.path)
@@ -69,6 +74,11 @@ def write_edges(
 
 
 def _format(path: Path) -> _Format:
+    """Return the format and compression of a file's name.
+
+    Raises:
+        InvalidOptionError: the suffix is unknown, or is of a format that can't be compressed.
+    """
     name = path.name.lower()
     compression = next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")
     for formats, compressible in ((_TEXTS, True), (_BINARIES, False)):
@@ -76,5 +86,5 @@ def _format(path: Path) -> _Format:
             if name.removesuffix(compression).endswith(suffixes) and (compressible or not compression):
                 return _Format(write, compression)
     raise InvalidOptionError(
-        f"{path}: the name must end in one of {', '.join(SUFFIXES)}; those of text also with {', '.join(COMPRESSIONS)}"
+        f"{path}: the name must end in one of {', '.join(SUFFIXES)}; text formats may add {', '.join(COMPRESSIONS)}"
     )

@@ -1,4 +1,8 @@
-"""Formats with the edges of a vertex together, made from the whole graph in memory: METIS, SciPy's sparse matrices."""
+"""Writers of formats that keep a vertex's edges together: METIS, and SciPy's sparse matrices (.npz).
+
+Source of METIS: see ``readers.metis``. In comes an ``EdgeStream``, read into a CSR matrix in memory; out go bytes to a
+``Sink``.
+"""
 
 from typing import Any
 
@@ -13,15 +17,16 @@ from dbfs.edges.writers.stream import EdgeStream, Survey, Written
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 
-# An entry on the way: the pieces' ids and their concatenation; the coordinates' rows, columns and values; the CSR's.
+# Peak bytes of an entry: the pieces' ids and their concatenation, or the coordinates' rows, columns and values beside
+# the CSR's.
 _ENTRY_BYTES = 40
 _ROW_BYTES = 8
-# Entries turned into text at a time.
+# Entries converted to text at a time.
 _BLOCK_ENTRIES = 2**20
 
 
 def write_metis(stream: EdgeStream, sink: Sink) -> Written:
-    """A line of neighbours a vertex. Self-loops and duplicates are left out.
+    """Write a METIS graph: a line of neighbours for each vertex. Self-loops and duplicates are left out.
 
     Raises:
         InvalidOptionError: the edges are directed.
@@ -44,7 +49,7 @@ def write_metis(stream: EdgeStream, sink: Sink) -> Written:
 
 
 def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
-    """Lines of neighbours, 1-based, blank where there are none."""
+    """Write the lines of the rows [start, stop): 1-based neighbours, or a blank line for none."""
     first, last = int(matrix.indptr[start]), int(matrix.indptr[stop])
     neighbours = pc.cast(pa.array(matrix.indices[first:last].astype(np.int64) + 1), pa.string())
     offsets = pa.array((matrix.indptr[start : stop + 1] - first).astype(np.int32))
@@ -54,9 +59,9 @@ def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
 
 
 def write_npz(stream: EdgeStream, sink: Sink) -> Written:
-    """A CSR matrix for ``scipy.sparse.load_npz``: an entry (i, j) counts the edges from i to j.
+    """Write a CSR matrix for ``scipy.sparse.load_npz``: entry (i, j) is the number of edges from i to j.
 
-    An undirected edge is one in both directions, a self-loop one.
+    An undirected edge counts at (i, j) and at (j, i), a self-loop once.
     """
     survey = stream.survey()
     sp.save_npz(sink.stream, _matrix(stream, survey, loops=True))
@@ -64,17 +69,17 @@ def write_npz(stream: EdgeStream, sink: Sink) -> Written:
 
 
 def _matrix(stream: EdgeStream, survey: Survey, *, loops: bool) -> Any:
-    """The adjacency matrix, CSR, int32 counts of edges; with self-loops or without.
+    """Return the adjacency matrix, CSR with int32 numbers of edges; self-loops only if ``loops``.
 
     Raises:
         GraphTooLargeError: the memory will not hold it.
     """
     entries = survey.m * (1 if stream.edges.directed else 2)
-    needed, there = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES, psutil.virtual_memory().available
-    if needed > there:
+    needed, free = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES, psutil.virtual_memory().available
+    if needed > free:
         raise GraphTooLargeError(
             f"{stream.edges.name}: a matrix of {entries} entries takes about {needed} bytes ({format_bytes(needed)}) "
-            f"while it is made, and {there} ({format_bytes(there)}) are there; a format of lines needs none"
+            f"while it is made, and {free} bytes ({format_bytes(free)}) are free; an edge list, .mtx or .gr needs none"
         )
     pieces = [(np.empty(0, np.int64), np.empty(0, np.int64)), *stream.numbered(survey)]
     rows, columns = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))

@@ -1,4 +1,4 @@
-"""EdgeStream: an edge list's pieces one after another, as the writers want them."""
+"""EdgeStream: the edges of an EdgeList for the writers, piece by piece, each undirected edge once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ PIECE_EDGES = 2**20
 
 @dataclass(frozen=True)
 class Written:
-    """What a file holds.
+    """Numbers of a file's vertices and edges.
 
     Attributes:
-        n: vertices; None where the format does not say and the edges were not asked.
-        m: edges, as the edge list counts them: each undirected one once.
-        directed: whether they hold in one direction only.
+        n: vertices; None if the edge list's ids are external and the format keeps them.
+        m: edges written; an undirected edge counts once.
+        directed: whether edges can be crossed in one direction only.
         left_out: self-loops and duplicates that the format has no place for.
     """
 
@@ -33,12 +33,12 @@ class Written:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of edges after reading them all.
+    """Facts of edges after a pass over them all.
 
     Attributes:
         n: vertices.
-        m: edges, each undirected one once.
-        ids: the external ids in ascending order, int64; None where vertices are 0..n-1 as given.
+        m: edges; an undirected edge counts once.
+        ids: the external ids in ascending order, int64; None if ids are 0..n-1 already.
     """
 
     n: int
@@ -47,7 +47,12 @@ class Survey:
 
 
 class EdgeStream:
-    """The edges, in order, each undirected one once."""
+    """The edges of an edge list, in order, each undirected edge once.
+
+    Args:
+        edges: the edge list.
+        progress: called after each piece of each pass, with the number of edges read so far.
+    """
 
     def __init__(self, edges: EdgeList, progress: Callable[[int], None] | None = None) -> None:
         self.edges = edges
@@ -55,15 +60,15 @@ class EdgeStream:
 
     @property
     def title(self) -> str:
-        """The edges' name for a comment: in one line, and in letters that UTF-8 has, which a file's name may lack."""
+        """The edges' name for a comment: one line of valid UTF-8, which a file's name need not be."""
         return " ".join(self.edges.name.split()).encode(errors="replace").decode()
 
     def pieces(self) -> Iterator[Edges]:
-        """Sources and targets, int64, of about ``PIECE_EDGES`` edges at a time.
+        """Yield sources and targets, int64, of about ``PIECE_EDGES`` edges at a time.
 
         Raises:
             TruncatedFileError: there are fewer edges, or more, than a file's header promises.
-            FormatError: the machine can't read them.
+            FormatError: the machine fails to read the edges.
         """
         read = 0
         for piece in self.edges.cut(PIECE_EDGES):
@@ -72,26 +77,27 @@ class EdgeStream:
             if self._progress is not None:
                 self._progress(read)
             if self.edges.mirrored and not self.edges.directed:
-                # The other direction is in the pieces, too.
+                # The pieces hold each edge in both directions.
                 once = src >= dst
                 src, dst = src[once], dst[once]
             yield src, dst
         if self.edges.m not in (None, read):
             raise TruncatedFileError(
-                f"{self.edges.name}: {self.edges.m} edges are promised (by its header), {read} are there"
+                f"{self.edges.name}: {self.edges.m} edges are promised (by its header), {read} were read"
             )
 
     def _read(self, piece: Piece) -> Edges:
         try:
             return piece.read()
         except OSError as error:
-            # Errors of dbfs may be OSErrors, too; one of the machine, with a number, would pass for one of the output.
+            # An OSError of the machine has a number, and would be reported as a failure of the output. Those of dbfs
+            # have none.
             if error.errno is None:
                 raise
             raise FormatError(f"{self.edges.name} can't be read: {error.strerror or error}") from error
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
-        """The pieces with vertices 0..n-1."""
+        """Yield the pieces with vertices 0..n-1."""
         for src, dst in self.pieces():
             if survey.ids is None:
                 yield src, dst
@@ -99,7 +105,7 @@ class EdgeStream:
                 yield np.searchsorted(survey.ids, src), np.searchsorted(survey.ids, dst)
 
     def survey(self) -> Survey:
-        """Count vertices and edges: for nothing where both are known, else by a pass through all edges."""
+        """Count vertices and edges: without a pass over the edges if both numbers are known."""
         n, m = self.edges.n, self.edges.m
         mirrored = self.edges.mirrored and not self.edges.directed
         if n is not None and m is not None and not mirrored:
@@ -115,9 +121,9 @@ class EdgeStream:
         return Survey(ids.size, count, None if dense else ids)
 
     def written(self, survey: Survey) -> Written:
-        """The report on a file that holds them all."""
+        """Return the report on a file that holds all edges."""
         return Written(survey.n, survey.m, self.edges.directed)
 
     def without(self, report: Written, left_out: int) -> Written:
-        """The report on a file that lacks some."""
+        """Return the report on a file that lacks ``left_out`` edges."""
         return replace(report, m=report.m - left_out, left_out=left_out)

@@ -1,4 +1,7 @@
-"""Parquet tables with an edge a row."""
+"""Writer of Parquet tables (Apache Parquet, by pyarrow) with an edge a row.
+
+In comes an ``EdgeStream``; out go bytes to a ``Sink``.
+"""
 
 import json
 
@@ -10,7 +13,7 @@ from dbfs.edges.writers.target import Sink
 
 
 def write_parquet(stream: EdgeStream, sink: Sink) -> Written:
-    """Columns src and dst, int64 ids as given; the schema's metadata say under ``dbfs`` what graph it is, in JSON."""
+    """Write columns src and dst, int64 ids as given; metadata ``dbfs`` is JSON of the graph's name, n, directed."""
     edges = stream.edges
     about = json.dumps({"name": edges.name, "n": edges.n, "directed": edges.directed})
     schema = pa.schema([("src", pa.int64()), ("dst", pa.int64())], metadata={"dbfs": about})

@@ -1,4 +1,4 @@
-"""Target: the file to write, which appears only when it is complete, and the stream its bytes go through."""
+"""Target: a file to write, which appears only when it is complete. Sink: the stream that takes its bytes."""
 
 import bz2
 import gzip
@@ -12,7 +12,8 @@ from typing import IO, Any, cast
 
 from dbfs.errors import InvalidOptionError, OutputError
 
-# The levels that the command-line tools have, but for gzip: 9 takes Python's three times as long for 1 % less.
+# Compression levels of the command-line tools. For gzip that is not Python's 9, which takes three times as long as 6
+# and saves 1 %.
 COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
     ".gz": lambda raw: gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0),
     ".xz": lambda raw: lzma.LZMAFile(raw, "wb"),  # noqa: SIM115 - its user closes it
@@ -23,18 +24,18 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a writer's bytes go.
+    """Stream that takes a writer's bytes.
 
     Attributes:
-        stream: binary; compresses where the name says so.
-        name: the file's, for messages.
+        stream: binary; compresses if the file's name says so.
+        name: name of the file, for messages.
     """
 
     stream: IO[bytes]
     name: str
 
     def write(self, text: bytes) -> None:
-        """Append bytes."""
+        """Append bytes to the file."""
         self.stream.write(text)
 
 
@@ -46,27 +47,27 @@ class Target:
 
     @classmethod
     def at(cls, path: Path) -> "Target":
-        """The target, looked at before anything is computed for it.
+        """Check that a file can have this path, before any work is done for it.
 
         Raises:
-            InvalidOptionError: there is no such folder, or something else than a file has the name.
+            InvalidOptionError: there is no such folder, or the path exists and is not a regular file.
             OutputError: the file system refuses the name.
         """
         with _explained(path):
             if not path.parent.is_dir():
                 raise InvalidOptionError(f"{path}: there is no folder {path.parent}")
             if path.exists() and not path.is_file():
-                raise InvalidOptionError(f"{path} is there and not a regular file; choose another name")
+                raise InvalidOptionError(f"{path} exists and is not a regular file; choose another name")
         return cls(path)
 
     @contextmanager
     def opened(self, compression: str) -> Iterator[Sink]:
-        """A sink whose bytes become the file when the block ends, and vanish when it ends with an exception.
+        """Open a sink whose bytes become the file when the block ends. An exception discards them.
 
         Raises:
-            OutputError: the folder refuses the file, or the disk the bytes.
+            OutputError: the folder refuses the file, or the disk is full.
         """
-        # Beside the file, because only within a file system does one name replace the other at once.
+        # In the same folder, because a rename replaces a file atomically only within one file system.
         part = self.path.with_name(f".dbfs-{uuid.uuid4().hex[:12]}.part")
         with _explained(self.path):
             raw = part.open("xb")
@@ -85,10 +86,11 @@ class Target:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Turn the machine's errors of writing into ``OutputError``."""
     try:
         yield
     except OSError as error:
-        # Errors of dbfs may be OSErrors, too; those of the machine have a number.
+        # An OSError of the machine has a number; those of dbfs have none.
         if error.errno is None:
             raise
         raise OutputError(f"{path} can't be written: {error.strerror or error}") from error

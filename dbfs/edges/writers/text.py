@@ -1,4 +1,8 @@
-"""Formats with one edge a line: Matrix Market, edge lists, PACE's and DIMACS's .gr. Sources: see the readers."""
+"""Writers of formats with an edge a line: Matrix Market, edge lists, and ``.gr`` of PACE and DIMACS.
+
+Sources: see ``readers.matrix_market``, ``readers.edge_list`` and ``readers.gr``. In comes an ``EdgeStream``; out go
+bytes to a ``Sink``.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +16,7 @@ from dbfs.edges.writers.target import Sink
 
 
 def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
-    """A coordinate pattern: general where directed, else symmetric with the lower triangle's entries."""
+    """Write a coordinate pattern: general if edges are directed, else symmetric, with the lower triangle's entries."""
     survey, directed = stream.survey(), stream.edges.directed
     sink.write(f"%%MatrixMarket matrix coordinate pattern {'general' if directed else 'symmetric'}\n".encode())
     sink.write(f"% {stream.title}\n{survey.n} {survey.n} {survey.m}\n".encode())
@@ -23,7 +27,7 @@ def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
 
 
 def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Written:
-    """Two columns of ids, after comments in SNAP's form: whether edges are directed and, where known, the counts."""
+    """Write two columns of ids after comments in SNAP's form: the direction of edges and, if known, the numbers."""
     edges = stream.edges
     sink.write(f"# {'Directed' if edges.directed else 'Undirected'} graph: {stream.title}\n".encode())
     if edges.n is not None and edges.m is not None and not edges.mirrored:
@@ -36,7 +40,7 @@ def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Writte
 
 
 def write_gr(stream: EdgeStream, sink: Sink) -> Written:
-    """PACE's form where edges are undirected, DIMACS's with lengths 1 where they are directed."""
+    """Write PACE's form for undirected edges, DIMACS's with arcs of length 1 for directed ones."""
     survey, directed = stream.survey(), stream.edges.directed
     sink.write(f"c {stream.title}\np {'sp' if directed else 'tw'} {survey.n} {survey.m}\n".encode())
     for src, dst in stream.numbered(survey):
@@ -46,7 +50,7 @@ def write_gr(stream: EdgeStream, sink: Sink) -> Written:
 
 
 def _write_lines(sink: Sink, columns: Iterable[Any], separator: str) -> None:
-    """Lines of columns, which are NumPy's or pyarrow's arrays."""
+    """Write lines of columns, which are arrays of NumPy or pyarrow."""
     arrays = [pa.array(column) for column in columns]
     options = pacsv.WriteOptions(include_header=False, delimiter=separator, quoting_style="none")
     buffer = pa.BufferOutputStream()

@@ -103,7 +103,7 @@ def used() -> int:
     return int(total) - int(free)
 
 
-def cleared() -> int:
+def used_after_release() -> int:
     """Return the bytes in use after unreferenced objects and the pool's free blocks are released."""
     gc.collect()
     device_memory.release_pool()
@@ -121,7 +121,8 @@ def stop(dask_worker: Any) -> Peak:
     """Stop the worker's sampler and return the peak since ``start``.
 
     Raises:
-        RunAbortedError: the worker has no sampler, or CUDA failed.
+        RunAbortedError: the worker has no sampler.
+        DeviceFailedError: CUDA failed while the sampler read.
         DeadlineExceededError: the sampler had ended at its deadline.
     """
     sampler: Sampler | None = getattr(dask_worker, "dbfs_sampler", None)

@@ -1,7 +1,7 @@
 """Building a rank's partition from edges, in two steps that are each a Dask task.
 
-``bin_edges`` cuts a piece of the edge list into one bin per owner of the edges' sources, on whichever worker read the
-piece; ``build_partition`` makes a CSR from the bins that a rank was sent.
+``bin_edges`` cuts a piece of the edge list into one bin per owner of the edges' sources, on the worker that read the
+piece. ``build_partition`` makes a CSR of the bins that an owner collected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from dbfs_workers.storage.stripe import Stripe
 def check_ids(
     src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The edges as kernels take them.
+    """Return the edges as the kernels take them: contiguous int64 arrays.
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1.
@@ -38,11 +38,11 @@ def bin_edges(
     """Cut edges into one bin per owner of their source.
 
     Args:
-        src: int64 vertex ids.
-        dst: int64 vertex ids, as many.
+        src: sources, int64 vertex ids.
+        dst: targets, of the same length.
         stripe: how the graph lies on the ranks.
         symmetrise: add each edge's reverse; a self-loop is its own reverse and is stored once.
-        name: what to call these edges in an error.
+        name: the edges' name, for errors.
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
@@ -57,7 +57,7 @@ def bin_edges(
     for owner in range(stripe.p):
         starts = offsets[owner * buckets : (owner + 1) * buckets + 1]
         cut = slice(starts[0], starts[-1])
-        # Each bin gets memory of its own: a view would keep the whole piece alive until the last owner has its part.
+        # Copied: a view would keep the memory of all bins alive until the last owner has collected its bin.
         bins.append(EdgeBin(rows[cut].copy(), columns[cut].copy(), starts - starts[0], src.size))
     return tuple(bins)
 
@@ -71,18 +71,19 @@ def build_partition(
     in_rounds: Iterable[Sequence[EdgeBin]] | None = None,
     hub_first: bool = False,
 ) -> Partition:
-    """Make a rank's CSR from the bins it was sent.
+    """Make a rank's partition of the bins that the rank collected.
 
     Peak memory is the bins (6 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row; as much
     again for in-edges.
 
     Args:
         stripe: how the graph lies on the ranks.
-        rank: whose rows these are.
-        rounds: bins of edges that start in this rank's rows.
-        directed: False where every edge's reverse is among the bins too.
-        in_rounds: of a directed graph, bins of the reversed edges (``bin_edges(dst, src, ...)``): for bottom-up levels.
-        hub_first: vertex ids are positions of ``ordering.degree_order``: sort each row's hubs to its front.
+        rank: the rank that owns the rows.
+        rounds: bins of the edges that start in the rank's rows.
+        directed: False if the bins hold every edge in both directions.
+        in_rounds: bins of a directed graph's reversed edges (``bin_edges(dst, src, ...)``), for bottom-up levels; None
+            leaves only top-down levels.
+        hub_first: vertex ids are positions of ``ordering.degree_order``; each row's hubs are sorted to its front.
     """
     bins = [edge_bin for received in rounds for edge_bin in received]
     out_edges, self_loops, duplicates = _csr(stripe, rank, bins, hub_first)
@@ -96,7 +97,7 @@ def build_partition(
 
 
 def _csr(stripe: Stripe, rank: int, bins: Sequence[EdgeBin], hub_first: bool) -> tuple[Csr, int, int]:
-    """A CSR, its self-loops and its duplicates."""
+    """Make a CSR of bins; return it with its numbers of self-loops and duplicates."""
     row_offsets = np.zeros(stripe.n_local + 1, np.int64)
     for edge_bin in bins:
         kernels.count_degrees(edge_bin.rows, edge_bin.starts, row_offsets[1:])

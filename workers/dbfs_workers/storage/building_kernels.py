@@ -1,4 +1,7 @@
-"""CPU kernels of the build: counting and binning edges by owner, and making a CSR of them."""
+"""CPU kernels of the build: count and bin edges by owner, and make a CSR of an owner's bins.
+
+A bin is sorted by bucket of ``2**BUCKET_BITS`` rows, so that a row within its bucket fits uint16.
+"""
 
 import numpy as np
 from numba import types
@@ -9,7 +12,7 @@ from dbfs_workers.storage.partition import BUCKET_BITS
 
 @kernel(INT64, READ_INT64, READ_INT64, int64, int64, types.boolean)
 def count_bins(src, dst, p, buckets, symmetrise):
-    """Offsets int64[p * buckets + 1] of the bins by owner and bucket: a count of each and its prefix sum."""
+    """Return int64[p * buckets + 1], where each owner's and bucket's edges start: the prefix sum of their counts."""
     offsets = np.zeros(p * buckets + 1, np.int64)
     for i in range(src.size):
         row = src[i] // p
@@ -24,7 +27,10 @@ def count_bins(src, dst, p, buckets, symmetrise):
 
 @kernel(void, READ_INT64, READ_INT64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
 def bin_by_owner(src, dst, p, n_local, buckets, symmetrise, cursor, rows, columns):
-    """Write each edge at its bin's cursor (int64[p * buckets]): the source's row and the target's internal id."""
+    """Write each edge's row in its bucket and its target's internal id at the cursor of its owner and bucket.
+
+    ``cursor`` (int64[p * buckets]) starts at the offsets of ``count_bins`` and ends at those of the next bucket.
+    """
     for i in range(src.size):
         u, v = src[i], dst[i]
         u_row, v_row = u // p, v // p
@@ -44,7 +50,7 @@ def bin_by_owner(src, dst, p, n_local, buckets, symmetrise, cursor, rows, column
 
 @kernel(void, READ_INT64, READ_INT64, types.boolean, INT64)
 def count_both_ends(src, dst, symmetrise, degrees):
-    """Add an edge to the degrees of both its ends; a self-loop that is its own reverse counts once."""
+    """Add each edge to the degrees (int64[n]) of both its ends; if ``symmetrise``, a self-loop counts once."""
     for i in range(src.size):
         degrees[src[i]] += 1
         if not (symmetrise and src[i] == dst[i]):
@@ -53,7 +59,7 @@ def count_both_ends(src, dst, symmetrise, degrees):
 
 @kernel(void, READ_UINT16, READ_INT64, INT64)
 def count_degrees(rows, starts, degrees):
-    """Add each row's edges to its degree."""
+    """Add each row's number of edges in a bin to ``degrees`` (int64[n_local])."""
     for bucket in range(starts.size - 1):
         first = bucket << BUCKET_BITS
         for i in range(starts[bucket], starts[bucket + 1]):
@@ -62,7 +68,7 @@ def count_degrees(rows, starts, degrees):
 
 @kernel(void, READ_UINT16, READ_INT64, READ_UINT32, INT64, UINT32)
 def place_columns(rows, starts, columns, cursor, placed):
-    """Write each column at its row's cursor (int64[n_local])."""
+    """Write each column of a bin at its row's cursor (int64[n_local]) in ``placed``, and advance the cursor."""
     for bucket in range(starts.size - 1):
         first = bucket << BUCKET_BITS
         for i in range(starts[bucket], starts[bucket + 1]):
@@ -91,7 +97,7 @@ def to_internal(columns, p, n_local):
 
 @kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64)
 def sort_rows(row_offsets, columns, first_id, step):
-    """Sort each row's columns in place; returns (self-loops, duplicates). Row i has the id ``first_id + i * step``."""
+    """Sort each row's columns in place; return (self-loops, duplicates). Row i has the id ``first_id + i * step``."""
     self_loops = 0
     duplicates = 0
     for row in range(row_offsets.size - 1):

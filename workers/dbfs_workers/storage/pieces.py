@@ -1,4 +1,4 @@
-"""Pieces: parts of an edge list, small enough for one task. A worker reads or computes a piece's edges."""
+"""Pieces: parts of an edge list that one task reads or generates. Clients cut them, workers read them."""
 
 from abc import ABC, abstractmethod
 from types import ModuleType
@@ -8,23 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Sources and targets of edges, of one length: vertex ids or external ids."""
 
 
 class Piece(Protocol):
-    """A part of an edge list, small enough for one task. Picklable; ``read`` runs on a worker."""
+    """A part of an edge list, small enough for one task. It is picklable, and ``read`` runs on a worker."""
 
     def read(self) -> Edges:
-        """The piece's sources and targets: two int64 arrays of one length."""
+        """Return the piece's sources and targets."""
         ...
 
 
 class GeneratedPiece(ABC):
-    """A ``Piece`` computed from its parameters, on the CPU or on a GPU; the same edges in the same order on both."""
+    """A ``Piece`` generated from its parameters, with the same edges in the same order on a CPU and on a GPU."""
 
     @abstractmethod
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
-        """The sources and targets as int64 arrays of ``xp``: NumPy, or CuPy on its current device and stream."""
+        """Return sources and targets as int64 arrays of ``xp``: NumPy, or CuPy on its current device and stream."""
 
     def read(self) -> Edges:
-        """The sources and targets as NumPy arrays."""
+        """Return sources and targets as NumPy arrays."""
         return self.read_on(np)

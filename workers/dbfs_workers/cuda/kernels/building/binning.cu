@@ -1,33 +1,34 @@
-// Building, first part: edges are counted and binned by owner. Threads stride over the edges of one piece.
+// Building, first part: count edges and bin them by owner. Threads stride over the edges of one piece.
 //
-// A directed edge is one 64-bit key: its source's row on the owner, above what its columns are sorted by (the target's
-// internal id, or, in degree order, its position). Keys sorted are the rank's CSR. The order inside a bin is any. A turn
-// takes only the edges of some rows, first_row .. end_row - 1 on every owner: what does not fit at once is built in turns.
+// A directed edge is one 64-bit key. Its high half is the source's row on the owner; its low half is the target's
+// internal id or, in a degree order, the target's position. The sorted keys are the rank's CSR. Keys within a bin have
+// no order. A turn bins only the edges of some rows, first_row .. end_row - 1 of every owner: a graph that does not fit
+// at once is built in turns.
 #include "common/scalars.cuh"
 
 namespace dbfs {
 
 constexpr u32 kThreads = 256;
-constexpr u32 kMaxRanks = 256;  // building.py refuses more; a thread of a block clears each rank's counter
+constexpr u32 kMaxRanks = 256;  // building.py refuses more; each thread of a block clears one rank's counter
 constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNone = 0xffffffffu;  // never a vertex
 constexpr u32 kEdgesAThread = 8;
 constexpr u32 kTile = kThreads * kEdgesAThread;
 
-// The number of the first edge with an id outside 0..n-1 goes to `bad`.
+// Return whether both ids are in 0..n-1; if not, lower `bad` to the edge's number.
 __device__ __forceinline__ bool inside(i64 source, i64 target, u64 n, i64 number, u64* bad) {
   if ((u64)source < n && (u64)target < n) return true;
   atomicMin(bad, (u64)number);
   return false;
 }
 
-// The owner of a directed edge's source; kMaxRanks where its row is not this turn's.
+// Return the owner of a directed edge's source; kMaxRanks if the source's row is not in this turn.
 __device__ __forceinline__ u32 owner_of(u32 source, u32 ranks, u32 first_row, u32 end_row) {
   const u32 row = source / ranks;
   return row >= first_row && row < end_row ? source - row * ranks : kMaxRanks;
 }
 
-// A bin's next place for each lane of the warp, all lanes together; `owner` kMaxRanks for none.
+// Reserve a place in its owner's bin for each lane of a warp; lanes with owner kMaxRanks get none. All lanes must call.
 __device__ __forceinline__ u32 reserve(u32* taken, u32 owner) {
   const u32 lane = threadIdx.x & 31;
   const u32 same = __match_any_sync(kAll, owner);
@@ -39,8 +40,8 @@ __device__ __forceinline__ u32 reserve(u32* taken, u32 owner) {
 
 }  // namespace dbfs
 
-// Adds each vertex's edges, at both ends, to degrees[n]; a self-loop that is its own reverse counts once. Reads 16 bytes
-// an edge, with two atomics in L2 (or memory, where degrees don't fit).
+// Add each edge to degrees[n] of both its ends; if `symmetrise`, a self-loop counts once. A thread takes one edge at a
+// time: it reads 16 bytes, and does two atomics in L2 (in memory if the degrees don't fit L2).
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_count_degrees(const i64* sources, const i64* targets, i64 count, u64 n, u32 symmetrise, u64* degrees,
                        u64* bad) {
@@ -53,8 +54,8 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   }
 }
 
-// counts[ranks]: the directed edges of each owner. A block adds up in shared memory. Reads 16 bytes an edge, and in
-// degree order two positions (position may be null).
+// Add to counts[ranks] each owner's number of directed edges. A block adds up in shared memory first. Reads 16 bytes an
+// edge and, in a degree order, two positions of 4 bytes (position is null in the order given).
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_count_owners(const i64* sources, const i64* targets, i64 count, u64 n, const u32* position, u32 ranks,
                       u32 symmetrise, u32 first_row, u32 end_row, u64* counts, u64* bad) {
@@ -63,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   if (threadIdx.x < kMaxRanks) found[threadIdx.x] = 0;
   __syncthreads();
   const i64 threads = (i64)gridDim.x * kThreads;
-  // Whole warps stay in the loop, for their votes.
+  // The loop's bound is the same for all lanes of a warp: the votes below need whole warps.
   for (i64 first = (i64)blockIdx.x * kThreads; first < count; first += threads) {
     const i64 i = first + threadIdx.x;
     u32 owner = kMaxRanks, reverse = kMaxRanks;
@@ -82,9 +83,10 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   if (threadIdx.x < ranks && found[threadIdx.x]) atomicAdd(&counts[threadIdx.x], (u64)found[threadIdx.x]);
 }
 
-// Writes each directed edge's key into its owner's bin; cursors[ranks] begin at the bins' starts. A block takes kTile
-// edges at a time, finds the places of their keys among its own, reserves once an owner, and writes: 16 bytes read an
-// edge, 8 written a directed one. Ids are known to be inside (dbfs_count_owners).
+// Write each directed edge's key into its owner's bin; cursors[ranks] begin at the bins' starts. A block takes kTile
+// edges at a time: it numbers their keys by owner in shared memory, reserves the places of each owner's keys with one
+// atomic, and writes the keys. Reads 16 bytes an edge, writes 8 bytes a directed edge. dbfs_count_owners has checked
+// the ids.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_bin_edges(const i64* sources, const i64* targets, i64 count, const u32* position, u32 ranks, u32 n_local,
                    u32 symmetrise, u32 first_row, u32 end_row, u64* cursors, u64* keys) {
@@ -95,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     if (threadIdx.x < kMaxRanks) taken[threadIdx.x] = 0;
     __syncthreads();
     u32 source[kEdgesAThread], target[kEdgesAThread], place[kEdgesAThread], back[kEdgesAThread];
-    u32 from[kEdgesAThread], to[kEdgesAThread];  // owners of the edge and of its reverse, where there are such
+    u32 from[kEdgesAThread], to[kEdgesAThread];  // owners of the edge and of its reverse; kMaxRanks for none
 #pragma unroll
     for (u32 j = 0; j < kEdgesAThread; ++j) {
       const i64 i = first + j * kThreads + threadIdx.x;

@@ -1,4 +1,4 @@
-// Building, second part: a rank's sorted keys (binning.cu) become its CSR.
+// Building, second part: make a rank's CSR of its sorted keys (binning.cu).
 #include "common/scalars.cuh"
 
 namespace dbfs {
@@ -8,8 +8,8 @@ constexpr u32 kAll = 0xffffffffu;
 
 }  // namespace dbfs
 
-// offsets[rows + 1], of first_row and those after it: a thread finds where its row's keys begin, by bisection.
-// Neighbouring rows share most of the way, in L2. Writes 8 bytes a row.
+// Write offsets[rows + 1] of the rows from first_row on. A thread takes one row, and bisects the keys for the row's
+// first one; neighbouring rows read mostly the same keys, from L2. Writes 8 bytes a row.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_row_offsets(const u64* keys, i64 count, i64 first_row, i64 rows, i64* offsets) {
   const i64 row = (i64)blockIdx.x * dbfs::kThreads + threadIdx.x;
@@ -27,9 +27,9 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   offsets[row] = low;
 }
 
-// columns[count]: the internal id of each key's target, which in degree order (by_position) is kept as a position.
-// sums[2]: self-loops, and keys that equal the one before. A thread takes every so-manieth key: 8 bytes read (the key
-// before is in L1), 4 written.
+// Write columns[count], the internal id of each key's target; with by_position the key holds the target's position. Add
+// to sums[2] the self-loops, and the keys that equal the key before. Threads stride over the keys. A key costs 8 bytes
+// read (the key before is in L1) and 4 written.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_columns(const u64* keys, i64 count, u32 rank, u32 ranks, u32 n_local, u32 by_position, u32* columns,
                  u64* sums) {

@@ -1,8 +1,9 @@
-// The degree order (ordering.py): vertices by falling degree, those of one degree by their ids. A thread takes one vertex.
+// The degree order (storage/ordering.py): vertices by falling degree, and by id among equal degrees. A thread takes one
+// vertex.
 #include "common/scalars.cuh"
 
-// keys[n], to be sorted: the degree's complement above the id. Degrees past 32 bits count as 2^32 - 1. Reads and writes 8
-// bytes a vertex.
+// Write keys[n], to be sorted: the complement of the degree in the high half, the id in the low half. Degrees past
+// 2^32 - 1 count as 2^32 - 1. Reads 8 bytes a vertex and writes 8.
 extern "C" __global__ void __launch_bounds__(256) dbfs_order_keys(const u64* degrees, i64 n, u64* keys) {
   const i64 vertex = (i64)blockIdx.x * 256 + threadIdx.x;
   if (vertex >= n) return;
@@ -11,7 +12,8 @@ extern "C" __global__ void __launch_bounds__(256) dbfs_order_keys(const u64* deg
   keys[vertex] = (u64)~capped << 32 | (u64)vertex;
 }
 
-// Both ways of the numbering, from the sorted keys. Reads 8 bytes a vertex, writes 8, half of them anywhere.
+// Write vertex[n] and position[n], the numbering both ways, from the sorted keys. Reads 8 bytes a vertex, writes 4 in
+// order and 4 at random.
 extern "C" __global__ void __launch_bounds__(256)
     dbfs_order(const u64* keys, i64 n, u32* position, u32* vertex) {
   const i64 at = (i64)blockIdx.x * 256 + threadIdx.x;

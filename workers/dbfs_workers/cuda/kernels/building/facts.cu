@@ -1,4 +1,4 @@
-// What the resident kernel wants to know of a rank's rows beforehand (device_graph.py).
+// Facts of a rank's rows that the resident kernel needs before a run: see DeviceGraph in device_graph.py.
 #include "common/scalars.cuh"
 
 namespace dbfs {
@@ -12,9 +12,9 @@ enum { kLastUsed, kConnected, kMaxDegree, kChunks };
 
 }  // namespace dbfs
 
-// A thread takes a row, a warp adds up; rows are a multiple of 32, so that warps are whole. Reads 8 bytes a row and array
-// of offsets and the row's first in-neighbour, writes 4 bytes a row and a bit. Without in-edges in_offsets is null, with
-// what depends on it.
+// A thread takes one row, and a warp adds up its rows. The number of rows is a multiple of 32, so warps are whole.
+// Reads 8 bytes a row of each offsets array, and the row's first in-neighbour; writes 4 bytes and one bit a row.
+// Without in-edges, in_offsets, in_columns, first_in and closed are null.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* first_in, u32* closed, i64 rows,
                u32 large_degree, u32 chunk_edges, u64* sums) {

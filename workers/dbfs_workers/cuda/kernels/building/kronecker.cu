@@ -1,9 +1,9 @@
-// Graph500's Kronecker edges, bit for bit those of the CPU (dbfs/generate/kronecker.py).
+// Graph500's Kronecker edges, bit for bit those of the CPU (dbfs/edges/generate/kronecker.py).
 //
-// An edge starts from the seed state skipped by 2^64 times its number. A block makes kTile consecutive edges: a thread
-// jumps to its first one by the powers of the transition that its number's bits name, and from each edge to the one
-// kThreads further on, so that a warp's stores lie side by side. Work an edge: 25 multiplications to jump, two a level
-// to draw (54 in all at scale 24, with a quarter of a jump for the way to the first); bytes an edge: 16 written.
+// Edge i starts from the seed state skipped by 2^64 * i steps. A block makes kTile consecutive edges. A thread jumps to
+// its first edge by one power of the transition for each bit set in the edge's number. It then jumps from edge to edge
+// by kThreads, so that a warp's stores lie side by side. An edge costs 25 multiplications to jump and two a level to
+// draw (54 in all at scale 24, with a quarter of a jump for the way to the first edge), and 16 bytes written.
 #include "common/scalars.cuh"
 
 namespace dbfs {
@@ -13,11 +13,11 @@ constexpr u32 kLogThreads = 8;
 constexpr u32 kEdgesAThread = 32;
 constexpr u32 kTile = kThreads * kEdgesAThread;
 
-constexpr u32 kWords = 5;  // of the generator's state
+constexpr u32 kWords = 5;  // words of the generator's state
 constexpr u32 kPrime = 0x7fffffffu;
 constexpr u32 kRecent = 107374182;
 constexpr u32 kOldest = 104480;
-constexpr u32 kRedraw = kPrime % 10000;  // a value below is drawn again
+constexpr u32 kRedraw = kPrime % 10000;  // smaller values are drawn again, so that residues are equally likely
 constexpr u32 kTargetOnly = 1900, kSourceOnly = 3800, kNeither = 9500;
 constexpr u64 kSourceMultiplier = 0x4519840211493211ull;
 constexpr u64 kTargetMultiplier = 0x3050852102C843A5ull;
@@ -30,7 +30,7 @@ struct Power {
   u32 a[kWords][kWords];
 };
 
-// Congruent to x modulo the prime, below 2^31 + x / 2^31.
+// Return a number congruent to x modulo the prime, below 2^31 + x / 2^31.
 __device__ __forceinline__ u64 fold(u64 x) { return (x & kPrime) + (x >> 31); }
 
 __device__ __forceinline__ u32 reduce(u64 folded) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ State jump(const Power& by, const State& s) {
   State to;
 #pragma unroll
   for (u32 row = 0; row < kWords; ++row) {
-    // Three products stay below 2^64, five would not.
+    // Three products stay below 2^64; five would not.
     const u64 first = fold((u64)by.a[row][0] * s.z[0] + (u64)by.a[row][1] * s.z[1] + (u64)by.a[row][2] * s.z[2]);
     to.z[row] = reduce(fold(fold(first + (u64)by.a[row][3] * s.z[3] + (u64)by.a[row][4] * s.z[4])));
   }
@@ -81,8 +81,8 @@ __device__ __forceinline__ void draw(State s, u32 scale, u64& source, u64& targe
 
 }  // namespace dbfs
 
-// Edges first .. first + count - 1. powers[i] is the transition over 2^i edges, for every bit that an edge's number has;
-// z is the state of edge 0.
+// Write sources[count] and targets[count] of the edges first .. first + count - 1. powers[i] is the transition over 2^i
+// edges, for every bit of an edge's number; seed is the state of edge 0.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_kronecker(const dbfs::Power* powers, dbfs::State seed, u64 first, i64 count, u32 scale, u64 value0, u64 value1,
                    i64* sources, i64* targets) {

@@ -1,9 +1,9 @@
-// The validator's pass over edges against everybody's labels (validation.py, one level up); the CPU's is
-// validation_kernels.check_edges.
+// The validator's pass over a rank's edges against the labels of all ranks (checks/validation.py). The CPU's pass is
+// check_edges in checks/validation_kernels.py.
 //
-// A thread looks at kEdges edges of every tile of kThreads * kEdges, so that as many pairs of labels are on their way at
-// once. Reads 8 bytes an edge in order and 8 bytes for each of its ends at random; writes where an edge is a vertex's
-// first support, which is once a vertex, or breaks a rule.
+// A thread takes kEdges edges of every tile of kThreads * kEdges, to have as many pairs of label reads in flight at
+// once. An edge costs 8 bytes read in order, and 8 bytes read at random for each of its ends. A thread writes only if
+// an edge is the first to support a vertex, at most once a vertex, or if an edge breaks a rule.
 #include "common/scalars.cuh"
 
 namespace dbfs {
@@ -12,16 +12,18 @@ constexpr u32 kThreads = 256;
 constexpr u32 kEdges = 4;
 constexpr u32 kAll = 0xffffffffu;
 
-// Layout of `found`: counts, and after the first two the ends of an edge.
+// Layout of `found`: three counts; the first two are each followed by the two ends of an edge.
 enum { kSpans = 0, kLeaks = 3, kInside = 6 };
 
-// Another thread may clear a bit of the same word; one that was seen cleared stays so.
+// Clear a vertex's bit. Other threads clear bits of the same word, so the test may be stale. But no bit is set again: a
+// bit seen as cleared needs no atomic.
 __device__ void support(u32* unsupported, u32 vertex) {
   const u32 bit = 1u << (vertex & 31);
   if (unsupported[vertex >> 5] & bit) atomicAnd(&unsupported[vertex >> 5], ~bit);
 }
 
-__device__ void tell(u64* found, u32 kind, u32 from, u32 to) {
+// Count an edge that breaks a rule; the first one counted leaves its ends.
+__device__ void record(u64* found, u32 kind, u32 from, u32 to) {
   if (atomicAdd(&found[kind], 1ull) == 0) {
     found[kind + 1] = from;
     found[kind + 2] = to;
@@ -42,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
 #pragma unroll
     for (u32 j = 0; j < kEdges; ++j) {
       const i64 edge = first + j * kThreads + threadIdx.x;
-      // A self-loop shows nothing.
+      // Past the end, a self-loop of vertex 0: self-loops count for nothing and break no rule.
       u[j] = edge < count ? src[edge] : 0;
       v[j] = edge < count ? dst[edge] : 0;
     }
@@ -61,11 +63,11 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
       } else if (both && step == -1) {
         if (!directed && (!predecessors || (u32)at_u[j] == v[j])) support(unsupported, u[j]);
       } else if (both && (step > 1 || (step < -1 && !directed))) {
-        tell(found, kSpans, u[j], v[j]);
+        record(found, kSpans, u[j], v[j]);
       } else if (level_u > 0 && level_v == 0 && level_u < bound) {
-        tell(found, kLeaks, u[j], v[j]);
+        record(found, kLeaks, u[j], v[j]);
       } else if (level_v > 0 && level_u == 0 && level_v < bound && !directed) {
-        tell(found, kLeaks, v[j], u[j]);
+        record(found, kLeaks, v[j], u[j]);
       }
     }
   }
