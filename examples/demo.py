@@ -1,6 +1,6 @@
-"""The main job on one machine: a Kronecker graph striped over four workers, traversed from eight sources.
+"""A demonstration on one machine: a Kronecker graph striped over four workers, traversed from eight sources.
 
-Run it with ``make demo``. Every result is validated on the workers before its row is printed.
+``make demo`` runs this script. Every result is validated on the workers before the table is printed.
 """
 
 from rich.console import Console
@@ -13,7 +13,7 @@ WORKERS, SCALE, SOURCES = 4, 16, 8
 
 
 def main() -> None:
-    """Connect, build, traverse, validate, print."""
+    """Connect, build, traverse and validate, and print the results."""
     console = Console()
     columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:

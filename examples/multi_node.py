@@ -1,8 +1,8 @@
-"""A traversal on a cluster that runs already, and what each rank did.
+"""Traversals on a running cluster from eight sources, each result validated.
 
 python examples/multi_node.py --scheduler tcp://HEAD:8786 --ranks 32 --scale 24
 
-The address may also stand in DASK_SCHEDULER_ADDRESS; ``configs/`` says how to start a cluster.
+The address may also be given in DASK_SCHEDULER_ADDRESS. ``configs/README.md`` describes how to start a cluster.
 """
 
 import click
@@ -13,11 +13,13 @@ from dbfs.display import tables
 
 
 @click.command()
-@click.option("--scheduler", envvar="DASK_SCHEDULER_ADDRESS", required=True, help="The cluster's scheduler.")
-@click.option("--ranks", type=int, help="Workers to wait for, one rank each; those that are there if left out.")
+@click.option("--scheduler", envvar="DASK_SCHEDULER_ADDRESS", required=True, help="Address of the cluster's scheduler.")
+@click.option(
+    "--ranks", type=int, help="Number of workers to wait for, one rank each; if left out, the workers that are present."
+)
 @click.option("--scale", default=20, show_default=True, help="The graph has 2^scale vertices.")
 def main(scheduler: str, ranks: int | None, scale: int) -> None:
-    """Load a Kronecker graph on a cluster, traverse it from eight sources, validate."""
+    """Load a Kronecker graph on a cluster, traverse it from eight sources, and validate the results."""
     console = Console()
     with (
         dbfs.connect(scheduler, n_workers=ranks) as client,

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A Slurm job that starts a Dask cluster on its nodes, runs a command there, and ends with it.
+# A Slurm job that starts a Dask cluster on its nodes, runs a command, and ends when the command ends.
 #
 #   sbatch configs/slurm/job.sh dbfs run kronecker:scale=26 --source 1 --validate
 #   sbatch --nodes 4 --gpus-per-node 4 configs/slurm/job.sh python examples/multi_node.py
 #
-# The command finds the cluster by DASK_SCHEDULER_ADDRESS, as dbfs and distributed.Client() do. The folder it is submitted
-# from must be on all nodes, and a Python with dbfs be first in PATH there.
+# The job sets DASK_SCHEDULER_ADDRESS for the command; dbfs and distributed.Client() connect to that address. All nodes
+# must share the folder that the job is submitted from, and have a Python with dbfs first in PATH.
 #SBATCH --job-name=dbfs
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -19,7 +19,7 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 
-# One worker for each GPU where the job has some, else for each core; one worker is one rank.
+# One worker for each GPU, or for each core if the job has no GPUs. One worker is one rank.
 if [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then
     worker=(dask cuda worker)
     workers=$((SLURM_JOB_NUM_NODES * SLURM_GPUS_ON_NODE))
@@ -36,11 +36,11 @@ srun --ntasks-per-node=1 "${worker[@]}" --scheduler-file "$file" --preload dbfs.
 
 until [ -s "$file" ]; do
     sleep 0.2
-    jobs %1 >/dev/null  # ends the job where the scheduler has ended
+    jobs %1 >/dev/null  # fails, and so ends the job, if the scheduler has ended
 done
 DASK_SCHEDULER_ADDRESS=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["address"])' "$file")
 export DASK_SCHEDULER_ADDRESS
-# A graph takes the workers that are there when it is loaded, so all shall be.
+# A graph takes the workers that are present when it is loaded, so wait for all of them.
 python -c 'import sys, distributed; distributed.Client().wait_for_workers(int(sys.argv[1]), timeout=600)' "$workers"
 
 "$@"

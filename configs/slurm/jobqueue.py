@@ -1,6 +1,6 @@
-"""A Slurm cluster made from Python, by dask-jobqueue: each job is a node of workers.
+"""A Slurm cluster made from Python with dask-jobqueue; each Slurm job is one node of workers.
 
-Where the notebook or script runs, the scheduler runs, too: on a login node, or in a job of its own.
+The scheduler runs where the notebook or script runs: on a login node, or in a job of its own.
 """
 
 from dask_jobqueue import SLURMCluster
@@ -11,14 +11,14 @@ NODES, CORES = 2, 16
 
 
 def cluster(**overrides: object) -> SLURMCluster:
-    """Nodes with a worker for each core; arguments of ``SLURMCluster`` override."""
+    """Return a cluster whose nodes have a worker for each core; ``overrides`` are arguments of ``SLURMCluster``."""
     settings = {
         "cores": CORES,
         # One worker is one rank.
         "processes": CORES,
         "memory": "64GB",
         "walltime": "01:00:00",
-        # "queue": "compute", "account": "...", and "interface": "ib0" for InfiniBand.
+        # Add "queue": "compute" and "account": "...", and "interface": "ib0" for InfiniBand.
         "worker_extra_args": ["--preload", "dbfs.preload"],
     }
     return SLURMCluster(**settings | overrides)

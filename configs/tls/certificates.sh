@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes what Dask needs for TLS: an authority of the cluster's own, a certificate signed by it, and Dask's settings.
+# Makes the files that Dask needs for TLS: an authority for this cluster, a certificate that it signs, and Dask's settings.
 #
 #   configs/tls/certificates.sh /shared/tls
 #
-# Everyone who has the folder may join the cluster: schedulers, workers and clients use the same certificate.
+# Any process that can read the folder can join the cluster: scheduler, workers and clients use the same certificate.
 set -euo pipefail
 umask 077
 
@@ -15,7 +15,7 @@ mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 cd "$folder"
 if [ -e ca.pem ]; then
-    echo "$folder/ca.pem is there already; remove it to make another" >&2
+    echo "$folder/ca.pem exists; remove it to make a new authority" >&2
     exit 1
 fi
 
@@ -23,7 +23,7 @@ key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
 openssl req -x509 "${key[@]}" -keyout ca-key.pem -out ca.pem -days 3650 -subj "/CN=dbfs authority"
 openssl req "${key[@]}" -keyout key.pem -out request.pem -subj "/CN=dbfs"
 openssl x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -out cert.pem -days 365
-# Nobody shall sign another with it: a cluster that needs more starts over.
+# Without the authority's key, no further certificate can be signed. For a new one, remove ca.pem and run this script.
 rm request.pem ca-key.pem ca.srl
 
 cat > tls.yaml <<YAML
