@@ -48,6 +48,13 @@ def test_every_path_on_the_map_exists(path: str) -> None:
     assert found.is_dir() if path.endswith("/") else found.is_file()
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem)
+def test_every_path_on_a_page_exists(page: Path) -> None:
+    made = ("docs/_build/", "docs/generated/")
+    named = [path for path in paths(page.read_text(encoding="utf-8")) if not path.startswith(made)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_a_path_that_does_not_exist_would_be_noticed() -> None:
     assert paths("`dbfs/catalog.py` and `workers/dbfs_workers/level.py`") == [
         "dbfs/catalog.py",
