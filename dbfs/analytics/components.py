@@ -93,7 +93,7 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     while step < graph.ranks:
         for rank in range(0, graph.ranks - step, 2 * step):
             key = (f"unite-forests-{token}", step, rank)
-            forests[rank] = plan.add(rank, key, queries.united, forests[rank], forests[rank + step])
+            forests[rank] = plan.add(rank, key, queries.unite_forests, forests[rank], forests[rank + step])
         step *= 2
     last = (f"component-roots-{token}", 0)
     plan.add(0, last, queries.roots_by_position, forests[0], stripe)

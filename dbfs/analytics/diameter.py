@@ -1,4 +1,4 @@
-"""Bounds on the diameter of a component by four traversals, each from a vertex that the previous ones found.
+"""Bounds on the diameter of a component by four traversals; each starts at a vertex that the previous ones found.
 
 This is the double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the diameter of
 massive graphs", 2009). The eccentricity of the farthest vertex of a traversal is large: a good lower bound. The

@@ -266,7 +266,7 @@ def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 
 def _imbalance(reports: Sequence[LevelReport]) -> float:
-    """Return the sum over the levels of the longest time that a rank works, over the sum of the mean times."""
+    """Return the imbalance of work without waiting: the sum of each level's largest time over the sum of its means."""
     work = np.array(
         [
             [sum(time for phase, time in rank.items() if phase != _WAITING) for rank in report.phase_seconds]

@@ -16,7 +16,7 @@ from dbfs_workers.spec import TraversalSpec
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.state.LevelCounts``.
+    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.counts.LevelCounts``.
 
     Attributes:
         direction: ``top-down`` or ``bottom-up``. The ``edges`` of a bottom-up level are the edges that it inspected. A

@@ -88,8 +88,8 @@ class ResidentEngine:
 class ResidentLabels:
     """See ``dbfs.engines.interface.LabelSource``. The ranks keep the labels until a caller reads them.
 
-    Publishing labels as Dask data takes a millisecond of a worker and another of the scheduler, more than many a
-    traversal. The labels of many results are never read.
+    Publishing labels as Dask data takes a millisecond of a worker and another of the scheduler, longer than many
+    traversals. The labels of many results are never read.
     """
 
     def __init__(

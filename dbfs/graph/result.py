@@ -197,7 +197,7 @@ class BFSResult:
 
         Raises:
             InvalidOptionError: the distance is below 0.
-            InvalidOptionTypeError: it is not an integer.
+            InvalidOptionTypeError: the distance is not an integer.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
         only = whole_count(distance, "distance")
@@ -243,8 +243,7 @@ class BFSResult:
         """Return the labels as Dask data of this client; the first call publishes them.
 
         Raises:
-            ResultReleasedError: the result was released, or another client unloaded the graph.
-            GraphNotFoundError: another client unloaded the graph.
+            ResultReleasedError, GraphNotFoundError: the result was released, or another client unloaded the graph.
             WorkerLostError: a worker that held labels is lost.
         """
         if self._released:

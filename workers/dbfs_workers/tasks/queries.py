@@ -76,7 +76,7 @@ def own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArr
     return components.own_forest(partition.on(np), reached)
 
 
-def united(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def unite_forests(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Unite the forests of two ranks, or of two groups of ranks."""
     from dbfs_workers.checks import components
 
