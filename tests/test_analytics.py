@@ -82,6 +82,7 @@ edge_lists = st.integers(1, 40).flatmap(
 )
 
 
+@pytest.mark.full
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 4), directed=st.booleans(), order=st.sampled_from(["given", "degree"]))
 def test_any_graph(

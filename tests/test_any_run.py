@@ -184,6 +184,7 @@ def assert_validation(graph: Graph, case: Case, result: BFSResult, expected: Dis
         dbfs.validate(graph, dbfs.Labels(result.sources, distances, parents, result.farthest))
 
 
+@pytest.mark.full
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_any_runs_one_after_another(client: distributed.Client, case: Case) -> None:

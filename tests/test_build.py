@@ -31,6 +31,7 @@ from tests.support import oracle
 from tests.support.graphs import random
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 3, 4])
 @pytest.mark.parametrize("piece_edges", [1, 7, 100_000])
 def test_any_cut_gives_the_same_graph(client: distributed.Client, ranks: int, piece_edges: int) -> None:

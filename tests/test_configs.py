@@ -74,6 +74,7 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
             assert graph.bfs(0, validate=True).depth == 16
 
 
+@pytest.mark.full
 def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
     # Slurm starts the task on every node, and ends it; here all nodes are this machine.

@@ -321,6 +321,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_without_bokeh_the_service_works_and_says_what_to_install(tmp_path: Path) -> None:
     script = tmp_path / "without_bokeh.py"
     script.write_text(WITHOUT_BOKEH)

@@ -29,7 +29,11 @@ def test_all_are_listed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [pytest.param(each, marks=[] if each.stem == "quickstart" else pytest.mark.full) for each in NOTEBOOKS],
+    ids=lambda notebook: notebook.stem,
+)
 def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
     read = nbformat.read(notebook, 4)
     nbformat.validate(read)

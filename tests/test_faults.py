@@ -64,6 +64,7 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
         assert again.bfs(0, validate=True).depth == 49
 
 
+@pytest.mark.full
 def test_the_only_worker_killed_mid_run(mortal: distributed.Client) -> None:
     """Nobody is left who could say in which level it was."""
     with dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=1) as graph:
@@ -75,6 +76,7 @@ def test_the_only_worker_killed_mid_run(mortal: distributed.Client) -> None:
         assert re.match(rf"run \w+: lost rank 0; lost the worker {victim}: .*; load the graph again", str(error))
 
 
+@pytest.mark.full
 def test_labels_of_a_lost_worker(mortal: distributed.Client) -> None:
     graph = dbfs.load(dbfs.path(50), client=mortal)
     result = graph.bfs(0)

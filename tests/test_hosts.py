@@ -91,7 +91,7 @@ def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> Ba
     return errors[0]
 
 
-@pytest.fixture(params=["tcp", "tls"])
+@pytest.fixture(params=[pytest.param("tcp", marks=pytest.mark.full), "tls"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A scheme, and the environment that schedulers and workers need for it."""
     if request.param == "tcp":
@@ -126,6 +126,7 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
             assert graph.bfs(0, validate=True).depth == 16
 
 
+@pytest.mark.full
 def test_a_host_whose_cable_is_pulled(tmp_path: Path) -> None:
     # Nothing is closed: only the silence tells, after the shortest time that Dask allows.
     settings = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s"}
@@ -135,6 +136,7 @@ def test_a_host_whose_cable_is_pulled(tmp_path: Path) -> None:
         assert "lost rank" in str(error)
 
 
+@pytest.mark.full
 def test_two_networks_on_one_machine(tmp_path: Path) -> None:
     # The workers see each other's processes, so they may share memory, whatever their addresses are.
     with cluster(tmp_path, {}, own_pids=False) as (client, _):

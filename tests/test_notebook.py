@@ -197,6 +197,7 @@ def result(graph: Graph, request: pytest.FixtureRequest) -> dbfs.BFSResult:
     return graph.bfs(graph.sample_sources(1)[0], engine=request.param)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("layout", [None, "constrained"])
 @pytest.mark.parametrize(
     ("rows", "columns", "size", "letters"),

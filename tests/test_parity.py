@@ -15,6 +15,7 @@ from tests.support.graphs import GRAPHS
 from tests.support.parity import RANKS, WAYS, assert_options_agree, check, loaded
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
@@ -25,6 +26,7 @@ def test_graphs(client: distributed.Client, name: str, directed: bool, ranks: in
             check(graph, arrays, way, [0])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("way", WAYS)
@@ -36,6 +38,7 @@ def test_ways(client: distributed.Client, way: str, directed: bool, ranks: int) 
             check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", ["windows", "shared memory", "shared memory, bottom-up", "comm"])
 @pytest.mark.parametrize("max_depth", [0, 1, 7, 68, 69, 1000])
 def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None:
@@ -44,6 +47,7 @@ def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None
         check(graph, arrays, WAYS[way], [0], max_depth)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", ["phases", "windows", "shared memory", "shared memory, bottom-up", "comm"])
 @pytest.mark.parametrize("targets", [[0], [3], [40, 7], [7, 7, 69]])
 def test_targets_end_a_run_at_the_level_that_reaches_the_last(
@@ -94,6 +98,7 @@ def test_random_graphs(client: distributed.Client, data: st.DataObject) -> None:
         check(graph, (n, src, dst), way, [data.draw(st.integers(0, n - 1), "source")])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ranks", RANKS)
 def test_options_in_any_combination(client: distributed.Client, ranks: int, seed: int) -> None:

@@ -93,6 +93,7 @@ def test_levels_of_the_taskgraph_engine_are_told_as_they_were(client: distribute
         ]
 
 
+@pytest.mark.full
 def test_many_traversals_are_counted_as_they_end(client: distributed.Client) -> None:
     with dbfs.load("path:n=20000", client=client, ranks=2) as graph:
         told: list[RunProgress] = []

@@ -33,6 +33,7 @@ from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
 EXCHANGES = ("shared_memory", "comm")
+COMM_IN_FULL = ["shared_memory", pytest.param("comm", marks=pytest.mark.full)]
 
 
 @pytest.fixture
@@ -117,6 +118,7 @@ def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(client: d
     dbfs.open("stays", client=client).unload()
 
 
+@pytest.mark.parametrize("exchange", COMM_IN_FULL, indirect=True)
 def test_threads_traverse_two_graphs_on_the_same_workers(client: distributed.Client, exchange: str) -> None:
     wrong: list[object] = []
     with dbfs.load("path:n=40", client=client, ranks=3) as one, dbfs.load("grid2d:side=8", client=client) as two:
@@ -136,6 +138,7 @@ def test_threads_traverse_two_graphs_on_the_same_workers(client: distributed.Cli
     assert not wrong
 
 
+@pytest.mark.full
 def test_two_processes_traverse_one_graph(client: distributed.Client, tmp_path: Path) -> None:
     script = tmp_path / "traverse.py"
     script.write_text(
@@ -207,6 +210,7 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 
+@pytest.mark.parametrize("exchange", COMM_IN_FULL, indirect=True)
 def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
     kill_rank_1_mid_run(graph)
@@ -259,6 +263,7 @@ def labels_kept(dask_worker: distributed.Worker) -> int:
     return sum(len(member.kept) for member in dask_worker.plugins["dbfs"].members.values())
 
 
+@pytest.mark.full
 def test_a_stopped_worker_does_not_hold_the_run_past_its_deadline(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
     victim = graph.gang.addresses[2]

@@ -37,6 +37,7 @@ def two_paths(client: distributed.Client, ranks: int, **options: object) -> Grap
     return dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=directed), client=client, ranks=ranks, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("directed", [False, True])
 def test_every_mutation_is_caught(client: distributed.Client, leaves_nothing: None, ranks: int, directed: bool) -> None:

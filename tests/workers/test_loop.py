@@ -50,20 +50,21 @@ def check(gang: Gang, arrays: graphs.Arrays, sources: list[int], *, directed: bo
         for direction in DIRECTIONS
         for predecessors in (False, True)
     ]
-    for asked, answer in zip(specs, gang.run(*specs), strict=True):
-        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(asked))
-        if asked.predecessors:
+    for traversal, answer in zip(specs, gang.run(*specs), strict=True):
+        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
+        if traversal.predecessors:
             oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
         assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
         assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
         counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
         np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
         np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
-        if asked.direction != "auto":
-            assert (counts["bottom_up"] == gang.p * (asked.direction == "bottom-up")).all()
+        if traversal.direction != "auto":
+            assert (counts["bottom_up"] == gang.p * (traversal.direction == "bottom-up")).all()
     assert gang.disconnect() == [False] * gang.p
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("name", graphs.GRAPHS)
 def test_labels_are_scipys(gang: Gang, name: str, directed: bool) -> None:
@@ -88,7 +89,7 @@ def test_random_graphs_and_several_sources(
 
 
 def test_a_dense_graph_turns_bottom_up_and_back(gang: Gang) -> None:
-    """Hubs in the middle, long tails: both switches happen, and the tail's levels have one crossing of known size."""
+    """A dense middle and a long tail: the loop switches to bottom-up and back, and the tail's levels are top-down."""
     n, src, dst = graphs.random(3000, 60_000, 5)
     tail = np.arange(3000, 4500)
     src, dst, n = np.concatenate([src, [7], tail[:-1]]), np.concatenate([dst, [3000], tail[1:]]), 4500
@@ -104,6 +105,7 @@ def test_a_dense_graph_turns_bottom_up_and_back(gang: Gang) -> None:
     gang.disconnect()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("depth", [0, 1, 5, 1000])
 def test_max_depth_bounds_the_labels(gang: Gang, direction: str, depth: int) -> None:

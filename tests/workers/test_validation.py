@@ -22,6 +22,7 @@ from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels
 RANKS = (1, 2, 3, 4)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("ranks", RANKS)
@@ -40,18 +41,19 @@ def test_every_mutation_is_caught_by_its_rule(ranks: int, directed: bool, edges:
             ((distances, None), of_distances),
         )
         for given, rule in cases:
-            told = [violation.rule for violation in setting.verdict(*given).violations]
+            rules = [violation.rule for violation in setting.verdict(*given).violations]
             if rule is None:
                 # Such labels are right: the mutation is of the others.
-                assert told == [], mutate.__name__
+                assert rules == [], mutate.__name__
             else:
-                assert rule in told, (mutate.__name__, rule, told)
+                assert rule in rules, (mutate.__name__, rule, rules)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("directed", [False, True])
 def test_random_labels_against_the_oracle(directed: bool, edges: str) -> None:
-    """A verdict is without fault exactly where the labels are right, whatever was changed."""
+    """A verdict has no violations if and only if the labels are right, whatever was changed."""
     generator = np.random.default_rng(7)
     verdicts = set()
     for seed, ranks in itertools.product(range(6), RANKS):
@@ -112,7 +114,7 @@ def test_a_violation_names_vertices_ranks_and_how_many() -> None:
     parents[[10, 11, 12]] = 12, 10, 11
     distances[20], parents[[20, 25]] = -1, (-1, 3)
     words = [str(violation) for violation in setting.verdict(distances, parents).violations]
-    # What comes after a circle or a hole is lost, too.
+    # Vertices whose predecessors lead to the circle or to the hole count as well.
     assert words[0] == (
         "rule 1: predecessors lead in a circle, or to an unreached vertex: vertices 10, 12, 11 "
         "(ranks 0, 1, 2, 3, the first of 14)"
@@ -136,7 +138,7 @@ def test_a_bound_on_depth_is_respected(edges: str) -> None:
 
 
 def test_a_mirror_image_of_a_wrong_edge_is_seen_from_either_end() -> None:
-    """Whichever way an undirected edge stands in the input, it is checked both ways."""
+    """An undirected edge is checked in both directions, whichever one the input has."""
     setting = Setting(*GRAPHS["two components"](), 1, False)
     turned = replace(setting, src=setting.dst, dst=setting.src)
     for mutate, (rule, _, _) in MUTATIONS.items():
@@ -173,7 +175,7 @@ def test_a_partition_is_written_out_in_blocks(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("blocks", [1, 7])
 def test_a_block_of_one_row_has_something_to_count(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
-    """As CuPy's ``bincount`` wants it: of nothing, older ones make no zeros, but an error."""
+    """Older versions of CuPy's ``bincount`` raise an error for an empty array."""
     count = np.bincount
 
     def refuse_nothing(values: NDArray[np.int64], minlength: int) -> NDArray[np.int64]:
