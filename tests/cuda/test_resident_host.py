@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbfs_workers.cuda import device_graph, device_memory, layout, resident, window
-from dbfs_workers.cuda.device_memory import Part
+from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
 from dbfs_workers.members import on_gpu as member
@@ -58,22 +58,22 @@ def test_rows_that_only_others_edges_reach_are_not_passed_over(monkeypatch: pyte
 
 def test_lists_are_offered_to_the_rank_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(monkeypatch, symmetric=True)
-    monkeypatch.setattr(resident, "part", lambda array: Part(b"handle", array.nbytes))
-    assert resident.leader_lists(graph) == (Part(b"handle", 8 * (ROWS + 1)), Part(b"handle", 16))
+    monkeypatch.setattr(resident, "export_array", lambda array: ExportedArray(b"handle", array.nbytes))
+    assert resident.leader_lists(graph) == (ExportedArray(b"handle", 8 * (ROWS + 1)), ExportedArray(b"handle", 16))
 
-    def refuse(array: Any) -> Part:
+    def refuse(array: Any) -> ExportedArray:
         raise ExchangeUnavailableError("GPU memory can't be exported")
 
-    monkeypatch.setattr(resident, "part", refuse)
+    monkeypatch.setattr(resident, "export_array", refuse)
     assert resident.leader_lists(graph) is None
 
 
 def test_an_allocation_is_exported_with_the_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_memory, "_allocation", lambda address: address - 48)
-    monkeypatch.setattr(device_memory, "handle", lambda address: address.to_bytes(8, "little"))
+    monkeypatch.setattr(device_memory, "ipc_handle", lambda address: address.to_bytes(8, "little"))
     array: Any = SimpleNamespace(size=3, data=SimpleNamespace(ptr=1048))
-    assert device_memory.part(array) == Part((1000).to_bytes(8, "little"), 48)
-    assert device_memory.part(SimpleNamespace(size=0, data=SimpleNamespace(ptr=0))) == Part(b"", 0)
+    assert device_memory.export_array(array) == ExportedArray((1000).to_bytes(8, "little"), 48)
+    assert device_memory.export_array(SimpleNamespace(size=0, data=SimpleNamespace(ptr=0))) == ExportedArray(b"", 0)
 
 
 class Runtime:
@@ -98,7 +98,7 @@ def peers_of(cupy: Cupy, runtime: Runtime, *, leads: bool) -> window.PeerWindows
     cupy.cuda.runtime = runtime
     own: Any = SimpleNamespace(address=7, layout=window.window_layout(STRIPE, 4, 4, predecessors=False))
     handles = [number.to_bytes(8, "little") for number in (100, 200, 300)]
-    info: Any = SimpleNamespace(handle=handles[0], csr=(Part(handles[1], 8), Part(handles[2], 0)))
+    info: Any = SimpleNamespace(handle=handles[0], csr=(ExportedArray(handles[1], 8), ExportedArray(handles[2], 0)))
     return window.PeerWindows(0, own, {0: info, 1: info}, leads=leads)
 
 

@@ -76,7 +76,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
     monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
     monkeypatch.setattr(building, "_launch", launch)
     monkeypatch.setattr(device_memory, "own_allocation", lambda count, dtype: np.empty(count, dtype).view(Array))
-    monkeypatch.setattr(device_memory, "export", lambda array: array.ctypes.data.to_bytes(8, "little"))
+    monkeypatch.setattr(device_memory, "export_allocation", lambda array: array.ctypes.data.to_bytes(8, "little"))
     monkeypatch.setattr(device_memory, "mapped", _mapped if mapped else _refuse)
     monkeypatch.setattr(device_memory, "copy_from", _copy_from)
     return cupy

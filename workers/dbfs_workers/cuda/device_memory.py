@@ -17,7 +17,7 @@ from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedArray:
     """Where another process finds an array: an allocation, and the array's place in it.
 
     Attributes:
@@ -65,7 +65,7 @@ def release_pool() -> None:
 
 
 def own_allocation(count: int, dtype: Any) -> Any:
-    """Return an uninitialised array of ``count`` items in an allocation of its own, which ``export`` takes.
+    """Return an uninitialised array of ``count`` items in its own allocation, for ``export_allocation``.
 
     The allocation is freed with the array.
     """
@@ -77,29 +77,29 @@ def own_allocation(count: int, dtype: Any) -> Any:
     return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def export(array: Any) -> bytes:
+def export_allocation(array: Any) -> bytes:
     """Return the IPC handle of an array from ``own_allocation``, for other processes.
 
     Raises:
         ExchangeUnavailableError: the system does not allow it.
     """
-    return handle(int(array.data.ptr))
+    return ipc_handle(int(array.data.ptr))
 
 
-def part(array: Any) -> Part:
+def export_array(array: Any) -> ExportedArray:
     """Export an array from any allocation, including CuPy's pool.
 
     Raises:
         ExchangeUnavailableError: the system does not allow it.
     """
     if not array.size:
-        return Part(b"", 0)
+        return ExportedArray(b"", 0)
     address = int(array.data.ptr)
     base = _allocation(address)
-    return Part(handle(base), address - base)
+    return ExportedArray(ipc_handle(base), address - base)
 
 
-def handle(address: int) -> bytes:
+def ipc_handle(address: int) -> bytes:
     """Return the IPC handle of the allocation that starts at ``address``.
 
     Raises:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.device_memory import Part, part
+from dbfs_workers.cuda.device_memory import ExportedArray, export_array
 from dbfs_workers.cuda.module import Variant, load
 from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import (
@@ -77,12 +77,12 @@ def leader_capacity(stripe: Stripe) -> int:
     return min(stripe.n, LEADER_VERTICES * LIGHT_DEGREE)
 
 
-def leader_lists(graph: DeviceGraph) -> tuple[Part, Part] | None:
+def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | None:
     """Row offsets and columns for the rank that leads; None where nobody will, or CuPy's memory can't be exported."""
     if graph.stripe.p == 1 or graph.max_degree > LIGHT_DEGREE:
         return None
     try:
-        return part(graph.row_offsets), part(graph.columns)
+        return export_array(graph.row_offsets), export_array(graph.columns)
     except ExchangeUnavailableError:
         return None
 

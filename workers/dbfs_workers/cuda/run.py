@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.device_memory import Part
+from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.errors import DbfsError
 
 # Measured: docs/decisions/direction.md.
@@ -91,7 +91,7 @@ class PeerInfo:
     connected: int
     max_degree: int
     bottom_up: bool
-    csr: tuple[Part, Part] | None
+    csr: tuple[ExportedArray, ExportedArray] | None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers.cuda import device_memory, layout
-from dbfs_workers.cuda.device_memory import Part
+from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.cuda.run import PeerInfo
 from dbfs_workers.storage.stripe import Stripe
 
@@ -70,7 +70,7 @@ class Window:
 
     def export(self) -> bytes:
         """The IPC handle, for peers in other processes."""
-        return device_memory.handle(self.address)
+        return device_memory.ipc_handle(self.address)
 
     def array(self, name: str, count: int, dtype: Any) -> Any:
         """A part as a CuPy array; valid until ``free``."""
@@ -107,7 +107,7 @@ class PeerWindows:
             for peer, info in infos.items():
                 if peer == rank:
                     continue
-                self._addresses[peer] = self._open(Part(info.handle, 0))
+                self._addresses[peer] = self._open(ExportedArray(info.handle, 0))
                 if leads and info.csr is not None:
                     offsets, columns = info.csr
                     self._csr[peer] = (self._open(offsets), self._open(columns))
@@ -116,7 +116,7 @@ class PeerWindows:
             raise
         self._layout = own.layout
 
-    def _open(self, part: Part) -> int:
+    def _open(self, part: ExportedArray) -> int:
         if not part.handle:
             return 0
         # CUDA counts how often an allocation was opened.

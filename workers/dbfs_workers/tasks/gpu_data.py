@@ -134,7 +134,7 @@ class Offer:
         from dbfs_workers.cuda import device_memory
 
         if peer is None:
-            return cls(device_memory.export(array), starts)
+            return cls(device_memory.export_allocation(array), starts)
         part = array[starts[peer] : starts[peer + 1]].get()
         return cls(part, np.where(np.arange(starts.size) > peer, part.size, 0))
 
