@@ -16,6 +16,18 @@ from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, Graph
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import gpus
+from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.messages import (
+    ConnectGpus,
+    DetachGpus,
+    GetGpu,
+    JoinGpuGang,
+    JoinHostGang,
+    LeaveGang,
+    RecoverGpu,
+    WorkerMessage,
+)
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.stripe import Stripe
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
@@ -54,11 +66,11 @@ def test_no_gpu_whatever_is_visible(machine: pytest.MonkeyPatch) -> None:
 
 
 def require(*workers: tuple[str, str | None]) -> None:
-    async def ask(address: str, operation: str, **message: Any) -> str | None:
-        assert operation == "dbfs_gpu"
+    async def call(address: str, message: WorkerMessage[Any]) -> Any:
+        assert message == GetGpu()
         return dict(workers)[address]
 
-    assert asyncio.run(forming.require_gpus([address for address, _ in workers], ask)) == [gpu for _, gpu in workers]
+    assert asyncio.run(forming.require_gpus([address for address, _ in workers], call)) == [gpu for _, gpu in workers]
 
 
 def test_every_rank_has_a_gpu() -> None:
@@ -120,30 +132,46 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
         dbfs.connect(backend="tpu")
 
 
-class Gang:
-    """Workers with a GPU each (or one for all), as ``forming`` asks them; some operation fails."""
+MEMORY = SegmentHandle(pid=7, descriptor=3, token=1, stripe=Stripe(100, 2), record=8)
 
-    def __init__(self, fails: str, error: Exception, *, sharing: bool = False, gpus: bool = True) -> None:
+
+class Gang:
+    """Workers with a GPU each (or one for all), as ``forming`` calls them; rank 1 fails at one kind of message."""
+
+    def __init__(
+        self,
+        fails: type[WorkerMessage[Any]] | None = None,
+        error: Exception | None = None,
+        *,
+        sharing: bool = False,
+        gpus: bool = True,
+    ) -> None:
         self.fails = fails
         self.error = error
         self.sharing = sharing
         self.gpus = gpus
-        self.asked: list[str] = []
+        self.received: list[type[WorkerMessage[Any]]] = []
         self.backends: list[str] = []
 
-    async def ask(self, address: str, operation: str, **message: Any) -> object:
-        self.asked.append(operation)
-        if operation == self.fails and address == "tcp://a:2":
+    async def call(self, address: str, message: WorkerMessage[Any]) -> Any:
+        self.received.append(type(message))
+        if self.error is not None and type(message) is self.fails and address == "tcp://a:2":
             raise self.error
-        if operation == "dbfs_join":
-            self.backends.append(message["backend"])
-        if operation == "dbfs_gpu":
-            return ("0" if self.sharing else address) if self.gpus else None
-        return b""
+        match message:
+            case JoinHostGang(exchange="shared_memory", handle=None):
+                self.backends.append(message.backend)
+                return MEMORY
+            case JoinHostGang():
+                self.backends.append(message.backend)
+            case GetGpu():
+                return ("0" if self.sharing else address) if self.gpus else None
+            case JoinGpuGang():
+                return Pickled.of(address)
+        return None
 
 
 def choose(gang: Gang, backend: str, exchange: str = "auto") -> str:
-    return asyncio.run(forming.choose_backend(["tcp://a:1", "tcp://a:2"], backend, exchange, gang.ask))
+    return asyncio.run(forming.choose_backend(["tcp://a:1", "tcp://a:2"], backend, exchange, gang.call))
 
 
 def record(backend: str, exchange: str = "auto") -> GraphRecord:
@@ -170,25 +198,25 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
 
 
 def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
-    gang = Gang("dbfs_connect", ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
-    formed = asyncio.run(forming.form(record("cuda"), gang.ask))
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
+    formed = asyncio.run(forming.form(record("cuda"), gang.call))
     assert formed == Formed("cuda", "shared_memory", "rank 1 can't map its peers' GPU memory")
     assert gang.backends == ["cuda", "cuda"]
     # Nobody keeps the engines for a gang that was not formed.
-    assert gang.asked.count("dbfs_leave") == 2
+    assert gang.received.count(LeaveGang) == 2
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
-        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.ask))
+        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
 
 
 def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -> None:
-    gang = Gang("", RuntimeError(), sharing=True)
-    formed = asyncio.run(forming.form(record("cuda"), gang.ask))
+    gang = Gang(sharing=True)
+    formed = asyncio.run(forming.form(record("cuda"), gang.call))
     assert (formed.backend, formed.exchange) == ("cuda", "shared_memory")
     assert "ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
     # No kernel that waits for another was started.
-    assert "dbfs_join_cuda" not in gang.asked
+    assert JoinGpuGang not in gang.received
     with pytest.raises(ExchangeUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
-        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.ask))
+        asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
     assert choose(gang, "cuda") == "cuda"
     assert choose(gang, "auto") == "cpu"
     with pytest.raises(BackendUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
@@ -196,10 +224,10 @@ def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -
 
 
 def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
-    gang = Gang("", RuntimeError())
+    gang = Gang()
     assert [choose(gang, backend) for backend in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
-    assert gang.asked == ["dbfs_gpu"] * 4
-    nobody = Gang("", RuntimeError(), gpus=False)
+    assert gang.received == [GetGpu] * 4
+    nobody = Gang(gpus=False)
     assert [choose(nobody, backend) for backend in ("auto", "cpu")] == ["cpu", "cpu"]
     for backend, exchange in (("cuda", "auto"), ("auto", "cuda_ipc")):
         with pytest.raises(BackendUnavailableError, match="rank 0 .tcp://a:1. has no GPU"):
@@ -208,71 +236,71 @@ def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
 
 @pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
 def test_gpus_exchange_as_they_are_told(exchange: str) -> None:
-    gang = Gang("", RuntimeError())
-    assert asyncio.run(forming.form(record("cuda", exchange), gang.ask)) == Formed("cuda", exchange)
-    assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join"] * 2]
+    gang = Gang()
+    assert asyncio.run(forming.form(record("cuda", exchange), gang.call)) == Formed("cuda", exchange)
+    assert gang.received == [*[GetGpu] * 2, *[JoinHostGang] * 2]
 
 
 def test_gpus_on_two_hosts_exchange_over_comms() -> None:
-    gang = Gang("dbfs_connect", ExchangeUnavailableError("can't map"))
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
 
-    async def ask(address: str, operation: str, **message: Any) -> object:
-        if operation == "dbfs_join" and message["handle"] and message["rank"]:
+    async def call(address: str, message: WorkerMessage[Any]) -> Any:
+        if isinstance(message, JoinHostGang) and message.handle is not None:
             raise ExchangeUnavailableError("rank 1 can't open the shared memory of process 7")
-        answer = await gang.ask(address, operation, **message)
-        return b"handle" if operation == "dbfs_join" and message["handle"] is None else answer
+        return await gang.call(address, message)
 
-    assert asyncio.run(forming.form(record("cuda"), ask)) == Formed("cuda", "comm", "can't map")
+    assert asyncio.run(forming.form(record("cuda"), call)) == Formed("cuda", "comm", "can't map")
     with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open"):
-        asyncio.run(forming.form(record("cuda", "shared_memory"), ask))
+        asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 
 
 def test_nobody_joins_over_comms_while_another_still_attaches_to_shared_memory() -> None:
     """Else the late one would be left with the memory that the others have given up."""
     addresses = ("tcp://a:1", "tcp://a:2", "tcp://b:1")
     three = replace(record("cpu"), stripe=Stripe(100, 3), addresses=addresses, partition_keys=("p",) * 3)
-    joined: list[tuple[str, bytes | None]] = []
+    joined: list[tuple[str, str, SegmentHandle | None]] = []
 
-    async def ask(address: str, operation: str, **message: Any) -> object:
-        if message["handle"] == b"memory":
+    async def call(address: str, message: WorkerMessage[Any]) -> Any:
+        assert isinstance(message, JoinHostGang)
+        if message.handle is not None:
             if address == "tcp://b:1":
                 raise ExchangeUnavailableError("on another host")
             await asyncio.sleep(0.05)
-        joined.append((address, message["handle"]))
-        return b"memory"
+        joined.append((address, message.exchange, message.handle))
+        return MEMORY if message.exchange == "shared_memory" else None
 
-    assert asyncio.run(forming.form(three, ask)) == Formed("cpu", "comm")
-    assert joined[:2] == [("tcp://a:1", None), ("tcp://a:2", b"memory")]
-    assert joined[2:] == [(address, b"") for address in addresses]
+    assert asyncio.run(forming.form(three, call)) == Formed("cpu", "comm")
+    assert joined[:2] == [("tcp://a:1", "shared_memory", None), ("tcp://a:2", "shared_memory", MEMORY)]
+    assert joined[2:] == [(address, "comm", None) for address in addresses]
 
 
 def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
-    gang = Gang("dbfs_join", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+    gang = Gang(JoinHostGang, GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("cuda", "comm"), gang.ask))
-    assert gang.asked.count("dbfs_leave") == 2
+        asyncio.run(forming.form(record("cuda", "comm"), gang.call))
+    assert gang.received.count(LeaveGang) == 2
 
 
 def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
-    gang = Gang("dbfs_join_cuda", GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+    gang = Gang(JoinGpuGang, GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("cuda"), gang.ask))
-    assert gang.asked.count("dbfs_leave") == 2
+        asyncio.run(forming.form(record("cuda"), gang.call))
+    assert gang.received.count(LeaveGang) == 2
 
 
 def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
-    gang = Gang("dbfs_connect", GraphTooLargeError("rank 1: no room to map"))
+    gang = Gang(ConnectGpus, GraphTooLargeError("rank 1: no room to map"))
     with pytest.raises(GraphTooLargeError, match="no room to map"):
-        asyncio.run(forming.form(record("cuda"), gang.ask))
-    assert gang.asked[-4:] == ["dbfs_detach"] * 2 + ["dbfs_leave"] * 2
+        asyncio.run(forming.form(record("cuda"), gang.call))
+    assert gang.received[-4:] == [DetachGpus] * 2 + [LeaveGang] * 2
 
 
 def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
-    gang = Gang("", RuntimeError())
-    assert asyncio.run(forming.form(record("cuda"), gang.ask)).exchange == "cuda_ipc"
-    assert gang.asked == [*["dbfs_gpu"] * 2, *["dbfs_join_cuda"] * 2, *["dbfs_connect"] * 2]
-    asyncio.run(forming.recover(record("cuda"), gang.ask, 1.0))
-    assert gang.asked[6:] == ["dbfs_recover"] * 4
+    gang = Gang()
+    assert asyncio.run(forming.form(record("cuda"), gang.call)).exchange == "cuda_ipc"
+    assert gang.received == [*[GetGpu] * 2, *[JoinGpuGang] * 2, *[ConnectGpus] * 2]
+    asyncio.run(forming.recover(record("cuda"), gang.call, 1.0))
+    assert gang.received[6:] == [RecoverGpu] * 4
 
 
 def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:

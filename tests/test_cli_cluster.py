@@ -70,7 +70,7 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["unload", "web"], "no graph is named 'web'; there are none"),
+        (["unload", "web"], "no graph is named 'web'; no graph in the cluster has a name"),
         (["run", "web", "--loaded", "--source", "0"], "no graph is named 'web'"),
         (
             ["run", "web", "--loaded", "--source", "0", "--in-edges", "--ranks", "2"],

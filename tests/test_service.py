@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
@@ -25,10 +27,15 @@ from dbfs.errors import (
     RunCancelledError,
     RunNotFoundError,
     StaleRunError,
+    VersionMismatchError,
     WorkerLostError,
 )
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import Enqueue, SchedulerMessage
+from dbfs.service.worker_calls import WorkerCalls
+from dbfs_workers.messages import StartRank, WorkerMessage
+from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
@@ -64,19 +71,19 @@ def test_a_named_graph_is_everybodys(client: distributed.Client, leaves_nothing:
     dbfs.open("street", client=client).unload()
     with pytest.raises(GraphNotFoundError, match="unloaded"):
         graph.bfs(0)
-    with pytest.raises(GraphNotFoundError, match="took the labels"):
+    with pytest.raises(GraphNotFoundError, match="unloaded, which released the labels"):
         unseen.distances()
     graph.unload()
     assert "street" not in [status.name for status in dbfs.graphs(client=client)]
 
 
 def test_names_that_are_not_there_or_taken(client: distributed.Client, leaves_nothing: None) -> None:
-    with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; there are none"):
+    with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; no graph in the cluster has a name"):
         dbfs.open("web", client=client)
     with dbfs.load("path:n=5", client=client, name="a"), dbfs.load("path:n=5", client=client, name="b"):
-        with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; there are 'a', 'b'"):
+        with pytest.raises(GraphNotFoundError, match="no graph is named 'web'; the names are 'a', 'b'"):
             dbfs.open("web", client=client)
-        with pytest.raises(NameTakenError, match="named 'a' already"):
+        with pytest.raises(NameTakenError, match="a graph named 'a' exists already"):
             dbfs.load("path:n=6", client=client, name="a")
     with dbfs.load("path:n=7", client=client, name="a") as again:
         assert again.n == 7
@@ -230,7 +237,7 @@ def test_a_graph_that_lost_a_worker_can_be_unloaded(mortal: distributed.Client) 
         while not dbfs.graphs(client=mortal)[0].lost:
             time.sleep(0.02)
     assert dbfs.graphs(client=mortal) == []
-    with pytest.raises(GraphNotFoundError, match="took the labels"):
+    with pytest.raises(GraphNotFoundError, match="unloaded, which released the labels"):
         result.distances()
 
 
@@ -353,24 +360,27 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
-    with pytest.raises(GraphNotFoundError):
-        ServiceClient(client).call(
-            "run", graph_id="x", client=client.id, run_id="y", specs=b"", traversals=1, deadline=1, dropped=[]
-        )
+    with pytest.raises(GraphNotFoundError, match="unloaded"):
+        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled.of([]), 0, 1.0, ()))
     with dbfs.load("path:n=4", client=client) as graph:
-        address = graph.gang.addresses[0]
+        stranger = StartRank("x", 1, "c", Pickled.of([]), 1.0, ())
+        with pytest.raises(StaleRunError, match="is not a rank of the graph x"):
+            client.run_on_scheduler(call_worker, address=graph.gang.addresses[0], message=stranger)
 
-        async def ask(dask_scheduler: distributed.Scheduler) -> object:
-            from dbfs_workers.rpc import unpack
 
-            try:
-                unpack(
-                    await dask_scheduler.rpc(address).dbfs_start_rank(
-                        graph_id="x", number=1, client="c", specs=b"", deadline=1, dropped=[]
-                    )
-                )
-            except StaleRunError as error:
-                return str(error)
-            return None
+@dataclass(frozen=True)
+class Unknown(SchedulerMessage[None], WorkerMessage[None]):
+    """A message that no server has a handler for."""
 
-        assert "is no rank of the graph x" in str(client.run_on_scheduler(ask))
+
+def test_a_message_without_a_handler_is_a_typed_error(client: distributed.Client) -> None:
+    """As from a server without dbfs, or with an older version."""
+    scheduler, worker = client.scheduler.address, next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    with pytest.raises(VersionMismatchError, match=f"{scheduler} has no handler dbfs_unknown: its dbfs is missing or"):
+        ServiceClient.of(client).call(Unknown())
+    with pytest.raises(VersionMismatchError, match=f"{worker} has no handler dbfs_unknown: its dbfs is missing or"):
+        client.run_on_scheduler(call_worker, address=worker, message=Unknown())
+
+
+async def call_worker(dask_scheduler: distributed.Scheduler, address: str, message: WorkerMessage[Any]) -> Any:
+    return await WorkerCalls(dask_scheduler).call(address, message)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dbfs.records import BuildProgress
 from dbfs.service.build_stages import Stage
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import CountBuildTasks
 
 if TYPE_CHECKING:
     import distributed
@@ -35,7 +36,7 @@ class BuildWatch:
 
     def report(self) -> None:
         """Fetch the counts from the scheduler and report them."""
-        found: dict[str, Stage] = self._service.call("build_stages", token=self._token)
+        found = self._service.call(CountBuildTasks(self._token))
         # The scheduler drops the counts of a stage that is over; its tasks count as done.
         over = {name: (0, tasks, tasks, nbytes) for name, (_, _, tasks, nbytes) in self._stages.items()}
         self._stages = {**over, **found}

@@ -12,6 +12,7 @@ from dask.utils import format_bytes
 from dbfs.cluster.connect import current_client
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import ListGraphs, ListRuns
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,6 @@ def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
             )
             for address in sorted(workers, key=lambda address: (len(address), address))
         ),
-        graphs=tuple(service.graphs()),
-        runs=tuple(service.runs()),
+        graphs=tuple(service.call(ListGraphs())),
+        runs=tuple(service.call(ListRuns())),
     )

@@ -5,7 +5,6 @@ levels together (``dbfs_workers.levels.loop``). They return counts and timings; 
 """
 
 import functools
-import pickle
 import time
 from collections.abc import Sequence
 
@@ -17,7 +16,9 @@ from dbfs.engines.interface import LabelsOnRanks, LevelReport, Outcome, Progress
 from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import CancelRun, Enqueue, PublishLabels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec, direction_name
 from dbfs_workers.storage.labels import label_key
 
@@ -44,26 +45,25 @@ class ResidentEngine:
         service = ServiceClient.of(gang.client)
         run_id = specs[0].run_id
         dropped = service.take_dropped(record.graph_id)
-        call = service.call if progress is None else functools.partial(service.follow, progress=progress)
+        message = Enqueue(
+            graph_id=record.graph_id,
+            client=gang.client.id,
+            run_id=run_id,
+            specs=Pickled.of(list(specs)),
+            traversals=len(specs),
+            deadline=deadline.seconds,
+            dropped=dropped,
+        )
         began = time.monotonic()
         try:
-            reports: list[list[RankReport]] = call(
-                "enqueue",
-                graph_id=record.graph_id,
-                client=gang.client.id,
-                run_id=run_id,
-                specs=pickle.dumps(list(specs)),
-                traversals=len(specs),
-                deadline=deadline.seconds,
-                dropped=dropped,
-            )
+            reports = service.call(message) if progress is None else service.call_with_progress(message, progress)
         except BaseException as error:
             # The ranks may not have received the message. Dropping labels twice is harmless.
             for traversal in dropped:
                 service.drop(record.graph_id, *traversal)
             if not isinstance(error, DbfsError):
                 # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
-                service.tell("cancel", run_id=run_id)
+                service.send(CancelRun(run_id))
             raise
 
         outcomes = []
@@ -103,13 +103,8 @@ class ResidentLabels:
 
     def publish(self) -> PublishedLabels:
         """Have every rank move its labels into its worker's Dask data."""
-        self._service.call(
-            "publish",
-            graph_id=self._record.graph_id,
-            client=self._service.client.id,
-            run_id=self._run_id,
-            index=self._index,
-        )
+        client = self._service.client.id
+        self._service.call(PublishLabels(self._record.graph_id, client, self._run_id, self._index))
         parents = self._futures("predecessors") if self._predecessors else None
         return PublishedLabels(self._futures("distances"), parents)
 

@@ -30,6 +30,7 @@ from dbfs.graph.sampling import sample_sources
 from dbfs.integers import vertex_number, whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import UnloadGraph
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.tasks import queries
 
@@ -305,7 +306,7 @@ class Graph(GraphCounts):
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
                     result.publish()
             self._unloaded = True
-            ServiceClient.of(self._gang.client).call("unload", graph_id=self.record.graph_id)
+            ServiceClient.of(self._gang.client).call(UnloadGraph(self.record.graph_id))
 
     def __enter__(self) -> Graph:
         return self
@@ -399,4 +400,4 @@ class Graph(GraphCounts):
 
 def _unload_later(service: ServiceClient, graph_id: str) -> None:
     """Unload a graph without waiting, since finalizers run in any thread."""
-    service.tell("unload", graph_id=graph_id)
+    service.send(UnloadGraph(graph_id))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import time
 import uuid
 
@@ -21,6 +20,7 @@ from dbfs.errors import InvalidOptionError
 from dbfs.graph.graph import Graph
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import AddGraph, ChooseBackend, OpenGraph, ReleaseName, ReserveName
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def load(
     chosen = choose_backend(gang, backend)
     service = ServiceClient.of(client)
     if name is not None:
-        service.call("reserve", name=name, client=client.id)
+        service.call(ReserveName(name, client.id))
     try:
         with build_reporter(progress, edges.name if name is None else name) as report:
             built = build(edges, gang, options, chosen, report)
@@ -102,13 +102,13 @@ def load(
             build_seconds=built.seconds,
         )
         try:
-            formed = service.call("add", record=pickle.dumps(record))
+            formed = service.call(AddGraph(record))
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
     except BaseException:
         if name is not None:
-            service.tell("release", name=name)
+            service.send(ReleaseName(name))
         raise
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
@@ -124,7 +124,7 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
         ClientError: there is no usable client.
     """
     client = current_client(client)
-    record, formed = ServiceClient.of(client).call("open", name=name)
+    record, formed = ServiceClient.of(client).call(OpenGraph(name))
     return Graph(record, formed, client)
 
 
@@ -138,6 +138,4 @@ def choose_backend(gang: Gang, backend: str) -> str:
             f"backend={backend!r} does not support the exchange {exchange}; "
             "set dbfs.exchange to auto, shared_memory or comm"
         )
-    service, addresses = ServiceClient.of(gang.client), list(gang.addresses)
-    chosen: str = service.call("choose_backend", addresses=addresses, backend=backend, exchange=exchange)
-    return chosen
+    return ServiceClient.of(gang.client).call(ChooseBackend(gang.addresses, backend, exchange))

@@ -1,4 +1,4 @@
-"""The tasks of a build, counted on the scheduler by name."""
+"""Counts of a build's tasks by name, as the scheduler keeps them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     import distributed
 
 Stage = tuple[int, int, int, int]
-"""Of the tasks of one name: those under way, those that are over, all of them, and the bytes of the results so far."""
+"""Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
 
 _AHEAD = ("waiting", "no-worker", "queued", "processing", "erred")
 
 
 def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
-    """The tasks whose keys end in a build's token, by name.
+    """Return the counts of the tasks whose keys end in a build's token, by the tasks' names.
 
-    Dask forgets a name when all its tasks are over and nothing needs them any more.
+    Dask forgets a name when all its tasks are over and their results are no longer needed.
     """
     return {
         name.removesuffix(f"-{token}"): (

@@ -1,4 +1,4 @@
-"""The client's way to the service on its scheduler (``dbfs.service.scheduler``)."""
+"""The client's half of the service: sends messages to the scheduler's half (``dbfs.service.scheduler``)."""
 
 import asyncio
 import concurrent.futures
@@ -11,21 +11,26 @@ import distributed
 
 from dbfs.cluster.connect import current_client
 from dbfs.errors import ClientError, VersionMismatchError, WorkerLostError
-from dbfs.records import GraphStatus, RunProgress, RunStatus
+from dbfs.records import RunProgress
+from dbfs.service.messages import DropLabels, Enqueue, GetProgress, SchedulerMessage
+from dbfs_workers import rpc
+from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import A
 
 _FLUSH_AFTER = 0.2
-"""Seconds that dropped labels wait for a message to go along with, at most."""
+"""Seconds that dropped labels wait, at most, for a run that takes them along."""
 
 _LOOK_EVERY = 0.25
-"""Seconds between two looks at a run's progress; one that is over sooner is told of once, when it is over."""
+"""Seconds between two requests for a run's progress."""
 
 _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weakref.WeakKeyDictionary()
 
 
 def install(client: distributed.Client | None = None) -> None:
-    """Put dbfs's plugins on a cluster's scheduler and on its workers, those to come included.
+    """Install dbfs's plugins on a cluster's scheduler and on all its workers, later ones included.
 
-    ``load``, ``open``, ``graphs`` and ``runs`` do it by themselves; calling it first tells whether a cluster can serve.
+    ``load``, ``open``, ``graphs`` and ``runs`` do this themselves. Call ``install`` first to check a cluster.
 
     Args:
         client: any synchronous ``distributed.Client``; Dask's current one if None.
@@ -38,19 +43,19 @@ def install(client: distributed.Client | None = None) -> None:
 
 
 class ServiceClient:
-    """Calls to the service of one client's scheduler."""
+    """The client's half of the service, one for each Dask client. ``dbfs.service.messages`` lists what it can send."""
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
-        self._dropped: dict[str, list[tuple[str, int]]] = {}
-        # Whether a flush is due: it takes what is dropped until then, so that a loop over sources rarely wakes Dask's
-        # thread, which the next call would wait for.
+        self._dropped: dict[str, list[TraversalPlace]] = {}
+        # Whether a flush is scheduled, which will send all labels dropped until then. So a loop over sources rarely
+        # wakes Dask's thread, for which the next call would have to wait.
         self._flushing = False
         self._lock = threading.Lock()
 
     @classmethod
     def of(cls, client: distributed.Client) -> "ServiceClient":
-        """The client's one service; installs it on the scheduler at first.
+        """Return the client's half for a Dask client; the first call installs the service on the cluster.
 
         Raises:
             VersionMismatchError: see ``install``.
@@ -60,62 +65,62 @@ class ServiceClient:
         service = _services.get(client)
         if service is None:
             _check_versions(client)
-            # Does nothing where the scheduler has it.
+            # Does nothing if the scheduler has the plugin.
             client.register_plugin(SchedulerService())
             service = _services.setdefault(client, cls(client))
         return service
 
     @property
     def client(self) -> distributed.Client:
-        """Whose service it is."""
-        client = self._client()
-        if client is None:
-            raise ClientError("the client is gone")
-        return client
-
-    def call(self, operation: str, **message: Any) -> Any:
-        """Call a handler; raises what it raises.
+        """The Dask client.
 
         Raises:
-            WorkerLostError: the scheduler is gone.
+            ClientError: the client was deleted.
         """
-        from dbfs_workers.rpc import unpack
+        client = self._client()
+        if client is None:
+            raise ClientError("the distributed.Client of this object was deleted; keep a reference to the client")
+        return client
 
-        try:
-            answer = self.client.sync(getattr(self.client.scheduler, f"dbfs_{operation}"), **message)
-        except OSError as error:
-            raise self._gone(error) from error
-        return unpack(answer)
+    def call(self, message: SchedulerMessage[A]) -> A:
+        """Send a message and wait for the answer.
 
-    def follow(self, operation: str, progress: Callable[[RunProgress], None], run_id: str, **message: Any) -> Any:
-        """As ``call``, of a handler that makes a run; tells where the run is while it lasts, if it lasts.
-
-        The caller's thread asks and tells, so that ``progress`` may do what it likes, and raise.
+        Raises:
+            WorkerLostError: the connection to the scheduler is lost.
+            Exception: the handler raised it.
         """
-        from dbfs_workers.rpc import unpack
-
-        async def make() -> Any:
-            return await getattr(self.client.scheduler, f"dbfs_{operation}")(run_id=run_id, **message)
-
-        made = asyncio.run_coroutine_threadsafe(make(), self.client.loop.asyncio_loop)
-        while not concurrent.futures.wait([made], timeout=_LOOK_EVERY).done:
-            known: RunProgress | None = self.call("progress", run_id=run_id)
-            if known is not None:
-                progress(known)
+        client = self.client
         try:
-            answer = made.result()
+            answer = client.sync(rpc.send, client.scheduler, message)
         except OSError as error:
-            raise self._gone(error) from error
-        return unpack(answer)
+            raise self._scheduler_lost(error) from error
+        return rpc.unpack(client.scheduler.address, message, answer)
 
-    def tell(self, operation: str, **message: Any) -> None:
-        """Call a handler without waiting for its answer; from a finalizer, or when the client may be closing."""
+    def call_with_progress(self, message: Enqueue, progress: Callable[[RunProgress], None]) -> list[list[RankReport]]:
+        """Send a run, and call ``progress`` again and again while it lasts. Errors as for ``call``.
+
+        The caller's own thread calls ``progress``, so that it may block, or raise.
+        """
+        client = self.client
+        request = asyncio.run_coroutine_threadsafe(rpc.send(client.scheduler, message), client.loop.asyncio_loop)
+        while not concurrent.futures.wait([request], timeout=_LOOK_EVERY).done:
+            latest = self.call(GetProgress(message.run_id))
+            if latest is not None:
+                progress(latest)
+        try:
+            answer = request.result()
+        except OSError as error:
+            raise self._scheduler_lost(error) from error
+        return rpc.unpack(client.scheduler.address, message, answer)
+
+    def send(self, message: SchedulerMessage[Any]) -> None:
+        """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""
         client = self._client()
         if client is not None and client.status == "running":
-            client.loop.add_callback(getattr(client.scheduler, f"dbfs_{operation}"), **message)
+            client.loop.add_callback(rpc.send, client.scheduler, message)
 
     def drop(self, graph_id: str, run_id: str, index: int) -> None:
-        """Have the labels of a traversal forgotten: with the next run of the graph, or a little later by themselves."""
+        """Have the labels of a traversal released, by the next run of the graph or after ``_FLUSH_AFTER`` seconds."""
         client = self._client()
         if client is None or client.status != "running":
             return
@@ -125,40 +130,32 @@ class ServiceClient:
         if first:
             client.loop.add_callback(client.loop.call_later, _FLUSH_AFTER, self._flush)
 
-    def take_dropped(self, graph_id: str) -> list[tuple[str, int]]:
-        """The graph's dropped labels, for a message that is about to be sent."""
+    def take_dropped(self, graph_id: str) -> tuple[TraversalPlace, ...]:
+        """Return the graph's dropped labels for a message that is about to be sent, and forget them here."""
         with self._lock:
-            return self._dropped.pop(graph_id, [])
+            return tuple(self._dropped.pop(graph_id, []))
 
-    def _gone(self, error: OSError) -> WorkerLostError:
-        return WorkerLostError(f"the scheduler at {self.client.scheduler.address} is gone: {error}")
+    def _scheduler_lost(self, error: OSError) -> WorkerLostError:
+        return WorkerLostError(
+            f"lost the connection to the scheduler at {self.client.scheduler.address}: {error}; connect again"
+        )
 
     def _flush(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, {}
             self._flushing = False
         for graph_id, traversals in dropped.items():
-            self.tell("drop", graph_id=graph_id, dropped=traversals)
-
-    def graphs(self) -> list[GraphStatus]:
-        """Every graph in the cluster."""
-        statuses: list[GraphStatus] = self.call("list_graphs")
-        return statuses
-
-    def runs(self) -> list[RunStatus]:
-        """The runs that wait or are under way."""
-        statuses: list[RunStatus] = self.call("list_runs")
-        return statuses
+            self.send(DropLabels(graph_id, tuple(traversals)))
 
 
 def _check_versions(client: distributed.Client) -> None:
-    # Else the scheduler or a worker fails to unpickle something, and says so in words that help nobody.
+    # Without this check the scheduler or a worker would fail to unpickle something, with a message that does not help.
     found = client.get_versions(packages=["dbfs"])
-    here = found["client"]["packages"]["dbfs"]
-    there = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
-    there |= {f"the worker {address}": versions for address, versions in found["workers"].items()}
-    others = {who: version for who, info in there.items() if (version := info["packages"]["dbfs"]) != here}
+    wanted = found["client"]["packages"]["dbfs"]
+    servers = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
+    servers |= {f"the worker {address}": versions for address, versions in found["workers"].items()}
+    others = {name: version for name, info in servers.items() if (version := info["packages"]["dbfs"]) != wanted}
     if others:
-        listed = ", ".join(f"{who} has {version or 'none'}" for who, version in list(others.items())[:3])
+        listed = ", ".join(f"{name} has {version or 'none'}" for name, version in list(others.items())[:3])
         more = f", and {len(others) - 3} more" if len(others) > 3 else ""
-        raise VersionMismatchError(f"dbfs {here} wanted everywhere: {listed}{more}; install it there")
+        raise VersionMismatchError(f"the client has dbfs {wanted}, {listed}{more}; install dbfs {wanted} there")

@@ -1,4 +1,7 @@
-"""What the catalog keeps: a graph and its gang, a run and its turn, and how the ranks' errors become one."""
+"""Entries of the scheduler's service: a graph with its gang, and a run with its turn in the queue.
+
+Also the choice of one error among those of a run's ranks.
+"""
 
 import asyncio
 import itertools
@@ -7,43 +10,81 @@ from collections import deque
 from collections.abc import Sequence
 
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
-from dbfs.records import Formed, GraphRecord, RunProgress, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.service.worker_calls import UnreachableError
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
 
 
-class UnreachableError(WorkerLostError):
-    """A call to a worker broke off."""
-
-
 class GraphEntry:
-    """A graph in the catalog."""
+    """A graph in the cluster.
+
+    Attributes:
+        record: the graph as it was loaded.
+        formed: the backend and the exchange of its gang.
+        must_recover: whether a run on GPUs ended early, so that the ranks must clear their state before the next run.
+        lost: ranks whose workers left.
+        runs: runs started so far.
+        numbers: serial numbers for the gang's next runs.
+    """
 
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
         self.formed = Formed("", "")
-        # A run on GPUs ended early: the ranks have to forget it before the next.
-        self.failed = False
+        self.must_recover = False
         self.lost: set[int] = set()
         self.runs = 0
         self.numbers = itertools.count(1)
 
     @property
     def maps_gpus(self) -> bool:
-        """Whether its ranks are kernels that wait for each other in each other's memory."""
+        """Whether its ranks run resident kernels, which wait for each other in mapped GPU memory."""
         return self.formed.exchange == "cuda_ipc"
 
-    def require_whole(self, doing: str = "") -> None:
-        """Raise ``WorkerLostError`` if a rank is gone."""
+    def require_whole(self, where: str = "") -> None:
+        """Check that no rank's worker has left; ``where`` goes into the message.
+
+        Raises:
+            WorkerLostError: a worker left.
+        """
         if self.lost:
             ranks = ", ".join(f"rank {rank} ({self.record.addresses[rank]})" for rank in sorted(self.lost))
-            where = f", {doing}" if doing else ""
-            raise WorkerLostError(f"{self.record.name}{where}: lost {ranks}; load the graph again")
+            place = f", {where}" if where else ""
+            raise WorkerLostError(f"{self.record.name}{place}: lost {ranks}; load the graph again")
+
+    def status(self) -> GraphStatus:
+        """Return the graph as ``dbfs.graphs()`` lists it."""
+        return GraphStatus(
+            name=self.record.name,
+            n=self.record.stripe.n,
+            m=sum(info.m_local for info in self.record.infos),
+            bytes_per_rank=tuple(info.nbytes for info in self.record.infos),
+            ranks=self.record.stripe.p,
+            created=self.record.created,
+            runs=self.runs,
+            backend=self.formed.backend,
+            exchange=self.formed.exchange,
+            lost=tuple(sorted(self.lost)),
+        )
 
 
 class RunEntry:
-    """A run, waiting or under way."""
+    """A run that waits or is under way. Times are seconds since the epoch.
+
+    Attributes:
+        graph: the graph that is traversed.
+        client: id of the client that waits for the run.
+        run_id: the run's id.
+        traversals: number of traversals.
+        workers: addresses of the gang's workers.
+        queued: when the run was queued.
+        started: when the run started; None while it waits.
+        turn: done when the run may start; an exception if the run was ended while it waited.
+        number: the gang's serial number of the run; 0 until it starts.
+        progress: the latest look at the ranks; None before the first.
+        trail: looks at the traversal under way, oldest first: those that found a frontier.
+    """
 
     def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int) -> None:
         self.graph = graph
@@ -53,31 +94,29 @@ class RunEntry:
         self.workers = frozenset(graph.record.addresses)
         self.queued = time.time()
         self.started: float | None = None
-        # Set when it may start; an exception where it must not any more.
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
         self.progress: RunProgress | None = None
-        # Of the traversal under way, where the looks found it; those with a frontier.
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
 
     def note(self, progress: RunProgress) -> None:
-        """Take what a look at the ranks showed, or what an earlier look showed more of."""
+        """Keep the result of a look at the ranks, unless an earlier look came further."""
         before = self.progress
         if before is None or (before.finished, before.level) <= (progress.finished, progress.level):
             self.progress = progress
-            # Between two levels a look may find no frontier; of such looks alone there would be nothing to see.
+            # Between two levels a look may find no frontier. A plot of such looks alone would show nothing.
             if progress.frontier:
                 if self.trail and self.trail[-1].finished != progress.finished:
                     self.trail.clear()
                 self.trail.append(progress)
 
     def refuse(self, error: Exception) -> None:
-        """End it before its turn."""
+        """End the run with an error before its turn."""
         if not self.turn.done():
             self.turn.set_exception(error)
 
     def status(self) -> RunStatus:
-        """As it is listed."""
+        """Return the run as ``dbfs.runs()`` lists it."""
         return RunStatus(
             run_id=self.run_id,
             graph=self.graph.record.name,
@@ -89,18 +128,18 @@ class RunEntry:
         )
 
 
-def of_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
-    """What ended a rank's part in a run; a call that broke off knows the worker only."""
+def name_lost_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
+    """Add the run and the rank to the error of a broken connection, which has the worker's address only."""
     if isinstance(error, UnreachableError):
         return UnreachableError(f"run {run.run_id}: lost rank {rank}; {error}")
     return error
 
 
-def cause_of(errors: Sequence[BaseException]) -> BaseException:
-    """Of the ranks' errors the one that says most: what happened, rather than its echo on another rank."""
+def first_cause(errors: Sequence[BaseException]) -> BaseException:
+    """Return the error that says most about why a run ended: the failure itself rather than its echo on other ranks."""
 
     def order(error: BaseException) -> int:
-        # A rank that lost a peer knows in which level; that a call broke off is the same news with less in it.
+        # A rank that lost a peer names the level; the broken connection to the same worker does not.
         kinds = (UnreachableError, WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError)
         places = (1, 0, 2, 3, 5)
         return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 4)

@@ -1,169 +1,189 @@
-"""Forming a graph's gang: what its ranks compute on and how they exchange, the best that all of them have."""
+"""Forming a graph's gang: the choice of the backend and the exchange, the best that all ranks have, and its set-up."""
 
 import asyncio
 import logging
-import pickle
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from dbfs.cluster.gang import host_of
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs.records import Formed, GraphRecord
+from dbfs.service.worker_calls import WorkerCall
+from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.messages import (
+    ConnectGpus,
+    DetachGpus,
+    GetGpu,
+    JoinGpuGang,
+    JoinHostGang,
+    LeaveGang,
+    RecoverGpu,
+)
 
 logger = logging.getLogger(__name__)
 
-Ask = Callable[..., Coroutine[Any, Any, Any]]
-"""``await ask(address, operation, **message)`` calls a worker's handler."""
+T = TypeVar("T")
 
 
-async def form(record: GraphRecord, ask: Ask) -> Formed:
-    """Join the workers as was asked for, or by the best that all of them have.
+async def form(record: GraphRecord, call: WorkerCall) -> Formed:
+    """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
-    On GPUs: their memory mapped by each other, else through the host; on CPUs: shared memory, else comms.
+    On GPUs that is GPU memory mapped by the peers, else the host's exchanges; on CPUs shared memory, else comms.
 
     Raises:
-        BackendUnavailableError: the graph is on GPUs, and a worker has none any more.
-        ExchangeUnavailableError: the ranks can't exchange as was asked.
-        GraphTooLargeError: a GPU does not hold its part.
+        BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
+        ExchangeUnavailableError: the ranks can't exchange as requested.
+        GraphTooLargeError: a rank's part does not fit in its GPU.
     """
     if record.backend == "cuda":
-        return await _form_on_gpus(record, ask)
-    return Formed("cpu", await _join_through_host(record, "cpu", ask))
+        return await _form_on_gpus(record, call)
+    return Formed("cpu", await _join_through_host(record, "cpu", call))
 
 
-async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, ask: Ask) -> str:
-    """What a graph is built on and traversed on, ``cpu`` or ``cuda``: chosen before it is built.
+async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, call: WorkerCall) -> str:
+    """Return what a graph will be built and traversed on, ``cpu`` or ``cuda``.
+
+    ``auto`` takes ``cuda`` if every worker has CuPy and a GPU of its own.
 
     Raises:
-        BackendUnavailableError: GPUs were asked for, and a worker has none.
+        BackendUnavailableError: GPUs were requested, by ``backend`` or by ``exchange``, and a worker has none.
     """
     if backend == "cpu":
         return "cpu"
     try:
-        sharing = _sharing(addresses, await require_gpus(addresses, ask))
-        if sharing and backend == "auto":
-            raise BackendUnavailableError(sharing)
+        shared = _shared_gpu(addresses, await require_gpus(addresses, call))
+        if shared and backend == "auto":
+            raise BackendUnavailableError(shared)
     except BackendUnavailableError as error:
         if backend == "cuda" or exchange == "cuda_ipc":
             raise
-        # That CPUs have no GPU is no news.
+        # Only for debugging: on a cluster of CPUs this is as expected.
         logger.debug("dbfs: on the CPU: %s", error)
         return "cpu"
     return "cuda"
 
 
-async def require_gpus(addresses: Sequence[str], ask: Ask) -> list[str]:
-    """Make sure that every worker has CuPy and a GPU; returns which, as their machines name them.
+async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
+    """Check that every worker has CuPy and a GPU; return the GPUs by rank, as their machines name them.
 
     Raises:
-        BackendUnavailableError: one has not.
+        BackendUnavailableError: a worker has no GPU, or no CuPy.
     """
-    gpus = await asyncio.gather(*(ask(address, "dbfs_gpu") for address in addresses))
+    gpus = await asyncio.gather(*(call(address, GetGpu()) for address in addresses))
+    found = []
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
         if gpu is None:
-            raise BackendUnavailableError(f"rank {rank} ({address}) has no GPU, or no CuPy to use it by")
-    return gpus
+            raise BackendUnavailableError(f"rank {rank} ({address}) has no GPU, or CuPy is not installed there")
+        found.append(gpu)
+    return found
 
 
-async def recover(record: GraphRecord, ask: Ask, timeout: float) -> None:
-    """Make a gang of resident kernels usable after a failed run.
+async def recover(record: GraphRecord, call: WorkerCall, timeout: float) -> None:
+    """Make a gang of resident kernels usable after a failed run, within ``timeout`` seconds.
 
     Raises:
         TimeoutError: a rank did not answer.
     """
-    # First all kernels have to be over: one that still leaves would write to what a peer has cleared.
+    # All kernels must have ended before any rank clears its state: a running kernel would write to cleared memory.
     for clear in (False, True):
-        calls = (ask(address, "dbfs_recover", graph_id=record.graph_id, clear=clear) for address in record.addresses)
+        calls = (call(address, RecoverGpu(record.graph_id, clear)) for address in record.addresses)
         await asyncio.wait_for(asyncio.gather(*calls), timeout)
 
 
-async def _form_on_gpus(record: GraphRecord, ask: Ask) -> Formed:
-    sharing = _sharing(record.addresses, await require_gpus(record.addresses, ask))
+async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
+    shared = _shared_gpu(record.addresses, await require_gpus(record.addresses, call))
     slower = ""
     if record.exchange in ("auto", "cuda_ipc"):
         try:
             # Two kernels that wait for each other can't share a GPU.
-            await _join_gpus(record, sharing, ask)
+            if shared:
+                raise ExchangeUnavailableError(shared)
+            await _join_gpus(record, call)
             return Formed("cuda", "cuda_ipc")
         except ExchangeUnavailableError as error:
             if record.exchange == "cuda_ipc":
                 raise
             slower = str(error)
             logger.info("dbfs: %s exchanges through the host: %s", record.name, error)
-    return Formed("cuda", await _join_through_host(record, "cuda", ask), slower)
+    return Formed("cuda", await _join_through_host(record, "cuda", call), slower)
 
 
-async def _join_gpus(record: GraphRecord, sharing: str, ask: Ask) -> None:
-    """Everybody makes its engines, then everybody maps all others."""
-    if sharing:
-        raise ExchangeUnavailableError(sharing)
+async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
+    """Have every rank make its engines, and then have every rank map the memory of all peers."""
     addresses, graph_id = record.addresses, record.graph_id
-    made = [
-        ask(address, "dbfs_join_cuda", graph_id=graph_id, rank=rank, partition_key=key)
+    joins = [
+        call(address, JoinGpuGang(graph_id, rank, key))
         for rank, (address, key) in enumerate(zip(addresses, record.partition_keys, strict=True))
     ]
     try:
-        infos = await _all(made)
-        await _all([ask(address, "dbfs_connect", graph_id=graph_id, infos=infos) for address in addresses])
+        infos = tuple(await _all(joins))
+        await _all([call(address, ConnectGpus(graph_id, infos)) for address in addresses])
     except BaseException:
-        # Some may have mapped what others are about to free.
-        detaching = (ask(address, "dbfs_detach", graph_id=graph_id) for address in addresses)
+        # Some ranks may have mapped memory that others are about to free.
+        detaching = (call(address, DetachGpus(graph_id)) for address in addresses)
         await asyncio.gather(*detaching, return_exceptions=True)
-        await _leave(record, ask)
+        await _leave(record, call)
         raise
 
 
-async def _join_through_host(record: GraphRecord, backend: str, ask: Ask) -> str:
-    """Rank 0 makes the shared memory and the others attach; where one can't, all exchange over comms. Returns which."""
+async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall) -> str:
+    """Have rank 0 make shared memory and the others attach, or else all exchange over comms; return the exchange."""
     others = range(1, record.stripe.p)
     try:
         if record.exchange != "comm":
             try:
-                handle = await _join(record, backend, ask, 0, None)
-                await _all([_join(record, backend, ask, rank, handle) for rank in others])
+                handle = await _join(record, backend, call, 0, "shared_memory", None)
+                await _all([_join(record, backend, call, rank, "shared_memory", handle) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
                 if record.exchange == "shared_memory":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        await _all([_join(record, backend, ask, rank, b"") for rank in (0, *others)])
+        await _all([_join(record, backend, call, rank, "comm", None) for rank in (0, *others)])
         return "comm"
     except BaseException:
-        await _leave(record, ask)
+        await _leave(record, call)
         raise
 
 
-async def _join(record: GraphRecord, backend: str, ask: Ask, rank: int, handle: bytes | None) -> Any:
-    return await ask(
+async def _join(
+    record: GraphRecord, backend: str, call: WorkerCall, rank: int, exchange: str, handle: SegmentHandle | None
+) -> SegmentHandle | None:
+    return await call(
         record.addresses[rank],
-        "dbfs_join",
-        graph_id=record.graph_id,
-        rank=rank,
-        partition_key=record.partition_keys[rank],
-        stripe=pickle.dumps(record.stripe),
-        addresses=list(record.addresses),
-        handle=handle,
-        backend=backend,
+        JoinHostGang(
+            graph_id=record.graph_id,
+            rank=rank,
+            partition_key=record.partition_keys[rank],
+            stripe=record.stripe,
+            addresses=record.addresses,
+            backend=backend,
+            exchange=exchange,
+            handle=handle,
+        ),
     )
 
 
-async def _leave(record: GraphRecord, ask: Ask) -> None:
-    """Nobody keeps memory for a gang that is not formed."""
-    leaving = (ask(address, "dbfs_leave", graph_id=record.graph_id) for address in record.addresses)
+async def _leave(record: GraphRecord, call: WorkerCall) -> None:
+    """Free the memory that ranks took for a gang that could not be formed."""
+    leaving = (call(address, LeaveGang(record.graph_id)) for address in record.addresses)
     await asyncio.gather(*leaving, return_exceptions=True)
 
 
-async def _all(calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """All answers; raises the first error once all calls are over, so that nobody enters what the others leave."""
+async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all answers, or raise the first error once all calls are over.
+
+    So no rank is still entering a gang when the others leave it.
+    """
     answers = await asyncio.gather(*calls, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
-    return answers
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
-def _sharing(addresses: Sequence[str], gpus: Sequence[str]) -> str:
-    """Which two ranks are on one GPU, in words; empty where each has its own."""
+def _shared_gpu(addresses: Sequence[str], gpus: Sequence[str]) -> str:
+    """Describe the first two ranks that are on one GPU; an empty string if every rank has its own."""
     taken: dict[tuple[str, str], int] = {}
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
         other = taken.setdefault((host_of(address), gpu), rank)

@@ -1,4 +1,4 @@
-"""What the service remembers of runs that are over: for its page in Dask's dashboard, and for metrics."""
+"""Runs that are over, as the service remembers them: for its page in Dask's dashboard, and for metrics."""
 
 import time
 from collections import Counter, deque
@@ -13,17 +13,18 @@ _KEPT = 100
 
 
 class History:
-    """Runs that are over, and sums over all there ever were.
+    """The latest runs that are over, and sums over all runs.
 
     Attributes:
-        finished: the last of those that came to their end, oldest first.
-        failed: the same of those that did not.
-        last: by rank, the report of the last traversal of the run that came to its end last.
-        early: the run that ended early last, of those that were seen; None where one came to its end since.
-        outcomes: runs by how they ended: ``finished``, ``cancelled`` or ``failed``.
-        traversals: traversals made.
-        edges: directed edges traversed.
-        seconds: time that traversals took.
+        finished: the latest runs that finished, oldest first.
+        failed: the latest runs that failed or were cancelled, oldest first.
+        last: by rank, the report of the last traversal of the latest run that finished.
+        early: the most recent run that failed or was cancelled and that a look had found with a frontier; None if a
+            later run finished.
+        outcomes: number of runs by outcome: ``finished``, ``cancelled`` or ``failed``.
+        traversals: number of traversals of the runs that finished.
+        edges: directed edges that these traversed.
+        seconds: time that these took.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class History:
         self.seconds = 0.0
 
     def add(self, run: RunEntry, reports: Sequence[Sequence[RankReport]]) -> None:
-        """A run came to its end. Microseconds: its client waits for the answer."""
+        """Add a run that finished, with its reports by rank. Takes microseconds, because the client waits meanwhile."""
         traversals = list(zip(*reports, strict=True))
         edges = sum(rank.edges for ranks in traversals for rank in ranks)
         seconds = sum(max(rank.elapsed for rank in ranks) for ranks in traversals)
@@ -62,7 +63,7 @@ class History:
         self.seconds += seconds
 
     def fail(self, run: RunEntry, error: Exception) -> None:
-        """A run ended early."""
+        """Add a run that failed or was cancelled, with the error that ended it."""
         now = time.time()
         ended = FinishedRun(
             run_id=run.run_id,
@@ -78,6 +79,6 @@ class History:
         outcome = "cancelled" if isinstance(error, RunCancelledError) else "failed"
         self.failed.append(ended)
         self.outcomes[outcome] += 1
-        # Of one run only: looks are many. One that nobody saw takes no other's place.
+        # The looks of one run only, because they are many. A run without looks does not replace one that has them.
         if run.trail:
             self.early = EarlyEnd(ended, outcome, tuple(run.trail))

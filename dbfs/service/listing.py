@@ -1,4 +1,4 @@
-"""The graphs and runs that are in a cluster, as callers list them."""
+"""The graphs and runs of a cluster, as callers list them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import distributed
 from dbfs.cluster.connect import current_client
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
 
 
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
-    """The graphs in the cluster, in the order in which they were loaded."""
-    return ServiceClient.of(current_client(client)).graphs()
+    """Return the graphs in the cluster, in the order of loading."""
+    return ServiceClient.of(current_client(client)).call(ListGraphs())
 
 
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
-    """The resident runs that wait or are under way, in the order in which they came."""
+    """Return the resident runs that wait or are under way, in the order of arrival."""
     client = current_client(client)
-    return [Run(status, client) for status in ServiceClient.of(client).runs()]
+    return [Run(status, client) for status in ServiceClient.of(client).call(ListRuns())]
 
 
 class Run:
     """A run of the resident engine.
 
     Attributes:
-        status: as it was when it was listed.
+        status: the run's state when it was listed.
     """
 
     def __init__(self, status: RunStatus, client: distributed.Client) -> None:
@@ -32,12 +33,12 @@ class Run:
         self._client = client
 
     def cancel(self) -> None:
-        """End the run by its next level; whoever waits for it gets ``RunCancelledError``.
+        """End the run by its next level. The call that waits for its result raises ``RunCancelledError``.
 
         Raises:
-            RunNotFoundError: it is over.
+            RunNotFoundError: the run is over.
         """
-        ServiceClient.of(self._client).call("cancel", run_id=self.status.run_id)
+        ServiceClient.of(self._client).call(CancelRun(self.status.run_id))
 
     def __repr__(self) -> str:
         return f"<dbfs.Run {self.status}>"

@@ -1,8 +1,9 @@
-"""The service on the scheduler: graphs by name, and one queue of runs for the workers they share.
+"""The scheduler's half of the service: graphs by name, and one queue of runs for the workers that graphs share.
 
-A scheduler plugin, paired with ``dbfs_workers.plugin``. It keeps the partitions of every graph alive, forms the gangs,
-and starts runs: a run begins when all its workers are free and no run before it wants one of them, so that any number
-of clients may traverse at once and none deadlocks. A worker or a client that leaves ends the runs it was part of.
+A scheduler plugin, paired with ``dbfs_workers.plugin`` on the workers. It keeps the data of every graph alive, forms
+the gangs and starts runs. A run starts when its workers are free and no earlier run waits for any of them. So any
+number of clients may traverse at once, and no two gangs wait for each other. The runs of a worker or a client end when
+that worker or client leaves.
 """
 
 import asyncio
@@ -15,27 +16,47 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import dashboard
-from dbfs.errors import (
-    GraphNotFoundError,
-    NameTakenError,
-    RunNotFoundError,
-    WorkerLostError,
-)
+from dbfs.errors import GraphNotFoundError, NameTakenError, RunNotFoundError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming
 from dbfs.service.build_stages import Stage, stages
 from dbfs.service.conductor import Conductor
-from dbfs.service.entries import GraphEntry, RunEntry, UnreachableError
+from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from dbfs.service.run_watch import look
+from dbfs.service.messages import (
+    AddGraph,
+    CancelRun,
+    ChooseBackend,
+    CountBuildTasks,
+    DropLabels,
+    Enqueue,
+    GetProgress,
+    ListGraphs,
+    ListRuns,
+    OpenGraph,
+    PublishLabels,
+    ReleaseName,
+    ReserveName,
+    UnloadGraph,
+)
+from dbfs.service.run_watch import update_progress
+from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.messages import DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import NAME, answering
+from dbfs_workers.rpc import NAME, handlers
 
 
 class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
-    """See the module. ``dbfs.service`` calls the handlers."""
+    """The scheduler's half of the service. ``dbfs.service.messages`` documents what a handler does.
+
+    Attributes:
+        graphs: graphs by graph id, in the order of loading.
+        reserved: names of graphs that are being built, with the ids of their clients.
+        runs: runs that wait or are under way, in the order of arrival.
+        history: runs that are over.
+    """
 
     name = NAME
     idempotent = True
@@ -43,152 +64,92 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     def __init__(self) -> None:
         self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, str] = {}
-        # In the order in which they came, under way or not.
         self.runs: list[RunEntry] = []
         self.history = History()
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def start(self, scheduler: distributed.Scheduler) -> None:
-        """Called by Dask when the plugin is installed: install the workers' half, too."""
+        """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
         self.scheduler = scheduler
-        self._conductor = Conductor(scheduler)
-        handlers = (
-            self.reserve,
-            self.release,
-            self.choose_backend,
-            self.add,
-            self.open,
-            self.list_graphs,
-            self.unload,
-            self.enqueue,
-            self.publish,
-            self.drop,
-            self.list_runs,
-            self.progress,
-            self.build_stages,
-            self.cancel,
-        )
-        scheduler.handlers.update({f"dbfs_{handler.__name__}": answering(handler) for handler in handlers})
+        self._workers = WorkerCalls(scheduler)
+        self._conductor = Conductor(self._workers)
+        scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
         await scheduler.register_worker_plugin(None, pickle.dumps(WorkerService()), name=NAME, idempotent=True)
 
-    async def reserve(self, name: str, client: str) -> None:
-        """Keep a name for a graph that is about to be built.
-
-        Raises:
-            NameTakenError: another graph has it, or is being built under it.
-        """
+    @ReserveName.handler
+    async def reserve_name(self, message: ReserveName) -> None:
+        """See ``ReserveName``."""
+        name = message.name
         if name in self.reserved or any(graph.record.name == name for graph in self.graphs.values()):
-            raise NameTakenError(f"there is a graph named {name!r} already; unload it, or choose another name")
-        self.reserved[name] = client
+            raise NameTakenError(f"a graph named {name!r} exists already; unload it, or choose another name")
+        self.reserved[name] = message.client
 
-    async def release(self, name: str) -> None:
-        """Give back a name whose graph could not be built."""
-        self.reserved.pop(name, None)
+    @ReleaseName.handler
+    async def release_name(self, message: ReleaseName) -> None:
+        """See ``ReleaseName``."""
+        self.reserved.pop(message.name, None)
 
-    async def choose_backend(self, addresses: list[str], backend: str, exchange: str) -> str:
-        """What a graph is to be built on.
+    @ChooseBackend.handler
+    async def choose_backend(self, message: ChooseBackend) -> str:
+        """See ``ChooseBackend``."""
+        return await forming.choose_backend(message.addresses, message.backend, message.exchange, self._workers.call)
 
-        Raises:
-            BackendUnavailableError: see ``forming.choose_backend``.
-        """
-        return await forming.choose_backend(addresses, backend, exchange, self._conductor.ask)
-
-    async def add(self, record: bytes) -> Formed:
-        """Take over a graph's partitions and form its gang.
-
-        Raises:
-            WorkerLostError: a rank is gone already.
-            BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError: see ``forming.form``.
-        """
-        added: GraphRecord = pickle.loads(record)
-        self.reserved.pop(added.name, None)
-        missing = [address for address in added.addresses if address not in self.scheduler.workers]
+    @AddGraph.handler
+    async def add_graph(self, message: AddGraph) -> Formed:
+        """See ``AddGraph``."""
+        record = message.record
+        self.reserved.pop(record.name, None)
+        missing = [address for address in record.addresses if address not in self.scheduler.workers]
         if missing:
-            raise WorkerLostError(f"{added.name}: lost {', '.join(missing)} before the graph was whole; load it again")
-        graph = GraphEntry(added)
-        graph.formed = await forming.form(added, self._conductor.ask)
-        self.scheduler.client_desires_keys(keys=added.keys, client=_holder(added.graph_id))
-        self.graphs[added.graph_id] = graph
+            raise WorkerLostError(f"{record.name}: lost {', '.join(missing)} while the graph was built; load it again")
+        graph = GraphEntry(record)
+        graph.formed = await forming.form(record, self._workers.call)
+        self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
+        self.graphs[record.graph_id] = graph
         return graph.formed
 
-    async def open(self, name: str) -> tuple[GraphRecord, Formed]:
-        """A graph by its name, and what its gang became.
-
-        Raises:
-            GraphNotFoundError: with the names there are.
-        """
+    @OpenGraph.handler
+    async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formed]:
+        """See ``OpenGraph``."""
         for graph in self.graphs.values():
-            if graph.record.named and graph.record.name == name:
+            if graph.record.named and graph.record.name == message.name:
                 return graph.record, graph.formed
         names = sorted(graph.record.name for graph in self.graphs.values() if graph.record.named)
-        there = f"there are {', '.join(map(repr, names))}" if names else "there are none"
-        raise GraphNotFoundError(f"no graph is named {name!r}; {there}")
+        listed = f"the names are {', '.join(map(repr, names))}" if names else "no graph in the cluster has a name"
+        raise GraphNotFoundError(f"no graph is named {message.name!r}; {listed}")
 
-    async def list_graphs(self) -> list[GraphStatus]:
-        """Every graph, in the order in which they were loaded."""
-        return [
-            GraphStatus(
-                name=graph.record.name,
-                n=graph.record.stripe.n,
-                m=sum(info.m_local for info in graph.record.infos),
-                bytes_per_rank=tuple(info.nbytes for info in graph.record.infos),
-                ranks=graph.record.stripe.p,
-                created=graph.record.created,
-                runs=graph.runs,
-                backend=graph.formed.backend,
-                exchange=graph.formed.exchange,
-                lost=tuple(sorted(graph.lost)),
-            )
-            for graph in self.graphs.values()
-        ]
+    @ListGraphs.handler
+    async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
+        """See ``ListGraphs``."""
+        return [graph.status() for graph in self.graphs.values()]
 
-    async def unload(self, graph_id: str) -> None:
-        """Forget a graph and free its memory. Runs on it are cancelled."""
-        graph = self.graphs.pop(graph_id, None)
+    @UnloadGraph.handler
+    async def unload_graph(self, message: UnloadGraph) -> None:
+        """See ``UnloadGraph``."""
+        graph = self.graphs.pop(message.graph_id, None)
         if graph is not None:
             await self._dissolve(graph)
 
-    async def enqueue(
-        self,
-        graph_id: str,
-        client: str,
-        run_id: str,
-        specs: bytes,
-        traversals: int,
-        deadline: float,
-        dropped: list[tuple[str, int]],
-    ) -> list[list[RankReport]]:
-        """Make traversals; the ranks keep the labels until they are published or dropped, or the client leaves.
+    @CountBuildTasks.handler
+    async def count_build_tasks(self, message: CountBuildTasks) -> dict[str, Stage]:
+        """See ``CountBuildTasks``."""
+        return stages(self.scheduler, message.token)
 
-        Args:
-            graph_id: the graph's.
-            client: id of the client that asks, to which the labels belong.
-            run_id: the run's.
-            specs: pickled ``list[TraversalSpec]``, not looked at here.
-            traversals: how many there are.
-            deadline: seconds the run may take once it has started.
-            dropped: traversals (run id and index) whose labels are to be forgotten.
-
-        Returns:
-            By rank, a report of each traversal.
-
-        Raises:
-            GraphNotFoundError: the graph was unloaded.
-            WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError: the run
-                ended early.
-        """
-        graph = self.graphs.get(graph_id)
+    @Enqueue.handler
+    async def enqueue(self, message: Enqueue) -> list[list[RankReport]]:
+        """See ``Enqueue``. The run waits at ``run.turn`` until ``_start_runs`` gives it its turn."""
+        graph = self.graphs.get(message.graph_id)
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded; load it again")
-        run = RunEntry(graph, client, run_id, traversals)
+        run = RunEntry(graph, message.client, message.run_id, message.traversals)
         self.runs.append(run)
         try:
             self._start_runs()
             await run.turn
             graph.require_whole()
             graph.runs += 1
-            reports = await self._conductor.conduct(run, specs, deadline, dropped)
+            reports = await self._conductor.conduct(run, message)
             self.history.add(run, reports)
             return reports
         except Exception as error:
@@ -198,100 +159,94 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             self.runs.remove(run)
             self._start_runs()
 
-    async def publish(self, graph_id: str, client: str, run_id: str, index: int) -> None:
-        """Make the labels of a traversal Dask data, under the keys of ``dbfs_workers.plugin.label_key``.
+    @ListRuns.handler
+    async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
+        """See ``ListRuns``."""
+        running = [run for run in self.runs if run.started is not None]
+        await asyncio.gather(*(update_progress(run, self._workers.call) for run in running))
+        return [run.status() for run in self.runs]
 
-        Raises:
-            GraphNotFoundError: the graph was unloaded, and the labels went with it.
-            ResultReleasedError: they were dropped.
-            WorkerLostError: a rank is gone.
-        """
-        graph = self.graphs.get(graph_id)
+    @GetProgress.handler
+    async def get_progress(self, message: GetProgress) -> RunProgress | None:
+        """See ``GetProgress``."""
+        return next((run.progress for run in self.runs if run.run_id == message.run_id), None)
+
+    @CancelRun.handler
+    async def cancel_run(self, message: CancelRun) -> None:
+        """See ``CancelRun``."""
+        for run in self.runs:
+            if run.run_id == message.run_id:
+                await self._conductor.stop(run, Cause.CANCELLED, "by request")
+                return
+        raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
+
+    @PublishLabels.handler
+    async def publish_labels(self, message: PublishLabels) -> None:
+        """See ``PublishLabels``."""
+        graph, run_id = self.graphs.get(message.graph_id), message.run_id
         if graph is None:
-            raise GraphNotFoundError("the graph was unloaded, and its ranks took the labels of this run with them")
+            raise GraphNotFoundError(f"the graph was unloaded, which released the labels of run {run_id}")
         graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
-        message = {"graph_id": graph_id, "run_id": run_id, "index": index}
-        asked = (self._conductor.ask(address, "dbfs_publish_rank", **message) for address in addresses)
+        publish = PublishRankLabels(message.graph_id, run_id, message.index)
+        calls = (self._workers.call(address, publish) for address in addresses)
         sizes: list[dict[Any, int]] = []
-        for rank, answer in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
+        for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
             if isinstance(answer, UnreachableError):
                 raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
             if isinstance(answer, BaseException):
                 raise answer
             sizes.append(answer)
         for address, nbytes in zip(addresses, sizes, strict=True):
-            self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=client)
+            self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=message.client)
 
-    async def drop(self, graph_id: str, dropped: list[tuple[str, int]]) -> None:
-        """Have the ranks forget the labels of traversals."""
-        graph = self.graphs.get(graph_id)
+    @DropLabels.handler
+    async def drop_labels(self, message: DropLabels) -> None:
+        """See ``DropLabels``."""
+        graph = self.graphs.get(message.graph_id)
         if graph is not None:
-            await self._conductor.everyone(graph, "dbfs_drop", graph_id=graph_id, dropped=dropped)
-
-    async def list_runs(self) -> list[RunStatus]:
-        """The runs that wait or are under way, in the order in which they came; it looks where they are."""
-        await asyncio.gather(*(look(run, self._conductor.ask) for run in self.runs if run.started is not None))
-        return [run.status() for run in self.runs]
-
-    async def progress(self, run_id: str) -> RunProgress | None:
-        """Where a run was when its ranks were last asked; None before that, and when it is over."""
-        return next((run.progress for run in self.runs if run.run_id == run_id), None)
-
-    async def build_stages(self, token: str) -> dict[str, Stage]:
-        """See ``build_watch.stages``."""
-        return stages(self.scheduler, token)
-
-    async def cancel(self, run_id: str) -> None:
-        """End a run by its next level; its client gets ``RunCancelledError``.
-
-        Raises:
-            RunNotFoundError: it is over, or never was.
-        """
-        for run in self.runs:
-            if run.run_id == run_id:
-                await self._conductor.stop(run, Cause.CANCELLED, "by request")
-                return
-        raise RunNotFoundError(f"no run {run_id} waits or is under way")
+            drop = DropRankLabels(message.graph_id, message.dropped)
+            await self._workers.call_all(graph.record.addresses, drop)
 
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
-        """Called by Dask: the client's runs, reservations and nameless graphs end with it."""
+        """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
         self.reserved = {name: owner for name, owner in self.reserved.items() if owner != client}
         for run in self.runs:
             if run.client == client:
-                self._later(self._conductor.stop(run, Cause.CANCELLED, "its client is gone"))
+                self._spawn(self._conductor.stop(run, Cause.CANCELLED, "its client left"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
-                self._later(self._dissolve(self.graphs.pop(graph_id)))
+                self._spawn(self._dissolve(self.graphs.pop(graph_id)))
                 self._free(graph)
             else:
-                self._later(self._conductor.everyone(graph, "dbfs_forget_client", graph_id=graph_id, client=client))
+                self._spawn(self._workers.call_all(graph.record.addresses, ForgetClient(graph_id, client)))
 
     async def before_close(self) -> None:
-        """Called by Dask: free everything, or it would warn of each graph that it is lost with its worker."""
+        """Free all graphs, so that Dask warns of no lost data. Dask calls this before the scheduler closes."""
         for graph in self.graphs.values():
             self._free(graph)
         dashboard.uninstall(self)
 
     def remove_worker(self, scheduler: distributed.Scheduler, worker: str, **_: Any) -> None:  # noqa: ARG002
-        """Called by Dask: every graph with a rank there is lost, and its runs end."""
+        """Mark the graphs with a rank on the worker as lost; end their runs. Dask calls this when a worker leaves."""
         for graph in self.graphs.values():
             if worker in graph.record.addresses:
                 graph.lost.add(graph.record.addresses.index(worker))
-                # Else Dask would compute lost partitions again, from the edges on, on workers that can't have them.
+                # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._free(graph)
         for run in self.runs:
             if worker in run.workers:
-                self._later(self._conductor.lose(run, run.graph.record.addresses.index(worker)))
+                rank = run.graph.record.addresses.index(worker)
+                self._spawn(self._conductor.report_lost_worker(run, rank))
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        # Dask's hooks must not wait for workers; the set keeps the task from being collected.
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        # Dask's hooks must not wait for workers. The set keeps the task from being collected as garbage.
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _start_runs(self) -> None:
-        """Let every run begin whose workers are free and not wanted by a run before it."""
+        """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
         for run in self.runs:
             if run.started is None and not run.turn.done() and not wanted & run.workers:
@@ -301,12 +256,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             wanted |= run.workers
 
     async def _dissolve(self, graph: GraphEntry) -> None:
+        """End a graph's runs and its gang, and free its data."""
         for run in list(self.runs):
             if run.graph is graph:
                 await self._conductor.stop(run, Cause.CANCELLED, "the graph was unloaded")
+        graph_id, addresses = graph.record.graph_id, graph.record.addresses
         if graph.maps_gpus:
-            await self._conductor.everyone(graph, "dbfs_detach", graph_id=graph.record.graph_id)
-        await self._conductor.everyone(graph, "dbfs_leave", graph_id=graph.record.graph_id)
+            await self._workers.call_all(addresses, DetachGpus(graph_id))
+        await self._workers.call_all(addresses, LeaveGang(graph_id))
         self._free(graph)
 
     def _free(self, graph: GraphEntry) -> None:
@@ -314,5 +271,5 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
 
 def _holder(graph_id: str) -> str:
-    """The client in whose name the scheduler keeps a graph's keys (as Dask's published datasets do)."""
+    """Return the client name under which the scheduler keeps a graph's keys, as Dask does for published datasets."""
     return f"dbfs-{graph_id}"

@@ -1,19 +1,14 @@
-"""The worker plugin: a worker's part in each graph's gang, and the handlers by which the scheduler starts runs.
+"""The workers' half of the service: a worker's ranks in the gangs of all graphs, and the handlers of its messages.
 
-A gang is formed once for a graph: rank 0 makes the exchange and the others attach to it; on GPUs that can map each
-other's memory all make their engines, and then all map each other's. A run is one call of ``run`` on every worker of
-the gang; the levels are looped in a thread of the member's own, so that the worker's event loop goes on answering. The
-member keeps what a run found until it is dropped, or published: put among the worker's Dask data, where it is fetched,
-counted and freed like any task's result.
-
-Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception that left a handler would be logged
-here and lose its type on the way through the scheduler.
+A graph's gang forms once. On the host, rank 0 makes the exchange and the other ranks attach to it. On GPUs that can
+map each other's memory, every rank makes its engines, and then maps those of its peers. A run is one ``StartRank`` to
+every worker of the gang. Its levels run in a thread of the member, so that the worker's event loop can still answer
+messages. The member keeps the labels until they are dropped or published. Published labels are Dask data of the
+worker: clients fetch, count and free them like any task's result.
 """
 
-import logging
-import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
@@ -21,29 +16,45 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
-from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.members.on_cpu import LoopMember
+from dbfs_workers.messages import (
+    AbortRun,
+    ConnectGpus,
+    DetachGpus,
+    DropRankLabels,
+    ForgetClient,
+    GetGpu,
+    GetPosition,
+    JoinGpuGang,
+    JoinHostGang,
+    LeaveGang,
+    PublishRankLabels,
+    RecoverGpu,
+    ReportLostPeer,
+    StartRank,
+)
 from dbfs_workers.reports import RankReport, RunPosition
-from dbfs_workers.rpc import NAME, answering
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs_workers.members.on_gpu import CudaMember
-
-logger = logging.getLogger(__name__)
-
+    from dbfs_workers.members.on_gpu import CudaMember, Infos
 
 T = TypeVar("T")
 
 
 class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
-    """One for each worker. Handlers are named ``dbfs_...``."""
+    """The workers' half of the service, one on each worker. ``dbfs_workers.messages`` documents what a handler does.
+
+    Attributes:
+        members: this worker's part in the gang of each graph, by graph id.
+    """
 
     name = NAME
 
@@ -51,175 +62,121 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.members: dict[str, Member] = {}
 
     def setup(self, worker: distributed.Worker) -> None:
-        """Called by Dask when the worker joins, or the plugin is installed."""
+        """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
-        worker.handlers.update(
-            {
-                "dbfs_gpu": answering(self.gpu),
-                "dbfs_join": answering(self.join),
-                "dbfs_join_cuda": answering(self.join_cuda),
-                "dbfs_connect": answering(self.connect),
-                "dbfs_recover": answering(self.recover),
-                "dbfs_detach": answering(self.detach),
-                "dbfs_leave": answering(self.leave),
-                "dbfs_start_rank": answering(self.start_rank),
-                "dbfs_position": answering(self.position),
-                "dbfs_publish_rank": answering(self.publish),
-                "dbfs_drop": answering(self.drop),
-                "dbfs_forget_client": answering(self.forget_client),
-                "dbfs_abort": answering(self.abort),
-                "dbfs_peer_lost": answering(self.peer_lost),
-                "dbfs_deliver": self.deliver,
-            }
-        )
+        worker.handlers.update({**handlers(self), "dbfs_deliver": self.deliver})
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
-        """Called by Dask when the worker closes."""
+        """Leave all gangs. Dask calls this when the worker closes."""
         for member in self.members.values():
             member.close()
         self.members = {}
 
-    async def join(
-        self,
-        graph_id: str,
-        rank: int,
-        partition_key: Any,
-        stripe: bytes,
-        addresses: Sequence[str],
-        handle: bytes | None,
-        backend: str,
-    ) -> bytes | None:
-        """Become a rank of a gang that exchanges through the host.
-
-        Args:
-            graph_id: the graph's.
-            rank: this worker's rank.
-            partition_key: Dask key of its partition.
-            stripe: pickled ``Stripe``.
-            addresses: the gang's workers, by rank.
-            handle: what rank 0 returned; None for rank 0, and empty for an exchange over comms.
-            backend: name of the backend that runs the phases.
-
-        Returns:
-            Rank 0's handle, for the others; None on those.
-
-        Raises:
-            ExchangeUnavailableError: this worker can't share memory with rank 0.
-            BackendUnavailableError: CuPy can't be imported.
-            GraphTooLargeError: the GPU's free memory does not hold its part.
-        """
-        striped: Stripe = pickle.loads(stripe)
-        exchange: Exchange
-        answer = None
-        if handle == b"":
-            transport = DaskTransport(self.worker, graph_id, addresses)
-            exchange = transport.exchange = CommExchange(striped, rank, transport)
-        else:
-            # Imported here: it compiles kernels, which takes the event loop's time once.
-            from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-
-            if handle is None:
-                exchange = SharedMemoryExchange.create(striped)
-                answer = pickle.dumps(exchange.handle)
-            else:
-                exchange = SharedMemoryExchange.attach(pickle.loads(handle), rank)
-        if backend == "cpu":
-            self._enter(graph_id, LoopMember(rank, _key(partition_key), exchange))
-            return answer
-        from dbfs_workers.members.staged import StagedMember
-
-        member = StagedMember(rank, _key(partition_key), exchange)
-        await self._make(graph_id, member, member.make)
-        return answer
-
-    async def gpu(self) -> str | None:
-        """The GPU that this worker would compute on, as its machine names it; None without one."""
+    @GetGpu.handler
+    async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002
+        """See ``GetGpu``."""
         return own_gpu()
 
-    async def join_cuda(self, graph_id: str, rank: int, partition_key: Any) -> bytes:
-        """Become a rank of a gang on GPUs: upload the partition and make the engines.
+    @JoinHostGang.handler
+    async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
+        """See ``JoinHostGang``."""
+        exchange: Exchange
+        made = None
+        if message.exchange == "comm":
+            transport = DaskTransport(self.worker, message.graph_id, message.addresses)
+            exchange = transport.exchange = CommExchange(message.stripe, message.rank, transport)
+        else:
+            # Imported here, because the import compiles kernels, which takes the event loop's time once.
+            from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        Returns:
-            What every rank passes to ``connect``, pickled.
+            if message.handle is None:
+                exchange = SharedMemoryExchange.create(message.stripe)
+                made = exchange.handle
+            else:
+                exchange = SharedMemoryExchange.attach(message.handle, message.rank)
+        if message.backend == "cpu":
+            self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange))
+            return made
+        from dbfs_workers.members.staged import StagedMember
 
-        Raises:
-            BackendUnavailableError: CuPy can't be imported.
-            ExchangeUnavailableError, GraphTooLargeError: see ``CudaMember.make``.
-        """
+        member = StagedMember(message.rank, message.partition_key, exchange)
+        await self._enter_on_gpu(message.graph_id, member, member.make)
+        return made
+
+    @JoinGpuGang.handler
+    async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":
+        """See ``JoinGpuGang``."""
         from dbfs_workers.members.on_gpu import CudaMember
 
-        member = CudaMember(rank, _key(partition_key))
-        return pickle.dumps(await self._make(graph_id, member, member.make))
+        member = CudaMember(message.rank, message.partition_key)
+        return Pickled.of(await self._enter_on_gpu(message.graph_id, member, member.make))
 
-    async def connect(self, graph_id: str, infos: Sequence[bytes]) -> None:
-        """Map the GPU memory of the whole gang, given by rank.
+    @ConnectGpus.handler
+    async def connect_gpus(self, message: ConnectGpus) -> None:
+        """See ``ConnectGpus``."""
+        member = self._cuda_member(message.graph_id)
+        await member.in_thread(member.connect, [info.value() for info in message.infos])
 
-        Raises:
-            ExchangeUnavailableError: a peer's can't be mapped.
-        """
-        member = self._cuda_member(graph_id)
-        await member.in_thread(member.connect, [pickle.loads(info) for info in infos])
+    @RecoverGpu.handler
+    async def recover_gpu(self, message: RecoverGpu) -> None:
+        """See ``RecoverGpu``."""
+        member = self._cuda_member(message.graph_id)
+        await member.in_thread(member.recover if message.clear else _nothing)
 
-    async def recover(self, graph_id: str, clear: bool) -> None:
-        """After a failed run on GPUs: wait until this rank's kernel has left, and forget the run if ``clear``."""
-        member = self._cuda_member(graph_id)
-        await member.in_thread(member.recover if clear else _nothing)
-
-    async def detach(self, graph_id: str) -> None:
-        """Unmap the GPU memory of the gang; every rank does before any leaves."""
-        member = self._cuda_member(graph_id)
+    @DetachGpus.handler
+    async def detach_gpus(self, message: DetachGpus) -> None:
+        """See ``DetachGpus``."""
+        member = self._cuda_member(message.graph_id)
         await member.in_thread(member.detach)
 
-    async def leave(self, graph_id: str) -> None:
-        """Stop being a rank of a gang, if this worker is one."""
-        member = self.members.pop(graph_id, None)
+    @LeaveGang.handler
+    async def leave_gang(self, message: LeaveGang) -> None:
+        """See ``LeaveGang``."""
+        member = self.members.pop(message.graph_id, None)
         if member is not None:
             member.close()
 
-    async def start_rank(
-        self, graph_id: str, number: int, client: str, specs: bytes, deadline: float, dropped: list[Sequence[Any]]
-    ) -> list[RankReport]:
-        """Take part in traversals; the labels are kept here.
-
-        Args:
-            graph_id: the graph's.
-            number: the gang's running number of this run.
-            client: id of the client that the labels belong to.
-            specs: pickled ``list[TraversalSpec]``.
-            deadline: seconds the run may take.
-            dropped: traversals whose labels to forget first.
-
-        Returns:
-            A report of each traversal.
-
-        Raises:
-            StaleRunError: this worker is no rank of that gang.
-            DbfsError: see ``levels.loop.traverse``.
-        """
-        member = self._member(graph_id)
-        member.number = number
-        member.drop(dropped)
+    @StartRank.handler
+    async def start_rank(self, message: StartRank) -> list[RankReport]:
+        """See ``StartRank``."""
+        member = self._member(message.graph_id)
+        member.number = message.number
+        member.drop(message.dropped)
         partition: Partition = self.worker.data[member.partition_key]
-        wanted: list[TraversalSpec] = pickle.loads(specs)
-        done = await member.in_thread(member.traverse, partition, number, wanted, time.monotonic() + deadline)
-        for index, (spec, rank) in enumerate(zip(wanted, done, strict=True)):
-            member.kept[spec.run_id, index] = OwnedLabels(client, rank.labels)
-        return [RankReport.of(rank) for rank in done]
+        specs = message.specs.value()
+        runs = await member.in_thread(
+            member.traverse, partition, message.number, specs, time.monotonic() + message.deadline
+        )
+        for index, (spec, run) in enumerate(zip(specs, runs, strict=True)):
+            member.kept[spec.run_id, index] = OwnedLabels(message.client, run.labels)
+        return [RankReport.of(run) for run in runs]
 
-    async def position(self, graph_id: str, number: int) -> RunPosition | None:
-        """Where this rank is in a run; None where it is in none of that number, or before its first level."""
-        member = self.members.get(graph_id)
-        return None if member is None else member.position(number)
+    @GetPosition.handler
+    async def get_position(self, message: GetPosition) -> RunPosition | None:
+        """See ``GetPosition``."""
+        member = self.members.get(message.graph_id)
+        return None if member is None else member.position(message.number)
 
-    async def publish(self, graph_id: str, run_id: str, index: int) -> dict[Any, int]:
-        """Put kept labels among the worker's data; returns the size of each key.
+    @AbortRun.handler
+    async def abort_run(self, message: AbortRun) -> None:
+        """See ``AbortRun``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.abort(message.number, message.cause, message.message)
 
-        Raises:
-            ResultReleasedError: they were dropped.
-            StaleRunError: this worker is no rank of that gang.
-        """
-        member = self._member(graph_id)
-        labels = member.fetch(self.kept_labels(graph_id, run_id, index))
+    @ReportLostPeer.handler
+    async def report_lost_peer(self, message: ReportLostPeer) -> None:
+        """See ``ReportLostPeer``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.peer_lost(message.number, message.rank)
+
+    @PublishRankLabels.handler
+    async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:
+        """See ``PublishRankLabels``."""
+        run_id, index = message.run_id, message.index
+        member = self._member(message.graph_id)
+        labels = member.fetch(self.kept_labels(message.graph_id, run_id, index))
         del member.kept[run_id, index]
         distances, parents = labels.of_rows(self.worker.data[member.partition_key].stripe, member.rank)
         data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): distances}
@@ -228,83 +185,71 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
         return sizes
 
+    @DropRankLabels.handler
+    async def drop_rank_labels(self, message: DropRankLabels) -> None:
+        """See ``DropRankLabels``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.drop(message.dropped)
+
+    @ForgetClient.handler
+    async def forget_client(self, message: ForgetClient) -> None:
+        """See ``ForgetClient``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.kept = {place: kept for place, kept in member.kept.items() if kept.client != message.client}
+
+    def deliver(self, graph_id: str, message: Any) -> None:
+        """Take a message of ``exchange.comm`` from a peer; see ``exchange.transport`` for why it is not answered."""
+        member = self.members.get(graph_id)
+        # The last message of a peer may arrive after this rank has left the gang.
+        if isinstance(member, LoopMember) and isinstance(member.exchange, CommExchange):
+            member.exchange.receive(DaskTransport.unwrap(message))
+
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
-        """Labels that were neither dropped nor published, where they are; tasks on this worker may ask for them, too.
+        """Return labels that are neither dropped nor published, on the member's device. Tasks on this worker call this.
 
         Raises:
-            ResultReleasedError: they were dropped.
-            StaleRunError: this worker is no rank of that gang.
+            ResultReleasedError: the labels were released.
+            StaleRunError: this worker is not a rank of that gang.
         """
         member = self._member(graph_id)
         kept = member.kept.get((run_id, index))
         if kept is None:
-            raise ResultReleasedError(f"rank {member.rank} has no labels of traversal {index} of run {run_id} any more")
+            raise ResultReleasedError(
+                f"rank {member.rank}: the labels of traversal {index} of run {run_id} were released; traverse again"
+            )
         return kept.labels
 
-    async def drop(self, graph_id: str, dropped: list[Sequence[Any]]) -> None:
-        """Forget kept labels, given by run id and index."""
-        member = self.members.get(graph_id)
-        if member is not None:
-            member.drop(dropped)
-
-    async def forget_client(self, graph_id: str, client: str) -> None:
-        """Forget the labels of a client that has left."""
-        member = self.members.get(graph_id)
-        if member is not None:
-            member.kept = {place: kept for place, kept in member.kept.items() if kept.client != client}
-
-    async def abort(self, graph_id: str, number: int, cause: int, message: str) -> None:
-        """Stop a run on all ranks."""
-        member = self.members.get(graph_id)
-        if member is not None:
-            member.abort(number, Cause(cause), message)
-
-    async def peer_lost(self, graph_id: str, number: int, rank: int) -> None:
-        """A rank's worker is gone."""
-        member = self.members.get(graph_id)
-        if member is not None:
-            member.peer_lost(number, rank)
-
-    def deliver(self, graph_id: str, message: Any) -> None:
-        """Take a peer's message (``exchange.comm``)."""
-        member = self.members.get(graph_id)
-        # A peer's last words may come after this rank has left.
-        if isinstance(member, LoopMember) and isinstance(member.exchange, CommExchange):
-            member.exchange.receive(DaskTransport.unwrap(message))
-
     def _enter(self, graph_id: str, member: Member) -> None:
+        """Become a member of a gang, in place of an earlier member of the same gang."""
         if graph_id in self.members:
             self.members.pop(graph_id).close()
         self.members[graph_id] = member
 
-    async def _make(self, graph_id: str, member: Member, make: Callable[[Partition], T]) -> T:
-        """Become that member, on this worker's GPU."""
+    async def _enter_on_gpu(self, graph_id: str, member: Member, make: Callable[[Partition], T]) -> T:
+        """Become a member of a gang on this worker's GPU, and call the member's ``make`` in its thread."""
         self._enter(graph_id, member)
         try:
             return await member.in_thread(make, self.worker.data[member.partition_key])
         except ImportError as error:
             where = f"rank {member.rank} ({self.worker.address})"
-            raise BackendUnavailableError(f"{where}: CuPy fails: {error}") from error
+            raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
 
     def _cuda_member(self, graph_id: str) -> "CudaMember":
         from dbfs_workers.members.on_gpu import CudaMember
 
         member = self._member(graph_id)
         if not isinstance(member, CudaMember):
-            raise StaleRunError(f"{self.worker.address} is no rank on a GPU of the graph {graph_id}")
+            raise StaleRunError(f"{self.worker.address} is not a rank on a GPU of the graph {graph_id}; load it again")
         return member
 
     def _member(self, graph_id: str) -> Member:
         member = self.members.get(graph_id)
         if member is None:
-            raise StaleRunError(f"{self.worker.address} is no rank of the graph {graph_id}")
+            raise StaleRunError(f"{self.worker.address} is not a rank of the graph {graph_id}; load it again")
         return member
 
 
 def _nothing() -> None:
-    """Done once the thread has come to it."""
-
-
-def _key(sent: Any) -> Any:
-    """A Dask key as it was before the comm made its tuples lists."""
-    return tuple(_key(part) for part in sent) if isinstance(sent, list) else sent
+    """Do nothing: a call in the member's thread returns once the run before it has ended."""

@@ -1,43 +1,130 @@
-"""How handlers answer, on workers and on the scheduler.
+"""Typed messages between clients, the scheduler and workers: how a message is sent, handled and answered.
 
-Handlers answer ``{"ok": bytes}`` or ``{"error": bytes}``, pickled: an exception that left a handler would be logged
-here and lose its type on the way through the scheduler.
+A message is a frozen dataclass that derives from ``Message[Answer]``. ``send`` and ``unpack`` send it and read the
+answer. A service marks the method that handles a message with ``@TheMessage.handler``. So mypy checks the fields and
+the use of the answer at the call, and the types of the message and of the answer at the handler.
+
+Messages travel over Dask's comms, pickled, under the operation that their class names. The answer is ``{"ok": bytes}``
+or ``{"error": bytes}``, pickled as well: Dask would log an exception that leaves a handler, and lose its type.
 """
 
 import functools
+import inspect
 import logging
 import pickle
-from collections.abc import Awaitable, Callable
-from typing import Any
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from dbfs_workers.errors import DbfsError
+from dbfs_workers.errors import DbfsError, VersionMismatchError
 
 logger = logging.getLogger(__name__)
 
 NAME = "dbfs"
 """Name of the plugins, on workers and on the scheduler."""
 
-Answer = dict[str, bytes]
+_MESSAGE = "__dbfs_message__"
+
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+S = TypeVar("S")
+T = TypeVar("T")
+
+Envelope = dict[str, bytes]
+"""An answer as it travels: ``ok`` with the pickled answer, or ``error`` with the pickled exception."""
 
 
-def answering(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
-    """Make a handler answer as this module's docstring says."""
+class Message(Generic[A_co]):
+    """Base of all messages; ``A_co`` is the type of the answer.
 
-    @functools.wraps(handler)
-    async def wrapper(*arguments: Any, **keywords: Any) -> Answer:
+    Attributes:
+        operation: Dask's name of the handler, derived from the class: ``dbfs_start_rank`` for ``StartRank``.
+    """
+
+    operation: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.operation = "dbfs_" + re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    @classmethod
+    def handler(
+        cls, method: Callable[[S, Self], Coroutine[Any, Any, A_co]]
+    ) -> Callable[[S, Self], Coroutine[Any, Any, A_co]]:
+        """Mark a service's method as the handler of this message."""
+        setattr(method, _MESSAGE, cls)
+        return method
+
+
+@dataclass(frozen=True)
+class Pickled(Generic[T]):
+    """A value inside a message that the scheduler passes on without unpickling it.
+
+    Attributes:
+        data: the pickled value.
+    """
+
+    data: bytes
+
+    @classmethod
+    def of(cls, value: T) -> "Pickled[T]":
+        """Pickle a value."""
+        return cls(pickle.dumps(value))
+
+    def value(self) -> T:
+        """Return the value, unpickled anew by each call."""
+        value: T = pickle.loads(self.data)
+        return value
+
+
+async def send(server: Any, message: Message[Any]) -> Envelope | None:
+    """Send a message to a scheduler or worker, given as Dask's rpc object, and return the answer for ``unpack``.
+
+    Raises:
+        OSError: the connection broke. Many errors of handlers are also ``OSError``; those are in the answer.
+    """
+    answer: Envelope | None = await getattr(server, message.operation)(message=pickle.dumps(message))
+    return answer
+
+
+def unpack(address: str, message: Message[A], answer: Envelope | None) -> A:
+    """Return what the handler of a message returned.
+
+    Raises:
+        VersionMismatchError: the server at ``address`` has no handler for the message.
+        Exception: the handler raised it.
+    """
+    if answer is None:
+        raise VersionMismatchError(
+            f"{address} has no handler {message.operation}: its dbfs is missing or of another version; "
+            "install the client's version there and restart it"
+        )
+    if "error" in answer:
+        raise pickle.loads(answer["error"])
+    unpacked: A = pickle.loads(answer["ok"])
+    return unpacked
+
+
+def handlers(service: object) -> dict[str, Callable[[bytes], Awaitable[Envelope]]]:
+    """Return a service's handlers by operation, as Dask's servers take them."""
+    marked = {name: getattr(method, _MESSAGE, None) for name, method in inspect.getmembers(type(service))}
+    return {
+        message.operation: _answering(getattr(service, name)) for name, message in marked.items() if message is not None
+    }
+
+
+def _answering(method: Callable[[Any], Awaitable[Any]]) -> Callable[[bytes], Awaitable[Envelope]]:
+    """Wrap a handler so that it takes a pickled message and returns an envelope."""
+
+    @functools.wraps(method)
+    async def handler(message: bytes) -> Envelope:
         try:
-            return {"ok": pickle.dumps(await handler(*arguments, **keywords))}
+            return {"ok": pickle.dumps(await method(pickle.loads(message)))}
         except DbfsError as error:
             return {"error": pickle.dumps(error)}
         except Exception as error:
-            logger.exception("dbfs: %s failed", handler.__name__)
-            return {"error": pickle.dumps(RuntimeError(f"{handler.__name__}: {type(error).__name__}: {error}"))}
+            logger.exception("dbfs: the handler %s failed", method.__name__)
+            return {"error": pickle.dumps(RuntimeError(f"{method.__name__}: {type(error).__name__}: {error}"))}
 
-    return wrapper
-
-
-def unpack(answer: Answer) -> Any:
-    """What a handler returned; raises what it raised."""
-    if "error" in answer:
-        raise pickle.loads(answer["error"])
-    return pickle.loads(answer["ok"])
+    return handler

@@ -1,0 +1,225 @@
+"""Every message that the scheduler answers, as a frozen dataclass. ``SchedulerService`` handles them.
+
+Clients send them by ``ServiceClient``. Workers' messages are in ``dbfs_workers.messages``; those here are apart from
+them because their fields and answers are records of ``dbfs``, which workers do not import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.service.build_stages import Stage
+from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import A_co, Message, Pickled
+from dbfs_workers.spec import TraversalSpec
+
+
+class SchedulerMessage(Message[A_co]):
+    """Base of the messages to the scheduler."""
+
+
+# Graphs.
+
+
+@dataclass(frozen=True)
+class ReserveName(SchedulerMessage[None]):
+    """Reserve a name for a graph that is about to be built.
+
+    Attributes:
+        name: the name.
+        client: id of the client that builds the graph; the reservation ends if that client leaves.
+
+    Raises:
+        NameTakenError: another graph has the name, or is being built under it.
+    """
+
+    name: str
+    client: str
+
+
+@dataclass(frozen=True)
+class ReleaseName(SchedulerMessage[None]):
+    """End the reservation of a name whose graph could not be built.
+
+    Attributes:
+        name: the name.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ChooseBackend(SchedulerMessage[str]):
+    """Return what a graph is to be built and traversed on: ``cpu`` or ``cuda``.
+
+    Attributes:
+        addresses: workers of the gang, by rank.
+        backend: the requested backend, one of ``records.BACKENDS``.
+        exchange: the requested exchange, one of ``records.EXCHANGES``.
+
+    Raises:
+        BackendUnavailableError: see ``forming.choose_backend``.
+    """
+
+    addresses: tuple[str, ...]
+    backend: str
+    exchange: str
+
+
+@dataclass(frozen=True)
+class AddGraph(SchedulerMessage[Formed]):
+    """Take over the data of a graph that was built, and form its gang.
+
+    Attributes:
+        record: the graph.
+
+    Raises:
+        WorkerLostError: a rank's worker left in the meantime.
+        BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError: see ``forming.form``.
+    """
+
+    record: GraphRecord
+
+
+@dataclass(frozen=True)
+class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formed]]):
+    """Return a graph by its name, and how its gang was formed.
+
+    Attributes:
+        name: the graph's name.
+
+    Raises:
+        GraphNotFoundError: no graph has the name; the message lists the names.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ListGraphs(SchedulerMessage[list[GraphStatus]]):
+    """Return every graph in the cluster, in the order of loading."""
+
+
+@dataclass(frozen=True)
+class UnloadGraph(SchedulerMessage[None]):
+    """Remove a graph, cancel its runs and free its memory. Ignored if there is no such graph.
+
+    Attributes:
+        graph_id: the graph.
+    """
+
+    graph_id: str
+
+
+@dataclass(frozen=True)
+class CountBuildTasks(SchedulerMessage[dict[str, Stage]]):
+    """Return the counts of a build's tasks by name; see ``build_stages.stages``.
+
+    Attributes:
+        token: what the keys of the build's tasks end in.
+    """
+
+    token: str
+
+
+# Runs.
+
+
+@dataclass(frozen=True)
+class Enqueue(SchedulerMessage[list[list[RankReport]]]):
+    """Queue a run, wait until it is over, and return a report of each traversal, by rank.
+
+    The ranks keep the labels until these are published or dropped, or the client leaves.
+
+    Attributes:
+        graph_id: the graph.
+        client: id of the client, which owns the labels.
+        run_id: the run's id.
+        specs: the traversals, all of this run id. The scheduler passes them on unread.
+        traversals: number of traversals.
+        deadline: seconds that the run may take once it has started.
+        dropped: traversals whose labels the ranks release first.
+
+    Raises:
+        GraphNotFoundError: the graph was unloaded.
+        WorkerLostError, DeadlineExceededError, RunCancelledError: the run ended early.
+        RunAbortedError, DeviceFailedError, StaleRunError: the run failed.
+    """
+
+    graph_id: str
+    client: str
+    run_id: str
+    specs: Pickled[list[TraversalSpec]]
+    traversals: int
+    deadline: float
+    dropped: tuple[TraversalPlace, ...]
+
+
+@dataclass(frozen=True)
+class ListRuns(SchedulerMessage[list[RunStatus]]):
+    """Return the runs that wait or are under way, in the order of arrival, with their progress at this moment."""
+
+
+@dataclass(frozen=True)
+class GetProgress(SchedulerMessage[RunProgress | None]):
+    """Return the latest progress of a run; None before the first look at its ranks, and after its end.
+
+    Attributes:
+        run_id: the run's id.
+    """
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class CancelRun(SchedulerMessage[None]):
+    """End a run by its next level; its client gets ``RunCancelledError``.
+
+    Attributes:
+        run_id: the run's id.
+
+    Raises:
+        RunNotFoundError: no run with this id waits or is under way.
+    """
+
+    run_id: str
+
+
+# Labels that ranks keep.
+
+
+@dataclass(frozen=True)
+class PublishLabels(SchedulerMessage[None]):
+    """Make a traversal's labels Dask data of a client, under the keys of ``dbfs_workers.storage.labels.label_key``.
+
+    Attributes:
+        graph_id: the graph.
+        client: the client's id.
+        run_id: the run that made the traversal.
+        index: the traversal's index in the run.
+
+    Raises:
+        GraphNotFoundError: the graph was unloaded, which freed the labels.
+        ResultReleasedError: the labels were dropped.
+        WorkerLostError: a rank's worker is lost.
+    """
+
+    graph_id: str
+    client: str
+    run_id: str
+    index: int
+
+
+@dataclass(frozen=True)
+class DropLabels(SchedulerMessage[None]):
+    """Release the labels of traversals on all ranks. Ignored if the graph was unloaded.
+
+    Attributes:
+        graph_id: the graph.
+        dropped: the traversals.
+    """
+
+    graph_id: str
+    dropped: tuple[TraversalPlace, ...]

@@ -1,0 +1,56 @@
+"""The scheduler's calls to workers."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import distributed
+
+from dbfs.errors import WorkerLostError
+from dbfs_workers import rpc
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import A
+
+GRACE = 2.0
+"""Seconds that the scheduler waits for a worker that should answer at once: it may be stopped, or out of reach."""
+
+
+class UnreachableError(WorkerLostError):
+    """Raised if the connection to a worker broke during a call."""
+
+
+class WorkerCall(Protocol):
+    """A function that sends a message to the worker at ``address`` and returns the answer."""
+
+    async def __call__(self, address: str, message: WorkerMessage[A]) -> A:
+        """See ``WorkerCalls.call``."""
+        ...
+
+
+class WorkerCalls:
+    """Sends messages to workers from the scheduler."""
+
+    def __init__(self, scheduler: distributed.Scheduler) -> None:
+        self._scheduler = scheduler
+
+    async def call(self, address: str, message: WorkerMessage[A]) -> A:
+        """Send a message to a worker and return the answer.
+
+        Raises:
+            UnreachableError: the connection broke.
+            Exception: the worker's handler raised it.
+        """
+        try:
+            answer = await rpc.send(self._scheduler.rpc(address), message)
+        except OSError as error:
+            raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
+        return rpc.unpack(address, message, answer)
+
+    async def call_all(self, addresses: Iterable[str], message: WorkerMessage[Any]) -> None:
+        """Send a message to the workers that are still in the cluster.
+
+        Errors are ignored. A worker that does not answer within ``GRACE`` seconds is left alone.
+        """
+        present = [address for address in addresses if address in self._scheduler.workers]
+        calls = [asyncio.wait_for(self.call(address, message), GRACE) for address in present]
+        await asyncio.gather(*calls, return_exceptions=True)

@@ -1,0 +1,202 @@
+"""Messages between clients, the scheduler and workers: each is a frozen dataclass with exactly one handler."""
+
+import asyncio
+import dataclasses
+import inspect
+import pickle
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dbfs.errors import StaleRunError
+from dbfs.records import GraphRecord
+from dbfs.service import messages as scheduler_messages
+from dbfs.service.messages import (
+    AddGraph,
+    CancelRun,
+    ChooseBackend,
+    CountBuildTasks,
+    DropLabels,
+    Enqueue,
+    GetProgress,
+    ListGraphs,
+    ListRuns,
+    OpenGraph,
+    PublishLabels,
+    ReleaseName,
+    ReserveName,
+    SchedulerMessage,
+    UnloadGraph,
+)
+from dbfs.service.scheduler import SchedulerService
+from dbfs_workers import messages as worker_messages
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.messages import (
+    AbortRun,
+    ConnectGpus,
+    DetachGpus,
+    DropRankLabels,
+    ForgetClient,
+    GetGpu,
+    GetPosition,
+    JoinGpuGang,
+    JoinHostGang,
+    LeaveGang,
+    PublishRankLabels,
+    RecoverGpu,
+    ReportLostPeer,
+    StartRank,
+    WorkerMessage,
+)
+from dbfs_workers.plugin import WorkerService
+from dbfs_workers.rpc import Message, Pickled, handlers, unpack
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.partition import PartitionInfo
+from dbfs_workers.storage.stripe import Stripe
+
+STRIPE = Stripe(100, 2)
+SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
+KEY = ("partition", 1)
+MEMORY = SegmentHandle(pid=7, descriptor=3, token=1, stripe=STRIPE, record=8)
+RECORD = GraphRecord(
+    graph_id="id",
+    name="roads",
+    named=True,
+    client="me",
+    source="roads.txt",
+    directed=False,
+    stripe=STRIPE,
+    addresses=("tcp://a:1", "tcp://a:2"),
+    partition_keys=(("partition", 0), KEY),
+    external_ids_key=None,
+    order_key=("order", 0),
+    input_edge_keys=(),
+    infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2),),
+    backend="cpu",
+    exchange="auto",
+    created=1.5,
+    read_seconds=0.0,
+    build_seconds=2.0,
+)
+
+EXAMPLES: list[Message[Any]] = [
+    GetGpu(),
+    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", None),
+    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", MEMORY),
+    JoinGpuGang("id", 1, KEY),
+    ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
+    RecoverGpu("id", True),
+    DetachGpus("id"),
+    LeaveGang("id"),
+    StartRank("id", 4, "me", SPECS, 60.0, (("run", 0), ("run", 1))),
+    GetPosition("id", 4),
+    AbortRun("id", 4, Cause.CANCELLED, "by request"),
+    ReportLostPeer("id", 4, 1),
+    PublishRankLabels("id", "run", 0),
+    DropRankLabels("id", (("run", 0),)),
+    ForgetClient("id", "me"),
+    ReserveName("roads", "me"),
+    ReleaseName("roads"),
+    ChooseBackend(RECORD.addresses, "auto", "auto"),
+    AddGraph(RECORD),
+    OpenGraph("roads"),
+    ListGraphs(),
+    UnloadGraph("id"),
+    CountBuildTasks("token"),
+    Enqueue("id", "me", "run", SPECS, 1, 60.0, (("run", 0),)),
+    ListRuns(),
+    GetProgress("run"),
+    CancelRun("run"),
+    PublishLabels("id", "me", "run", 0),
+    DropLabels("id", (("run", 0),)),
+]
+
+HALVES = [
+    (worker_messages, WorkerMessage, WorkerService),
+    (scheduler_messages, SchedulerMessage, SchedulerService),
+]
+
+
+def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Message[Any]]]:
+    """The messages that a module defines."""
+    found = {value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, base)}
+    return {value for value in found if value is not base and value.__module__ == module.__name__}
+
+
+def test_every_message_has_an_example() -> None:
+    every = messages_of(worker_messages, WorkerMessage) | messages_of(scheduler_messages, SchedulerMessage)
+    assert {type(example) for example in EXAMPLES} == every
+    assert len(every) == 28
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_is_frozen_and_survives_pickling(message: Message[Any]) -> None:
+    copied = pickle.loads(pickle.dumps(message))
+    assert copied == message
+    assert type(copied) is type(message)
+    assert hash(copied) == hash(message)
+    # A tuple is still a tuple: Dask keys and places of labels are compared with others.
+    assert repr(copied) == repr(message)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        message.graph_id = "other"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("module", "base", "service"), HALVES, ids=["workers", "scheduler"])
+def test_every_message_has_one_handler_and_every_handler_one_message(
+    module: ModuleType, base: type[Message[Any]], service: type[Any]
+) -> None:
+    methods = dict(inspect.getmembers(service, inspect.isfunction))
+    marked = {name: kind for name, method in methods.items() if (kind := getattr(method, "__dbfs_message__", None))}
+    assert sorted(marked.values(), key=repr) == sorted(messages_of(module, base), key=repr)
+    # The method is named as the message, and takes it, so that a reader finds one from the other.
+    assert {f"dbfs_{name}" for name in marked} == {kind.operation for kind in marked.values()}
+    for name, kind in marked.items():
+        taken = inspect.signature(methods[name]).parameters["message"].annotation
+        assert taken in (kind, kind.__name__)
+    # Dask calls the other coroutines.
+    coroutines = {name for name, method in methods.items() if inspect.iscoroutinefunction(method)}
+    public = {name for name in coroutines & vars(service).keys() if not name.startswith("_")}
+    assert public - {"start", "before_close"} == set(marked)
+    assert handlers(service()).keys() == {kind.operation for kind in marked.values()}
+
+
+def test_an_operation_is_named_by_its_message() -> None:
+    operations = [message.operation for message in {type(example) for example in EXAMPLES}]
+    assert len(set(operations)) == len(operations)
+    assert StartRank.operation == "dbfs_start_rank"
+    assert GetGpu.operation == "dbfs_get_gpu"
+
+
+class Service:
+    """Handlers that fail."""
+
+    @GetPosition.handler
+    async def get_position(self, message: GetPosition) -> None:
+        raise StaleRunError(f"run {message.number} is over")
+
+    @LeaveGang.handler
+    async def leave_gang(self, message: LeaveGang) -> None:
+        raise ZeroDivisionError(message.graph_id)
+
+
+def answered(message: Message[Any]) -> Any:
+    handler = handlers(Service())[message.operation]
+    return unpack("tcp://a:1", message, asyncio.run(handler(pickle.dumps(message))))
+
+
+def test_errors_keep_their_type(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(StaleRunError, match="run 4 is over"):
+        answered(GetPosition("id", 4))
+    assert not caplog.records
+    with pytest.raises(RuntimeError, match="leave_gang: ZeroDivisionError: id"):
+        answered(LeaveGang("id"))
+    assert "the handler leave_gang failed" in caplog.text
+
+
+def test_a_message_that_does_not_unpickle_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    handler = handlers(Service())[LeaveGang.operation]
+    with pytest.raises(RuntimeError, match="leave_gang: UnpicklingError"):
+        unpack("tcp://a:1", LeaveGang("id"), asyncio.run(handler(b"not a pickle")))
+    assert "the handler leave_gang failed" in caplog.text
