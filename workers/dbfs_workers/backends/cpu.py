@@ -136,7 +136,7 @@ class CpuBackend:
         """Reads 16 bytes of offsets a vertex."""
         return int(kernels.edge_count(row_offsets, frontier))
 
-    def typed_errors(self, who: str) -> AbstractContextManager[None]:  # noqa: ARG002
+    def typed_errors(self, where: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Return a context that changes nothing: NumPy and Numba raise no errors of a device."""
         return nullcontext()
 

@@ -1,7 +1,7 @@
 """CPU kernels of the phases (Merrill 2012, sections 4 to 6): one thread a rank, plain arrays in and out.
 
 Bitmaps are uint32 words: id ``i`` is bit ``i % 32`` of word ``i // 32``. An empty ``parents`` or ``predecessors`` array
-means that no predecessors are wanted.
+means that the run records no predecessors.
 """
 
 import numpy as np

@@ -64,7 +64,7 @@ class CudaBackend:
             *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id)),
             *(neighbours, _pointer(parents)),
         )
-        # Without it the work would count as the next phase's time.
+        # Without this wait the work would count as the next phase's time.
         self.xp.cuda.get_current_stream().synchronize()
         return EdgeFrontier(neighbours, parents)
 
@@ -127,8 +127,8 @@ class CudaBackend:
         sums = self.to_device(before)
         self._launch(
             "top_down",
-            # All blocks, whatever the frontier: the number of its edges is known on the GPU alone, and the host would
-            # have to wait for it.
+            # All blocks for any frontier: the number of its edges is on the GPU, and fetching it would make the host
+            # wait.
             MOST_BLOCKS * THREADS if frontier.size else 0,
             *(frontier, starts, ends, np.int64(frontier.size), partition.columns, first_id),
             *(np.uint32(partition.stripe.n_local), scratch.visited, bins.bin_rows, bins.bin_parents),
@@ -173,9 +173,9 @@ class CudaBackend:
         self._launch("edge_count", frontier.size, row_offsets, frontier, size, total)
         return int(total.item()) if frontier.size else 0
 
-    def typed_errors(self, who: str) -> AbstractContextManager[None]:
+    def typed_errors(self, where: str) -> AbstractContextManager[None]:
         """Return a context that raises GraphTooLargeError and DeviceFailedError for CUDA's and CuPy's errors."""
-        return typed_errors(who)
+        return typed_errors(where)
 
     def to_device(self, array: NDArray[Any]) -> Any:
         """Return a copy on the GPU. CuPy's ``asarray`` takes 32 us for a small array, to get pinned host memory."""

@@ -20,7 +20,7 @@ class EdgeFrontier:
     Attributes:
         neighbours: uint32 internal ids.
         parents: uint32 internal ids of the frontier vertices whose neighbours they are, as long as ``neighbours``;
-            None if no predecessors are wanted.
+            None if the run records no predecessors.
     """
 
     neighbours: NDArray[np.uint32]
@@ -37,7 +37,7 @@ class OwnerBins:
     Attributes:
         offsets: int64[p + 1].
         rows: uint32 local ids on the owner.
-        parents: uint32 internal ids, as long as ``rows``; None if no predecessors are wanted.
+        parents: uint32 internal ids, as long as ``rows``; None if the run records no predecessors.
     """
 
     offsets: NDArray[np.int64]
@@ -50,7 +50,7 @@ class OutgoingBins(Protocol):
 
     Attributes:
         bin_rows: uint32[p * n_local], local ids on the owner; the bin of owner ``o`` starts at ``o * n_local``.
-        bin_parents: uint32[p * n_local], the parents' internal ids; may be empty if no predecessors are wanted.
+        bin_parents: uint32[p * n_local], the parents' internal ids; may be empty if the run records no predecessors.
         bin_ends: int64[p], number of entries of each bin, a NumPy array on every backend.
     """
 
@@ -98,7 +98,7 @@ class Backend(Protocol):
 
         Args:
             rows: local ids on this rank.
-            parents: their parents' internal ids; None if no predecessors are wanted.
+            parents: their parents' internal ids; None if the run records no predecessors.
             own_visited: this rank's slice of its bitmap. It drops vertices found before, and is updated. None for the
                 rank's own bin, whose vertices ``filter_partition`` has tested and marked.
             distance: the label of the new vertices.
@@ -145,8 +145,8 @@ class Backend(Protocol):
         """Return the sum of the degrees of local ids."""
         ...
 
-    def typed_errors(self, who: str) -> AbstractContextManager[None]:
-        """Return a context that raises the device's errors as dbfs's, with ``who`` in front: see ``cuda.failures``."""
+    def typed_errors(self, where: str) -> AbstractContextManager[None]:
+        """Return a context that raises a device's errors as dbfs's, beginning with ``where``: see ``cuda.failures``."""
         ...
 
     def to_device(self, array: NDArray[Any]) -> Any:

@@ -19,8 +19,8 @@ _SHOWN = 8
 def levels_along_predecessors(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Levels:
     """Return each vertex's number of steps along predecessors to a vertex that is its own predecessor.
 
-    Two kinds of predecessors are violations: those out of range (then no distances are returned), and those that lead
-    to no vertex that is its own predecessor, but in a circle or to an unreached vertex.
+    Predecessors out of range are a violation, and then no distances are returned. Predecessors that lead in a circle or
+    to an unreached vertex are another.
 
     Args:
         stripe: how the graph lies on the ranks.

@@ -18,7 +18,7 @@ class Bin:
         source: the rank that expanded the level.
         target: the rank that owns the vertices.
         rows: uint32 local ids on the target.
-        parents: uint32 internal ids of their parents, as long as ``rows``; None if no predecessors are wanted.
+        parents: uint32 internal ids of their parents, as long as ``rows``; None if the run records no predecessors.
     """
 
     run_id: str

@@ -1,11 +1,14 @@
 """The resident loop: every rank runs the same levels over an exchange, without returning to the client.
 
 All ranks decide from the same numbers, the sums of a crossing, so no rank has to decide for the others. A level is one
-phase of work and one crossing. After a top-down level whose frontier may be large enough for a bottom-up level
-(``direction.bottom_up_may_pay``), or which may have reached targets, the ranks cross a second time, after contraction.
-This crossing carries the exact size of the new frontier, and its slices of the bitmap, ready for a bottom-up level.
+phase of work and one crossing.
 
-The CUDA resident kernel runs the same levels on GPUs that map each other's memory (``dbfs_workers.cuda.resident``).
+After some top-down levels the ranks cross a second time, when the peers' bins are contracted: in a traversal with
+targets, and if the frontier may be large enough for a bottom-up level (``direction.bottom_up_may_pay``). The second
+crossing carries the exact size of the new frontier. If the loop chooses directions, it also carries the frontier's
+bitmap in slices, ready for a bottom-up level.
+
+On GPUs that map each other's memory one kernel runs such levels instead: ``dbfs_workers.cuda.resident``.
 """
 
 import time
@@ -32,8 +35,6 @@ from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import own_rows
 
 _DISCOVERED = COUNT_FIELDS.index("discovered")
-
-
 # Place of the largest degree among the counts of a crossing: see ``LevelLoop._cross``.
 _MAX_DEGREE = 3
 
@@ -50,7 +51,7 @@ class Watch:
         self._in_progress: tuple[int, LevelLoop] | None = None
 
     def show(self, index: int, traversal: "LevelLoop") -> None:
-        """Show a traversal that begins, the run's ``index``-th."""
+        """Show the traversal that begins; ``index`` is its place in the run."""
         self._in_progress = (index, traversal)
 
     def position(self) -> RunPosition | None:
@@ -125,8 +126,7 @@ class LevelLoop:
         counts: a row of ``COUNT_FIELDS`` a level.
         seconds: a row of ``TIME_FIELDS`` a level.
         ended: when the last level ended, on the same clock.
-        frontier: over all ranks, vertices of the frontier; after a top-down level without a second crossing, that
-            many at most.
+        frontier: over all ranks, vertices of the frontier; an upper bound after a top-down level with one crossing.
         frontier_edges: over all ranks, the sum of the frontier's degrees; exact before a bottom-up level only.
         expanded_edges: over all ranks, edges that the last top-down level expanded.
         unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded. The frontier of a
@@ -233,7 +233,7 @@ class LevelLoop:
         start = self.ended
         edges, own, sent = backend.top_down(scratch, labels, distance, self.exchange)
         binned = time.perf_counter()
-        # Vertices that two ranks found count twice in the sum. It is exact where it is 0, which ends the traversal.
+        # A vertex that two ranks found counts twice in the first sum. A sum of 0, which ends the traversal, is exact.
         self.frontier, self.expanded_edges, _, _, _ = self._cross("top-down", own + sent, edges)
         crossed = time.perf_counter()
         discovered = own
@@ -300,7 +300,7 @@ class LevelLoop:
             n = self.scratch.partition.stripe.n
             self.bottom_up = bottom_up_pays(self.frontier_edges, before, unexplored, n, self.search_share)
         if self.bottom_up:
-            # A top-down level subtracts its edges itself, after it counted them.
+            # A top-down level counts its edges itself, and subtracts them then.
             self.unexplored_edges -= self.frontier_edges
 
     def _may_turn_bottom_up(self) -> bool:
@@ -308,7 +308,7 @@ class LevelLoop:
         return self.adaptive and bottom_up_may_pay(self.frontier, self.max_degree, remaining, n, self.search_share)
 
     def _mark_slice(self) -> None:
-        """Write this rank's slice of the frontier for the next crossing, if that carries slices."""
+        """Write this rank's slice of the frontier for the next crossing, if the crossing carries slices."""
         if self.sliced:
             self.backend.mark(self.scratch.frontier, self.exchange.slice())
 
@@ -334,11 +334,10 @@ class LevelLoop:
 
         Args:
             phase: the phase, for errors.
-            frontier: vertices of this rank's new frontier. After a top-down level, before contraction, those that it
-                found for any rank.
-            edges: sum of the new frontier's degrees. After a top-down level, before contraction, the edges of the
-                frontier that it expanded; at the start, all edges of this rank.
-            missing: this rank's targets without a label; 0 after a top-down level, before contraction.
+            frontier: vertices of this rank's new frontier; in phase "top-down" those that it found for any rank.
+            edges: sum of the new frontier's degrees; in phase "top-down" the edges that this rank expanded, in phase
+                "start" all edges of this rank.
+            missing: this rank's targets without a label; 0 in phase "top-down".
             max_degree: at the start, the largest degree of this rank's rows. The peers read it in ``gathered``.
             searched: after a bottom-up level, the edges that it looked at.
         """

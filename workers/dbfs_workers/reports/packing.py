@@ -24,7 +24,7 @@ _LEAST_LEVELS: Final = 64
 _NEXT_FRONTIER: Final = "next frontier"
 # Expected value of a column of counts: a sum of other columns, each times a factor. Unpacking goes from top to bottom,
 # so a column may depend on keys above its own only. An expectation need not hold: a bottom-up level sends slices, and a
-# CPU culls what it received.
+# CPU drops received vertices that it had visited.
 _EXPECTED: Final = {
     "discovered": {_NEXT_FRONTIER: 1},
     "own": {"discovered": 1, "culled": 1, "sent": -1},
