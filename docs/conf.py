@@ -33,8 +33,6 @@ nitpick_ignore_regex = [
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-# Options keep their two hyphens.
-smartquotes = False
 # The notebooks carry the output of one run; building the pages must not start clusters.
 nb_execution_mode = "off"
 nb_merge_streams = True

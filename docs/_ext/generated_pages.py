@@ -44,6 +44,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("missing-reference", resolve_short_name)
     app.connect("autodoc-process-signature", hide_constructor)
+    app.setup_extension("sphinx_click")
+    app.connect("sphinx-click-process-description", set_options_as_code)
+    app.connect("sphinx-click-process-options", set_options_as_code)
     return {"parallel_read_safe": True}
 
 
@@ -165,3 +168,13 @@ def hide_constructor(
 ) -> tuple[str | None, str | None]:
     """Show a class that other calls return without the arguments of its constructor."""
     return ("", None) if name in RETURNED else (signature, result)
+
+
+def set_options_as_code(_app: Sphinx, _ctx: object, lines: list[str]) -> None:
+    """Set examples and options in the help of a command as code: in running text, two hyphens would become a dash."""
+    for at, line in enumerate(lines):
+        example = re.fullmatch(r"(\s*(?:\| *)?(?:Example: +)?)(dbfs .*)", line)
+        if example is not None:
+            lines[at] = f"{example[1]}``{example[2].rstrip()}``"
+        elif not line.lstrip().startswith(".."):
+            lines[at] = re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"``\g<0>``", line)
