@@ -15,8 +15,8 @@ The workers' side is the package ``dbfs_workers``.
 from importlib.metadata import version
 
 from dbfs import config, errors
-from dbfs.build.build import BuildOptions, estimate
-from dbfs.build.memory import Estimate
+from dbfs.building.build import BuildOptions, estimate
+from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
 from dbfs.display.state import ClusterState, cluster_state
 from dbfs.edges.arrays import from_arrays, from_scipy

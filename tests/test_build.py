@@ -8,12 +8,12 @@ import dask
 import distributed
 import numpy as np
 import pytest
+from dbfs.building import on_gpu
 
 import dbfs
-from dbfs.build import on_gpu
-from dbfs.build.build import BuildOptions, build
-from dbfs.build.memory import estimate_bytes
-from dbfs.build.on_gpu import CudaBuilder
+from dbfs.building.build import BuildOptions, build
+from dbfs.building.memory import estimate_bytes
+from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.errors import (

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbfs
-from dbfs.build.build import BuildOptions
+from dbfs.building.build import BuildOptions
 from dbfs.cli import exit_code, main
 from dbfs.errors import (
     GraphNotFoundError,

@@ -19,7 +19,7 @@ STRIPE = "workers/dbfs_workers/storage/stripe.py"
 # Of each contract, imports that break it: the file that gets the import, and the imported module.
 FORBIDDEN = {
     "workers import nothing of dbfs": [(STRIPE, "dbfs.errors")],
-    "dbfs never imports CuPy": [("dbfs/build/on_gpu.py", "cupy"), ("dbfs/display/plots.py", "cupyx")],
+    "dbfs never imports CuPy": [("dbfs/building/on_gpu.py", "cupy"), ("dbfs/display/plots.py", "cupyx")],
     "no circle but the one around Graph": [
         ("dbfs/edges/edge_list.py", "dbfs.edges.arrays"),
         (STRIPE, "dbfs_workers.storage.partition"),

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.build.build import build
-from dbfs.build.builder import BuildOptions, Built
-from dbfs.build.on_gpu import CudaBuilder
+from dbfs.building.build import build
+from dbfs.building.builder import BuildOptions, Built
+from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph, release
 from dbfs.edges.arrays import ArrayEdges

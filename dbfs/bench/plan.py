@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from dbfs.build.build import ORDERS
+from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
 from dbfs.records import BACKENDS

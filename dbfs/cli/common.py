@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dbfs
-from dbfs.build.build import ORDERS
+from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BACKENDS

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dbfs
-from dbfs.build.build import BuildOptions
+from dbfs.building.build import BuildOptions
 from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
 from dbfs.edges.resolve import edge_list
 from dbfs_workers.backends import BACKENDS

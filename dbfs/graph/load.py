@@ -10,7 +10,7 @@ import uuid
 import distributed
 
 from dbfs import config
-from dbfs.build.build import BuildOptions, build
+from dbfs.building.build import BuildOptions, build
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter

@@ -23,7 +23,7 @@ from typing import Any
 import dask
 import distributed
 
-from dbfs.build.build import BuildOptions, check_fit
+from dbfs.building.build import BuildOptions, check_fit
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang
 from dbfs.display import progress as progresses

@@ -15,8 +15,8 @@ from dask._task_spec import DataNode
 from dask.sizeof import sizeof
 
 import dbfs
-from dbfs.build.builder import BuildOptions, DealtPieces
-from dbfs.build.on_gpu import CudaBuilder
+from dbfs.building.builder import BuildOptions, DealtPieces
+from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
@@ -156,7 +156,7 @@ def on_gpus(free: list[int]) -> Any:
 
 
 def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs.build.memory._RETRY_SECONDS", 1e-3)
+    monkeypatch.setattr("dbfs.building.memory._RETRY_SECONDS", 1e-3)
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
     peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes

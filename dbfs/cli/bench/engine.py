@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 from dask.utils import format_bytes
 
-from dbfs.build.build import ORDERS
+from dbfs.building.build import ORDERS
 from dbfs.cli.bench.common import ranks_option
 from dbfs.cli.common import connect, json_option, print_results
 

@@ -10,8 +10,8 @@ of a build.
 from collections.abc import Callable, Sequence
 
 from dbfs import config
-from dbfs.build.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.build.memory import Estimate, estimate_device_bytes, free_gpu_bytes, too_large_for_gpus
+from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
+from dbfs.building.memory import Estimate, estimate_device_bytes, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.pieces import GeneratedPiece
@@ -58,7 +58,7 @@ class CudaBuilder(Builder):
 
     @classmethod
     def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, turns: int = 1) -> Estimate:
-        """Estimate the bytes of a rank's GPU; arguments as of ``dbfs.build.build.estimate``, with ``m`` input edges."""
+        """Estimate bytes of a rank's GPU. Arguments as of ``building.build.estimate``; ``m`` counts input edges."""
         return estimate_device_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),

@@ -5,8 +5,8 @@ bins round by round, and makes its partition of the bins of all rounds.
 """
 
 from dbfs import config
-from dbfs.build.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.build.memory import Estimate, estimate_bytes, require_fit
+from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
+from dbfs.building.memory import Estimate, estimate_bytes, require_fit
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.stripe import Stripe
@@ -26,7 +26,7 @@ class HostBuilder(Builder):
 
     @classmethod
     def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions) -> Estimate:
-        """Estimate the bytes of a rank; arguments as of ``dbfs.build.build.estimate``, with ``m`` input edges."""
+        """Estimate the bytes of a rank; arguments as of ``dbfs.building.build.estimate``, with ``m`` input edges."""
         return estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),

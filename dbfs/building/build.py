@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable
 
-from dbfs.build.builder import ORDERS, Builder, BuildOptions, Built
-from dbfs.build.memory import Estimate
-from dbfs.build.on_cpu import HostBuilder
-from dbfs.build.on_gpu import CudaBuilder
-from dbfs.build.watch import BuildWatch
+from dbfs.building.builder import ORDERS, Builder, BuildOptions, Built
+from dbfs.building.memory import Estimate
+from dbfs.building.on_cpu import HostBuilder
+from dbfs.building.on_gpu import CudaBuilder
+from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError

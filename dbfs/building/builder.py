@@ -162,7 +162,7 @@ class Builder(ABC):
         self.watch: Callable[[], None] | None = None
 
     def run(self) -> Built:
-        """Build the graph; errors as of ``dbfs.build.build.build``."""
+        """Build the graph; errors as of ``dbfs.building.build.build``."""
         start = time.perf_counter()
         edges, gang = self.edges, self.gang
         pieces = edges.cut(self.piece_edges(edges.m, gang.p))
