@@ -1,1 +1,4 @@
-"""What tests share: graphs, independent oracles, gangs in threads, hosts, stand-ins. Tests import from here only."""
+"""Helpers of the tests, by topic: graphs, oracles, gangs of processes, hosts, stand-ins.
+
+A test module imports from here and from the packages, never from another test module (`test_contracts` holds it).
+"""

@@ -1,4 +1,4 @@
-"""What the readers' tests share: writing files, reading all pieces."""
+"""Edge files for the tests of readers and writers: write a file, read all pieces of an edge list."""
 
 import bz2
 import gzip
@@ -19,7 +19,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def write(folder: Path, name: str, text: str | bytes) -> Path:
-    """A file, compressed as its suffix says."""
+    """Write a file, compressed if its suffix names a compression; return its path."""
     path = folder / name
     data = text.encode() if isinstance(text, str) else text
     path.write_bytes(PACKERS.get(path.suffix, bytes)(data))
@@ -27,7 +27,7 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
 
 
 def read_all(edges: EdgeList, piece_edges: int = 1 << 40) -> list[tuple[int, int]]:
-    """All pieces' edges, in order."""
+    """Return the edges of all pieces, in order."""
     parts = [piece.read() for piece in edges.cut(piece_edges)]
     for source, target in parts:
         assert source.dtype == target.dtype == np.int64

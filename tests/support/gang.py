@@ -1,4 +1,4 @@
-"""A gang without Dask: one spawned process a rank, told through pipes what a service would tell its workers."""
+"""A gang without Dask: one spawned process a rank. Pipes carry the calls that the service would send to the workers."""
 
 import contextlib
 import multiprocessing
@@ -20,10 +20,11 @@ from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 
 PATIENCE = 60.0
+"""Seconds that the test waits for an answer of a rank."""
 
 
 class Worker:
-    """What lives in a rank's process; its methods are what the test calls by name."""
+    """State of a rank's process. The test calls the methods by their names."""
 
     def create(self, stripe: Stripe) -> Any:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -65,7 +66,7 @@ class Worker:
         return [self.exchange.cross(i, "test", (1, rank, i, 0, -rank), sliced=False) for i in range(times)]
 
     def fail(self, number: int) -> None:
-        """A rank that breaks inside a run: its state is unusable."""
+        """Break inside a run: the rank's state is unusable."""
         del self.scratch._queues
         self.run([spec(0)], number, PATIENCE)
 
@@ -73,7 +74,7 @@ class Worker:
         self.exchange.abort(number, cause, message)
 
     def close(self) -> bool:
-        """Whether the memory is still mapped afterwards."""
+        """Close the exchange; return whether its memory is still mapped."""
         self.exchange.close()
         with open("/proc/self/maps") as maps:  # noqa: PTH123
             return "memfd:dbfs" in maps.read()
@@ -91,7 +92,7 @@ def serve(pipe: Connection) -> None:
         with sending:
             pipe.send((ticket, answer))
 
-    # A thread a call: a run must not keep its rank from being told to abort.
+    # A thread a call: during a run the rank must still take the call that aborts it.
     with contextlib.suppress(EOFError):
         while True:
             threading.Thread(target=call, args=pipe.recv(), daemon=True).start()
@@ -99,17 +100,19 @@ def serve(pipe: Connection) -> None:
 
 @dataclass
 class Call:
+    """A call that a rank has not answered yet."""
+
     gang: "Gang"
     rank: int
     ticket: int
 
     def result(self) -> Any:
-        """What the call returned or raised."""
+        """Wait for the call; return its result, or raise its error."""
         return self.gang.answer(self.rank, self.ticket)
 
 
 class Gang:
-    """Processes of ``p`` ranks; ``staged``: their exchange is the one for devices."""
+    """Processes of ``p`` ranks. With ``staged`` they use the exchange that copies device arrays through the host."""
 
     def __init__(self, p: int, backend: str = "cpu", *, staged: bool = False) -> None:
         context = multiprocessing.get_context("spawn")
@@ -187,7 +190,7 @@ class Gang:
 
 @contextlib.contextmanager
 def started(p: int, backend: str = "cpu", *, staged: bool = False) -> Iterator[Gang]:
-    """A gang of its own for a test that breaks it; no shared memory may be left behind."""
+    """Start a gang for one test, which may break it; check that no shared memory remains afterwards."""
     before = shared_segments()
     gang = Gang(p, backend, staged=staged)
     try:
@@ -198,12 +201,12 @@ def started(p: int, backend: str = "cpu", *, staged: bool = False) -> Iterator[G
 
 
 def shared_segments() -> set[str]:
-    """Names of segments as Python gives them; other programs come and go in the same folder."""
+    """Return the names of Python's segments of shared memory. Other programs use the same folder."""
     return {path.name for path in Path("/dev/shm").glob("psm_*")}
 
 
 class Answer:
-    """One traversal's labels, put together from what the ranks returned."""
+    """Labels of one traversal, joined from the ranks' results."""
 
     def __init__(self, ranks: Sequence[Any]) -> None:
         self.ranks = ranks

@@ -1,4 +1,4 @@
-"""What tests want of the machine's GPUs: they skip, visibly counted, where it is not there."""
+"""Requirements of tests on the machine's GPUs. A test that lacks one is skipped, and counted as such."""
 
 import importlib.util
 from typing import Any
@@ -12,7 +12,7 @@ GPUS = len(visible_gpus())
 
 
 def needs_gpu(*packages: str) -> list[pytest.MarkDecorator]:
-    """Marks of tests that need a GPU and Python packages."""
+    """Return the marks of a test that needs a GPU and Python packages."""
     lacking = [name for name in packages if importlib.util.find_spec(name) is None]
     return [
         pytest.mark.gpu,
@@ -22,10 +22,10 @@ def needs_gpu(*packages: str) -> list[pytest.MarkDecorator]:
 
 
 def on_gpu(*values: Any, id: str | None = None) -> Any:  # noqa: A002 - pytest's word
-    """A parameter of tests that need a GPU and CuPy; ranks share the GPU."""
+    """Return a parameter whose test needs a GPU and CuPy. The ranks of such tests share the GPU."""
     return pytest.param(*values, marks=needs_gpu("cupy"), id=id)
 
 
 def four_on_one_gpu() -> distributed.Client:
-    """A local cluster of four workers that all see the first GPU only."""
+    """Start a local cluster of four workers that share the first GPU."""
     return distributed.Client(n_workers=4, threads_per_worker=1, dashboard_address=None, memory_limit=0)

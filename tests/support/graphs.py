@@ -1,4 +1,4 @@
-"""Small graphs with the properties that break things, as (n, src, dst)."""
+"""Small graphs with properties that break programs, as (n, src, dst): int64 arrays of the edges' ends."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ def _arrays(n: int, edges: list[tuple[int, int]]) -> Arrays:
 
 
 def random(n: int, m: int, seed: int) -> Arrays:
-    """Uniform random edges: self-loops, duplicates and isolated vertices come by themselves."""
+    """Uniform random edges, among them self-loops and duplicates; some vertices stay isolated."""
     generator = np.random.default_rng(seed)
     return n, generator.integers(0, n, m), generator.integers(0, n, m)
 
 
 def hub(n: int) -> Arrays:
-    """A vertex that meets all others, some twice."""
+    """A vertex with an edge to every other vertex, and a second edge to every third."""
     others = np.concatenate([np.arange(1, n), np.arange(1, n, 3)])
     return n, np.zeros(others.size, np.int64), others
 

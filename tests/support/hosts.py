@@ -1,6 +1,7 @@
-"""Machines of a test's own: network namespaces with addresses, each with process ids of its own, joined by a bridge.
+"""Hosts for one test: network namespaces, each with an address and process ids of its own, joined by a bridge.
 
-The bridge lies in the namespace of the scheduler. The test's process has a link to it, and is a client from outside.
+The bridge lies in the namespace of the scheduler. A link joins the test's process to it, so the test is a client on
+another host.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Host:
-    """A machine: its namespace and address, and what runs there."""
+    """A host: its namespace, its address, and the processes that run there."""
 
     namespace: str
     address: str
@@ -29,7 +30,7 @@ class Host:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, *command: str, environment: dict[str, str], own_pids: bool = True) -> None:
-        """Start a Python module's command; with ``own_pids``, process ids of other hosts mean nothing there."""
+        """Start a command of a Python module. With ``own_pids`` it gets a namespace of process ids."""
         apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if own_pids else []
         with (self.logs / f"{self.namespace}.log").open("ab") as log:
             self.processes.append(
@@ -43,11 +44,11 @@ class Host:
             )
 
     def unplug(self) -> None:
-        """Pull the cable: nothing is closed, and nobody is told."""
+        """Cut the link without closing any connection, as a pulled cable does."""
         ip("-n", self.namespace, "link", "set", "dev", "eth0", "down")
 
     def kill(self) -> None:
-        """Kill what runs there."""
+        """Kill the host's processes."""
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -62,15 +63,15 @@ def ip(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def network(names: tuple[str, ...], logs: Path) -> Iterator[list[Host]]:
-    """Hosts that reach each other, the first with the bridge; skips the test where there can be none."""
+    """Start hosts that reach each other, the bridge in the first. Skip the test if namespaces are not possible here."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     if missing := [tool for tool in ("ip", "unshare") if shutil.which(tool) is None]:
         pytest.skip(f"network namespaces need {' and '.join(missing)}")
-    # New ones each time: the kernel takes down those of the test before when it comes to it.
+    # New names each time: the kernel removes the namespaces of an earlier test later.
     number = next(_numbers)
     prefix = f"dbfs{os.getpid()}-{number}"
-    # 198.18.0.0/15 is for tests of networks (RFC 2544): nothing real is there.
+    # 198.18.0.0/15 is reserved for tests of networks (RFC 2544).
     subnet = f"198.18.{(8 * os.getpid() + number) % 256}"
     hosts: list[Host] = []
     try:
@@ -93,7 +94,7 @@ def network(names: tuple[str, ...], logs: Path) -> Iterator[list[Host]]:
 
 
 def wire(hosts: list[Host], link: str, own: str) -> None:
-    """Plug hosts, and the test's process by a link and an address of its own, into a bridge in the first host."""
+    """Join the hosts to a bridge in the first one, and the test's process by ``link`` with the address ``own``."""
     hub, *others = hosts
     ip("-n", hub.namespace, "link", "add", "bridge", "type", "bridge")
     ip("-n", hub.namespace, "addr", "add", f"{hub.address}/24", "dev", "bridge")

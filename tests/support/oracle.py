@@ -1,4 +1,4 @@
-"""Independent answers: SciPy's shortest paths, and a plain look at every predecessor."""
+"""Independent answers: shortest paths by SciPy, and a check of every predecessor against the edges."""
 
 import numpy as np
 import scipy.sparse
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def adjacency(n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, directed: bool) -> scipy.sparse.csr_array:
-    """Ones wherever an edge is."""
+    """Return the adjacency matrix: an entry of 1 for each edge."""
     if not directed:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
     matrix = scipy.sparse.coo_array((np.ones(src.size, np.int64), (src, dst)), shape=(n, n)).tocsr()
@@ -16,7 +16,7 @@ def adjacency(n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, directe
 
 
 def distances(matrix: scipy.sparse.csr_array, sources: list[int], max_depth: int | None = None) -> NDArray[np.int32]:
-    """Unweighted distances to the nearest source, -1 unreached."""
+    """Return the distances in edges from the nearest source, int32, -1 for unreached vertices."""
     nearest = scipy.sparse.csgraph.dijkstra(matrix, unweighted=True, indices=sources, min_only=True)
     if max_depth is not None:
         nearest[nearest > max_depth] = np.inf
@@ -26,7 +26,7 @@ def distances(matrix: scipy.sparse.csr_array, sources: list[int], max_depth: int
 def assert_valid_parents(
     matrix: scipy.sparse.csr_array, distances: NDArray[np.int32], parents: NDArray[np.int64], sources: list[int]
 ) -> None:
-    """Any parent one level up over an edge is valid."""
+    """Check that each predecessor is one level up, and joined by an edge. Any such predecessor is valid."""
     edges = set(zip(*(ids.tolist() for ids in matrix.nonzero()), strict=True))
     for vertex, (distance, parent) in enumerate(zip(distances.tolist(), parents.tolist(), strict=True)):
         if distance < 0:

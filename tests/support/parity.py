@@ -18,7 +18,10 @@ RANKS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Way:
-    """How to traverse: backend, exchange and order are chosen at load, the rest at the run."""
+    """A way to traverse: backend, exchange and order of the load, engine and direction of the run.
+
+    ``settings`` configure the taskgraph engine.
+    """
 
     engine: str
     exchange: str = "auto"
@@ -54,6 +57,7 @@ def loaded(
     ranks: int,
     in_edges: bool = True,
 ) -> Iterator[Graph]:
+    """Load a graph for a way to traverse it; check that the graph has the way's exchange and backend."""
     n, src, dst = arrays
     wanted = {f"dbfs.taskgraph.{key}": value for key, value in way.settings.items()} | {"dbfs.exchange": way.exchange}
     edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
@@ -76,6 +80,7 @@ def loaded(
 def check(
     graph: Graph, arrays: Arrays, way: Way, sources: list[int], max_depth: int | None = None, validate: bool = True
 ) -> None:
+    """Run one traversal; compare labels, counts and levels with SciPy's."""
     n, src, dst = arrays
     matrix = oracle.adjacency(n, src, dst, directed=graph.directed)
     result = graph.bfs(
@@ -95,8 +100,8 @@ def check(
 
 
 def _any_graph(generator: np.random.Generator) -> Arrays:
-    """Few or many edges; perhaps vertices whose out-degrees are about the lengths that GPUs cut lists to; tails of
-    vertices with edges to them only, from them only, or none.
+    """Random graph with few or many edges. It may have vertices whose out-degrees are near the lengths at which GPUs
+    cut lists, and tails of vertices with in-edges only, out-edges only, or none.
     """
     n = int(generator.choice([2, 33, 500, 3000, 20_000]))
     _, src, dst = random(n, n * int(generator.choice([1, 3, 15])), int(generator.integers(2**32)))
@@ -109,7 +114,7 @@ def _any_graph(generator: np.random.Generator) -> Arrays:
 
 
 def assert_options_agree(client: distributed.Client, way: Way, ranks: int, seed: int) -> None:
-    """A graph of any kind, loaded in any way, and runs of any options after each other, against SciPy."""
+    """Load a random graph with random options; run traversals with random options, and compare each with SciPy's."""
     generator = np.random.default_rng(seed)
     directed, in_edges = bool(generator.random() < 0.6), bool(generator.random() < 0.5)
     arrays = n, src, dst = _any_graph(generator)
@@ -141,7 +146,7 @@ def assert_options_agree(client: distributed.Client, way: Way, ranks: int, seed:
             assert (found.reached, found.depth) == ((expected >= 0).sum(), expected.max())
             at_each = np.bincount(expected[expected > 0])[1:]
             np.testing.assert_array_equal(found.levels["discovered"].tolist()[: found.depth], at_each)
-            # Every level expands what is at its distance, and a top-down one all of its edges.
+            # A level expands the vertices at its distance; a top-down level inspects all their edges.
             levels = found.levels
             assert found.depth <= len(levels) <= found.depth + 1
             assert len(levels) == found.depth + 1 or max_depth is not None or targets

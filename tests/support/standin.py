@@ -1,4 +1,4 @@
-"""What building on GPUs needs of CuPy and of the kernels, on NumPy: so that its steps are tested without a GPU."""
+"""Stand-ins on NumPy for the parts of CuPy and for the kernels that building on GPUs uses: no GPU is needed."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from dbfs_workers.errors import ExchangeUnavailableError
 
 
 class Array(np.ndarray):  # type: ignore[type-arg]
-    """CuPy's array: it does not become NumPy's by itself."""
+    """CuPy's array, which becomes NumPy's by ``get`` only."""
 
     def get(self) -> np.ndarray:  # type: ignore[type-arg]
         return np.array(self)
@@ -37,7 +37,7 @@ class CudaDriverError(RuntimeError):
 
 
 class Cupy(ModuleType):
-    """CuPy on NumPy's arrays, with a bound on what may be allocated in one piece."""
+    """CuPy on NumPy's arrays. ``free`` is the memory in bytes that the device reports."""
 
     def __init__(self) -> None:
         super().__init__("cupy")
@@ -71,7 +71,7 @@ class Cupy(ModuleType):
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
-    """Put the stand-ins in place; ``mapped``: whether "GPUs" can map each other's memory."""
+    """Replace CuPy and the kernels. ``mapped`` says whether a rank can map the memory of another rank's GPU."""
     cupy = Cupy()
     monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
     monkeypatch.setattr(building, "_launch", launch)
@@ -83,7 +83,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
 
 
 def pretend_to_have_a_gpu() -> None:
-    """On a worker: one GPU for all of them, which is NumPy's, and whose phases the CPU runs."""
+    """Give a worker a GPU on NumPy, the same one as all other workers. The CPU backend runs the phases."""
     install(pytest.MonkeyPatch(), mapped=False)
     cpu = backends.get("cpu")
     backends.get = lambda name: cpu  # type: ignore[assignment]
@@ -106,7 +106,7 @@ def _copy_from(address: int, array: np.ndarray) -> None:  # type: ignore[type-ar
 
 
 def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
-    """A kernel, edge by edge as its header says it."""
+    """Run the stand-in of a kernel, which does what the kernel's header says."""
     if threads:
         KERNELS[name](*arguments)
 
@@ -138,7 +138,7 @@ def _bin_edges(
 def _directed(
     src: Any, dst: Any, position: Any, p: int, n_local: int, symmetrise: Any, first_row: Any, end_row: Any
 ) -> tuple[Any, Any, Any]:
-    """Sources, rows and columns of the directed edges of some rows."""
+    """Return sources, rows and columns of the directed edges in a range of rows."""
     by_position = isinstance(position, np.ndarray)
     ends = [np.asarray(position)[side].astype(np.int64) if by_position else np.asarray(side) for side in (src, dst)]
     other = ends[0] != ends[1]

@@ -20,7 +20,7 @@ Distances, Parents = NDArray[np.int32], NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setting:
-    """A graph on ranks, the edges to check against, and the module of all arrays (NumPy, or CuPy in GPU tests)."""
+    """A graph on ranks, the edges to check against, and the array module: NumPy, or CuPy in tests on GPUs."""
 
     n: int
     src: NDArray[np.int64]
@@ -177,7 +177,7 @@ def parent_without_distance(distances: Distances, parents: Parents) -> None:
 
 
 Rules = tuple[Rule | None, Rule | None, Rule | None]
-# By both labels, by predecessors alone, by distances alone; None where nothing is wrong with those.
+# The rule that a mutation breaks: with both labels, with predecessors alone, with distances alone. None: no rule.
 MUTATIONS: dict[Callable[[Distances, Parents], None], Rules] = {
     cycle: (Rule.TREE, Rule.TREE, None),
     circle_apart: (Rule.TREE, Rule.TREE, Rule.PARENT),
@@ -202,7 +202,7 @@ MUTATIONS: dict[Callable[[Distances, Parents], None], Rules] = {
 
 
 def right_labels(setting: Setting, sources: list[int]) -> tuple[Distances, Parents]:
-    """Right ones, by SciPy; each vertex has its last possible parent."""
+    """Return SciPy's distances, and as predecessor of each vertex the last possible one."""
     matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=setting.directed)
     distances = oracle.distances(matrix, sources)
     parents = np.full(setting.n, -1)
