@@ -114,7 +114,7 @@ def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     finding = by_name(examine())["GPU kernels"]
-    assert finding.found.startswith("no NVRTC to compile kernels with: ")
+    assert finding.found.startswith("NVRTC, which compiles the kernels, is not installed or does not load: ")
     assert (finding.state, finding.advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
 
 

@@ -1,10 +1,10 @@
-"""The resident kernels under compute-sanitizer: a small traversal of each kind of level, one process and GPU a rank.
+"""Run the resident kernels under compute-sanitizer: every kind of level, with a process and a GPU for each rank.
 
 ``make sanitize`` runs it; by hand::
 
     compute-sanitizer --tool racecheck --target-processes all python -m tests.cuda.sanitize --ranks 2
 
-Every label is checked as well. No Dask: what the sanitizer slows down should be the kernels.
+Every label is checked as well. There is no Dask: the sanitizer should slow down the kernels only.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
 
 SECONDS = 300.0
-# Levels that are light, and led with several ranks; light ones with more sources than are led, and led ones that are
-# handed over; sparse, dense and bottom-up ones; large degrees.
+# Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
+# leader levels that are handed over; sparse, dense and bottom-up levels; large degrees.
 GRAPHS = {
     "grid2d": lambda: generate.grid2d(24),
     "path": lambda: generate.path(51_000),
@@ -39,7 +39,7 @@ MANY = tuple(range(0, 51_000, 3))
 
 
 def runs(name: str) -> list[TraversalSpec]:
-    """What is run on a graph."""
+    """Return the traversals of a graph."""
     few, more = ((1,), (1, 7)) if name != "path" else (MANY, MANY)
     return [
         TraversalSpec("run", few, predecessors=False, backend="cpu"),
@@ -50,7 +50,7 @@ def runs(name: str) -> list[TraversalSpec]:
 
 
 def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
-    """What a build would make."""
+    """Build the partitions of a graph."""
     src, dst = graph.cut(graph.m or 1)[0].read()
     stripe = Stripe(graph.n or 0, ranks)
     bins = bin_edges(src, dst, stripe, symmetrise=True, name=graph.name)
@@ -58,7 +58,7 @@ def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
 
 
 def serve(rank: int, pipe: Connection) -> None:
-    """One rank: its graphs come through the pipe, one after another."""
+    """Serve as one rank. The graphs come through the pipe, one after another."""
     import cupy
 
     from dbfs_workers.members.on_gpu import CudaMember
@@ -85,20 +85,20 @@ def serve(rank: int, pipe: Connection) -> None:
 
 
 def together(pipes: list[Connection], messages: list[object]) -> list[object]:
-    """Tell every rank something, and wait for all answers."""
+    """Send each rank its message, and return all answers."""
     for pipe, message in zip(pipes, messages, strict=True):
         pipe.send(message)
     return [pipe.recv() for pipe in pipes]
 
 
 def by_vertex(stripe: Stripe, of_ranks: list[NDArray[np.generic]]) -> NDArray[np.int64]:
-    """Labels in the order of vertices."""
+    """Return labels in the order of vertices."""
     vertices = np.arange(stripe.n)
     return np.stack(of_ranks)[vertices % stripe.p, vertices // stripe.p].astype(np.int64)
 
 
 def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
-    """All runs of a graph, against SciPy."""
+    """Check all runs of a graph against SciPy."""
     ranks = len(pipes)
     slices = partitions(graph, ranks)
     stripe = slices[0].stripe
@@ -124,7 +124,7 @@ def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
 
 
 def main() -> None:
-    """Every graph on as many GPUs as were asked for."""
+    """Run every graph on the chosen number of GPUs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--graph", choices=list(GRAPHS), action="append")

@@ -1,4 +1,4 @@
-"""A rank on a GPU, without one: how a run that ends early is told of. The engine is a stand-in."""
+"""Errors of runs that end early on a GPU rank, without a GPU: a stand-in replaces the engine."""
 
 import sys
 import time
@@ -29,15 +29,15 @@ SYMMETRIC = SimpleNamespace(parents=object())
 
 
 class CudaRuntimeError(RuntimeError):
-    """Stands for CuPy's."""
+    """Stands in for CuPy's error."""
 
 
 class OutOfMemoryError(MemoryError):
-    """Stands for CuPy's."""
+    """Stands in for CuPy's error."""
 
 
 class Engine:
-    """Ends its runs as it is told to; an abort while it runs makes it raise what the real one would."""
+    """A stand-in that ends a run as the test says. An abort during the run raises the real engine's error."""
 
     def __init__(self, ends: Callable[["Engine"], None]) -> None:
         self.ends = ends
@@ -48,7 +48,7 @@ class Engine:
         self.options = options
 
     def launch(self) -> None:
-        # As the real one: whatever was asked for before is forgotten.
+        # As in the real engine, a launch clears an earlier abort.
         self.aborted = False
 
     def abort(self) -> None:
@@ -106,7 +106,7 @@ def test_a_lost_peer(member: CudaMember) -> None:
 def test_an_abort_that_comes_before_the_launch(member: CudaMember) -> None:
     member.abort(1, Cause.CANCELLED, "by request")
     with pytest.raises(RunCancelledError, match="before its first level"):
-        run(member, lambda engine: pytest.fail("it was launched"))
+        run(member, lambda engine: pytest.fail("the kernel was launched"))
 
 
 def test_an_abort_of_another_run_is_ignored(member: CudaMember) -> None:
@@ -133,11 +133,13 @@ def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
         raise OutOfMemoryError("9 bytes wanted")
 
     def hangs(engine: Engine) -> None:
-        raise cuda_run.KernelHungError("rank 2: the kernel did not leave, at level 9")
+        raise cuda_run.KernelHungError("rank 2, level 9: the kernel did not end within 5 s after it was stopped")
 
     with pytest.raises(DeviceFailedError, match="rank 2: its GPU failed: cudaErrorIllegalAddress"):
         run(member, breaks)
-    with pytest.raises(DeviceFailedError, match="at level 9; restart its worker to free the GPU"):
+    with pytest.raises(
+        DeviceFailedError, match="level 9: the kernel did not end.*; restart its worker to free the GPU"
+    ):
         run(member, hangs, number=2)
     with pytest.raises(GraphTooLargeError, match="rank 2: 9 bytes wanted; 3 bytes are free on its GPU"):
         run(member, fills, number=3)

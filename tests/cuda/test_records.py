@@ -1,4 +1,4 @@
-"""The records of a run's levels, without a GPU: a stand-in for the kernel writes the ring as a real one may."""
+"""Records of the levels of a run, without a GPU: a stand-in writes the ring in any order that a kernel may use."""
 
 import random
 
@@ -17,7 +17,7 @@ CAPACITY = 64
 
 
 class Kernel:
-    """Writes the words of a level one by one, in any order, and may tell of the level before or in between."""
+    """A stand-in for the kernel: writes the words of a level one by one in any order, its number at any time."""
 
     def __init__(self, seed: int, alone: bool = False) -> None:
         self.alone = alone
@@ -45,7 +45,7 @@ class Kernel:
         self.header["level"] = self.level
 
     def arrive(self, at_most: int) -> None:
-        """Some of the words on their way reach the host."""
+        """Let at most so many of the pending words reach the host."""
         for _ in range(min(at_most, len(self.words))):
             slot, field, word = self.words.pop(self.random.randrange(len(self.words)))
             self.ring[slot, field] = word
@@ -98,7 +98,7 @@ def test_a_kernel_as_fast_as_its_host_does_not_hold_it(monkeypatch: pytest.Monke
 
     def take_while_more_come(words: NDArray[np.uint64]) -> None:
         take(words)
-        assert kernel.level < 2 * CAPACITY, "the host takes records for ever"
+        assert kernel.level < 2 * CAPACITY, "the host takes records without end"
         kernel.report()
         kernel.arrive(1000)
 
@@ -151,7 +151,7 @@ def outcome(*levels: dict[str, int]) -> KernelOutcome:
 
 
 def labels(rows: list[int], degrees: list[int] | None = None) -> LabelSummary:
-    """By distance; the edges of every level, and 0 at the last distance."""
+    """Return a summary by distance; ``degrees`` are the edges of each level, and the last distance has none."""
     return LabelSummary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
 
 
@@ -160,38 +160,42 @@ def column(found: NDArray[np.int64], name: str) -> list[int]:
     return numbers
 
 
-def test_levels_that_another_rank_led_are_blank() -> None:
+def test_leader_levels_are_blank_on_the_other_ranks() -> None:
     kernel = Kernel(4)
     records = Records(kernel.header, kernel.ring, alone=False)
-    led = 3 * CAPACITY + 5
+    leader_levels = 3 * CAPACITY + 5
     kernel.start()
-    kernel.header["leader_levels"] = led
+    kernel.header["leader_levels"] = leader_levels
     assert records.pending == 0
     records.drain()
-    assert records.position(0) == (0, led, False, 0, 0)
-    kernel.level = led
+    assert records.position(0) == (0, leader_levels, False, 0, 0)
+    kernel.level = leader_levels
     for _ in range(7):
         kernel.report()
     kernel.arrive(1000)
     records.drain()
     found = records.records()
-    assert found.size == led + 7
-    assert set(found["mode"][:led].tolist()) == {Mode.LEADER}
-    assert not any(found[name][:led].any() for name in FIELDS if name != "mode")
-    assert found["frontier"][led:].tolist() == [value(level, 0) for level in range(led, led + 7)]
-    # What they discovered is this rank's all the same; it sent nothing.
+    assert found.size == leader_levels + 7
+    assert set(found["mode"][:leader_levels].tolist()) == {Mode.LEADER}
+    assert not any(found[name][:leader_levels].any() for name in FIELDS if name != "mode")
+    assert found["frontier"][leader_levels:].tolist() == [
+        value(level, 0) for level in range(leader_levels, leader_levels + 7)
+    ]
+    # The leader discovered vertices of this rank, which sent nothing.
     few = outcome({"mode": Mode.LEADER}, {"mode": Mode.LEADER}, {"mode": Mode.LIGHT, "frontier": 2, "found": 1})
     table = counts(few, labels([0, 0, 2, 1]), ranks=2, slice_bytes=8, predecessors=False, direction=Direction.AUTO)
     assert column(table, "sent") == column(table, "bytes_sent") == [0, 0, 0]
     assert column(table, "culled") == [0, -2, 0]
 
 
-def test_counts_of_the_rank_that_leads() -> None:
-    led = outcome({"mode": Mode.LEADER, "frontier": 4, "found": 7})
-    table = counts(led, labels([2, 3], [12]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO)
+def test_counts_of_the_leader() -> None:
+    leader_levels = outcome({"mode": Mode.LEADER, "frontier": 4, "found": 7})
+    table = counts(
+        leader_levels, labels([2, 3], [12]), ranks=2, slice_bytes=8, predecessors=True, direction=Direction.AUTO
+    )
     assert [column(table, name) for name in ("own", "sent", "culled", "filtered")] == [[3], [4], [4], [5]]
     assert column(table, "bytes_sent") == [32]
-    # The record's frontier is of all ranks, the report's this rank's own.
+    # The frontier of the record counts all ranks, that of the report this rank.
     assert (column(table, "frontier"), column(table, "edges")) == ([2], [12])
 
 

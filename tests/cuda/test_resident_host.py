@@ -1,4 +1,4 @@
-"""The host's side of a rank's kernel, without a GPU: what is known of its rows, and what its peers may map and when."""
+"""The host's side of a resident kernel, without a GPU: facts about rows, mapped windows, waits and deadlines."""
 
 import sys
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
 
 def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
-    """``facts.cu``, but for first in-neighbours and closed rows."""
+    """Compute what ``facts.cu`` does, except first in-neighbours and closed rows."""
     offsets, in_offsets, *_, sums = arguments
     degrees = np.diff(offsets)
     used = degrees > 0
@@ -39,7 +39,7 @@ def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def graph_of(monkeypatch: pytest.MonkeyPatch, *, symmetric: bool) -> device_graph.DeviceGraph:
-    """A rank whose rows 3 and 40 have two edges each."""
+    """Return a rank whose rows 3 and 40 have two edges each."""
     monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=lambda name: facts))
     degrees = np.zeros(ROWS, np.int64)
     degrees[[3, 40]] = 2
@@ -52,11 +52,11 @@ def test_rows_without_edges_behind_the_last_are_passed_over(monkeypatch: pytest.
     assert graph_of(monkeypatch, symmetric=True).rows_used == 64
 
 
-def test_rows_that_only_others_edges_reach_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_only_edges_of_other_ranks_reach_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert graph_of(monkeypatch, symmetric=False).rows_used == ROWS
 
 
-def test_lists_are_offered_to_the_rank_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_exported_for_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(monkeypatch, symmetric=True)
     monkeypatch.setattr(resident, "export_array", lambda array: ExportedArray(b"handle", array.nbytes))
     assert resident.leader_lists(graph) == (ExportedArray(b"handle", 8 * (ROWS + 1)), ExportedArray(b"handle", 16))
@@ -77,7 +77,7 @@ def test_an_allocation_is_exported_with_the_place_in_it(monkeypatch: pytest.Monk
 
 
 class Runtime:
-    """Maps every handle at its number, and counts."""
+    """A CUDA runtime that maps every handle at its number and lists the open ones."""
 
     def __init__(self, refused: bytes = b"") -> None:
         self.open: list[int] = []
@@ -94,7 +94,7 @@ class Runtime:
 
 
 def peers_of(cupy: Cupy, runtime: Runtime, *, leads: bool) -> window.PeerWindows:
-    """Rank 0's of two ranks; the other's window, offsets and columns are at 100, 200 + 8 and 300."""
+    """Return the windows of rank 0 of two. The other rank's window, offsets and columns are at 100, 200 + 8 and 300."""
     cupy.cuda.runtime = runtime
     own: Any = SimpleNamespace(address=7, layout=window.window_layout(STRIPE, 4, 4, predecessors=False))
     handles = [number.to_bytes(8, "little") for number in (100, 200, 300)]
@@ -102,7 +102,7 @@ def peers_of(cupy: Cupy, runtime: Runtime, *, leads: bool) -> window.PeerWindows
     return window.PeerWindows(0, own, {0: info, 1: info}, leads=leads)
 
 
-def test_only_the_rank_that_leads_maps_lists(cupy: Cupy) -> None:
+def test_only_the_leader_maps_lists(cupy: Cupy) -> None:
     runtime = Runtime()
     peers = peers_of(cupy, runtime, leads=True)
     assert runtime.open == [100, 200, 300]
@@ -116,7 +116,7 @@ def test_only_the_rank_that_leads_maps_lists(cupy: Cupy) -> None:
     assert runtime.open == [100]
 
 
-def test_what_was_mapped_is_given_back_where_the_rest_is_refused(cupy: Cupy) -> None:
+def test_mapped_windows_are_unmapped_if_a_later_one_is_refused(cupy: Cupy) -> None:
     runtime = Runtime(refused=(300).to_bytes(8, "little"))
     with pytest.raises(RuntimeError, match="no peer access"):
         peers_of(cupy, runtime, leads=True)
@@ -124,7 +124,7 @@ def test_what_was_mapped_is_given_back_where_the_rest_is_refused(cupy: Cupy) -> 
 
 
 class Engine:
-    """Counts what is closed, and has no room for its second."""
+    """A stand-in that counts closed engines and has no room for a second one."""
 
     closed = 0
     made = 0
@@ -139,7 +139,7 @@ class Engine:
         Engine.closed += 1
 
 
-def test_engines_made_before_there_was_no_room_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_is_closed_if_the_second_finds_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "ResidentKernel", Engine)
     monkeypatch.setattr(member, "on_device", lambda partition: None)
     partition: Any = SimpleNamespace(
@@ -153,8 +153,8 @@ def test_engines_made_before_there_was_no_room_are_closed(monkeypatch: pytest.Mo
     assert (Engine.made, Engine.closed) == (1, 1)
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
+@pytest.mark.parametrize("disconnected", [True, False])
+def test_memory_that_a_peer_may_have_mapped_is_kept(disconnected: bool) -> None:
     freed: list[str] = []
 
     def part(name: str) -> Any:
@@ -163,15 +163,15 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(told: bool) -> None:
     engine = object.__new__(resident.ResidentKernel)
     engine.graph = SimpleNamespace(stripe=STRIPE)  # type: ignore[assignment]
     engine._window, engine._host, engine._peers = part("window"), part("host"), part("peers")
-    if told:
+    if disconnected:
         engine.disconnect()
-    assert engine.shared is not told
+    assert engine.shared is not disconnected
     engine.close()
-    assert freed == (["peers", "window", "host"] if told else ["peers", "host"])
+    assert freed == (["peers", "window", "host"] if disconnected else ["peers", "host"])
 
 
 def waiting(timeout: float) -> resident.ResidentKernel:
-    """An engine whose kernel goes on until it is told to leave."""
+    """Return an engine whose kernel runs until it is stopped."""
     engine = object.__new__(resident.ResidentKernel)
     header = np.zeros(1, layout.HOST_HEADER)
 
@@ -203,7 +203,7 @@ def test_a_deadline_that_the_host_sees_first_is_a_deadline() -> None:
         waiting(0.02).wait()
 
 
-def test_a_run_told_to_leave_in_time_was_aborted() -> None:
+def test_a_kernel_stopped_before_the_deadline_was_aborted() -> None:
     engine = waiting(60)
     engine.abort()
     with pytest.raises(KernelAbortedError, match="rank 3, level 7, expand_light step"):

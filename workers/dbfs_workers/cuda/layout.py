@@ -36,7 +36,7 @@ TAG_SET: Final = 0x8000
 class Counter(enum.IntEnum):
     """Counters of a level, each on a cache line of its own: atomics on one line queue behind each other.
 
-    From ``SENT`` on there is one for each rank: the vertices sent to it.
+    From ``SENT`` on there is one for each rank, of the vertices sent to that rank.
     """
 
     SMALL = 0

@@ -1,7 +1,8 @@
-"""Kernels from source to a loaded module: NVRTC at first use, and a cache on disk.
+"""Compilation of kernels: NVRTC at the first use, a cache of cubins on disk, loading by CuPy.
 
-Compiling needs no GPU and no driver (``compile_cubin``); loading does. The cache key covers every source file, the
-options, the architecture and NVRTC's version, so a stale kernel is never loaded.
+Compiling needs no GPU and no driver (``compile_cubin``); loading needs both. The cache key covers the source, every
+header (the generated one included), the options, the architecture and NVRTC's version, so no stale kernel is loaded.
+docs/decisions/cuda-core.md says why this is not cuda-core's program cache.
 """
 
 import hashlib
@@ -21,10 +22,10 @@ KERNEL_FOLDER: Final = Path(__file__).parent / "kernels"
 
 @dataclass(frozen=True)
 class Variant:
-    """One compilation of ``resident.cu``.
+    """Compile-time options of ``resident.cu``.
 
     Attributes:
-        gang: whether several ranks take part.
+        gang: whether there are several ranks.
         predecessors: whether parents are recorded.
         threads: threads of a block.
         blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
@@ -46,10 +47,10 @@ class Variant:
         )
 
 
-# Sources beside resident.cu share types.cuh, where these have to be something; nothing they use depends on them.
+# The other sources that include types.cuh need values for its options. No code of theirs depends on the values.
 PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 
-# Every compilation that a run can ask for: source and options.
+# Every compilation that a run can need: source and options.
 KERNELS: Final = (
     *(
         ("resident/resident.cu", Variant(gang, predecessors).defines)
@@ -72,7 +73,7 @@ KERNELS: Final = (
 
 @cache
 def headers() -> dict[str, str]:
-    """Every header's text by the name that kernels include it by: the files, and the one made by ``layout.py``."""
+    """Return the text of every header by its name in ``#include``: the files, and the one that ``layout.py`` makes."""
     files = {
         path.relative_to(KERNEL_FOLDER).as_posix(): path.read_text() for path in sorted(KERNEL_FOLDER.rglob("*.cuh"))
     }
@@ -80,7 +81,7 @@ def headers() -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``$DBFS_KERNEL_CACHE``, else under the user's cache folder."""
+    """Return the folder of compiled kernels: ``$DBFS_KERNEL_CACHE``, or a folder in the user's cache folder."""
     chosen = os.environ.get("DBFS_KERNEL_CACHE")
     if chosen:
         return Path(chosen)
@@ -88,14 +89,14 @@ def cache_folder() -> Path:
 
 
 def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verbose: bool = False) -> tuple[bytes, str]:
-    """Compile one source of ``kernels/``, such as ``building/csr.cu``, for an architecture such as ``sm_90``; no cache.
+    """Compile a source of ``kernels/``, such as ``building/csr.cu``, for an architecture such as ``sm_90``. No cache.
 
     Returns:
         The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
 
     Raises:
-        BackendUnavailableError: there is no NVRTC.
-        RuntimeError: the source does not compile; the message is the compiler's.
+        BackendUnavailableError: NVRTC is not installed.
+        RuntimeError: the source does not compile; the message has the compiler's log.
     """
     nvrtc = _nvrtc()
     included = headers()
@@ -128,7 +129,7 @@ def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> list[Any
 
 def _read(size_of: Callable[..., tuple[Any, ...]], get: Callable[..., tuple[Any, ...]], program: Any) -> bytes:
     (size,) = _call(size_of, program)
-    # NVRTC writes into the bytes object. It is never of length 1: Python shares those among all who have an equal one.
+    # NVRTC writes into the bytes object. Its length is never 1, because Python shares equal objects of one byte.
     buffer = bytes(size + 1)
     _call(get, program, buffer)
     return buffer[:size]
@@ -141,22 +142,24 @@ def _nvrtc() -> Any:
         # The library itself is loaded by the first call.
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
-        raise BackendUnavailableError(f"no NVRTC to compile kernels with: {error}") from error
+        raise BackendUnavailableError(
+            f"NVRTC, which compiles the kernels, is not installed or does not load: {error}"
+        ) from error
     return nvrtc
 
 
 def nvrtc_version() -> tuple[int, int]:
-    """NVRTC's version, such as (13, 0).
+    """Return NVRTC's version, such as (13, 0).
 
     Raises:
-        BackendUnavailableError: there is none.
+        BackendUnavailableError: NVRTC is not installed.
     """
     major, minor = _call(_nvrtc().nvrtcVersion)
     return major, minor
 
 
 def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
-    """The path of the compiled file, compiled now if the cache has none."""
+    """Return the path of the cubin in the cache, after compiling it if it is absent."""
     key = hashlib.sha256()
     for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
@@ -166,7 +169,7 @@ def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     if not path.exists():
         cubin, _ = compile_cubin(source, arch, defines)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers compile at once: each writes its own file, and the last rename wins with the same bytes.
+        # Several workers may compile at once. Each writes a file of its own and renames it; all files are equal.
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_bytes(cubin)
         partial.replace(path)
@@ -182,7 +185,7 @@ def _load(source: str, arch: str, defines: tuple[str, ...], device: int, coopera
 
 
 def load(source: str, defines: tuple[str, ...] = (), *, cooperative: bool = False) -> Any:
-    """The module on the current device (a ``cupy.RawModule``), loaded once."""
+    """Return the module on the current device (a ``cupy.RawModule``), loaded once per process."""
     import cupy
 
     device = cupy.cuda.Device()

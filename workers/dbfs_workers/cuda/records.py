@@ -1,7 +1,7 @@
-"""What the levels of a run did: records that the kernel leaves in host memory, and the counts that are made of them.
+"""Records of the levels of a run, read from the kernel through host memory, and the counts made from the records.
 
-The records are a ring in pinned, mapped host memory (``statistics.cuh``). ``Records.drain`` empties it while the kernel
-runs and after, so that a run of any depth has a record of every level; a kernel that finds the ring full waits.
+The records are a ring in pinned, mapped host memory (``statistics.cuh``). ``Records.drain`` empties the ring during and
+after the run, so that a run of any depth has a record of every level. A kernel that finds the ring full waits.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 
-# 1 MiB. The smallest graphs take 3 us a level on one GPU: 48 ms until a kernel would wait for its host.
+# Records in the ring: 1 MiB. The fastest levels take 3 us, so a kernel waits if its host is 48 ms late.
 CAPACITY: Final = 1 << 14
 _WORDS: Final = layout.RECORD.itemsize // 8
 _FIELDS: Final = layout.RECORD.names or ()
@@ -25,7 +25,7 @@ _VALUE: Final = np.uint64((1 << layout.TAG_SHIFT) - 1)
 
 
 class Mapped:
-    """Pinned host memory that the kernel writes while it runs: the header, and the ring behind it.
+    """Pinned host memory that the kernel writes while it runs: a header, followed by the ring of records.
 
     Attributes:
         header: ``layout.HOST_HEADER``, one element.
@@ -47,19 +47,19 @@ class Mapped:
         return int(self.header[field][0])
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the memory."""
         if self.address:
             self._runtime.freeHost(self.address)
             self.address = 0
 
 
 class Records:
-    """The records of one run after another.
+    """Reader of the records, for one run after another.
 
     Args:
         header: see ``Mapped``.
-        ring: see ``Mapped``; a power of two of them.
-        alone: whether there is one rank; its kernel leaves out what only several have.
+        ring: see ``Mapped``; the number of rows is a power of two.
+        alone: whether there is one rank. Its kernel leaves the fields of several ranks unwritten.
     """
 
     def __init__(self, header: NDArray[Any], ring: NDArray[np.uint64], *, alone: bool) -> None:
@@ -69,58 +69,58 @@ class Records:
         self._taken: list[NDArray[np.uint64]] = []
         self._count = 0
         self._reached = 0
-        # Replaced as a whole: another thread may read it.
+        # Replaced as a whole, because another thread may read it.
         self._place = (0, False, 0, 0)
 
     def clear(self) -> None:
-        """Forget the run before; the header is the caller's."""
+        """Forget the previous run. The caller clears the header."""
         self._taken, self._count, self._reached = [], 0, 0
         self._place = (0, False, 0, 0)
 
     def clear_ring(self) -> None:
-        """Forget what a run that failed left in the ring."""
+        """Forget the records that a failed run left in the ring."""
         self._ring[:] = 0
 
     @property
     def pending(self) -> int:
-        """Levels that the kernel has reported and nobody has taken."""
+        """Number of levels reported by the kernel and not yet taken."""
         return int(self._header["level"][0]) - self._count
 
     def drain(self) -> None:
-        """Take the records that are complete, and let the kernel have their room.
+        """Take the complete records, and free their room for the kernel.
 
-        Those that come meanwhile are for the next call: a kernel may make them as fast as they are taken.
+        Records that arrive meanwhile wait for the next call: a kernel may write records as fast as they are taken.
         """
-        led = int(self._header["leader_levels"][0])
-        if self._count < led:
-            # Another rank's kernel has them, from the first level on.
-            blank = np.zeros(led, layout.RECORD)
+        leader_levels = int(self._header["leader_levels"][0])
+        if self._count < leader_levels:
+            # The run began with leader levels, whose records the leader has.
+            blank = np.zeros(leader_levels, layout.RECORD)
             blank["mode"] = Mode.LEADER
             self._take(blank.view(np.uint64).reshape(-1, _WORDS))
-            self._header["drained"] = led
+            self._header["drained"] = leader_levels
         wanted = self.pending
         while wanted > 0:
             at = self._count % len(self._ring)
             found = self._ring[at : at + wanted]
             levels = np.arange(self._count, self._count + len(found), dtype=np.uint64)
             tags = levels & np.uint64(layout.TAG_LEVEL) | np.uint64(layout.TAG_SET)
-            # The level is told beside the record, not after it: the last words may be on their way.
+            # The kernel writes the level beside the record, not after it: the last words may be on their way.
             whole = (found[:, self._written] >> _TAG_SHIFT == tags[:, None]).all(axis=1)
             complete = len(whole) if whole.all() else int(np.argmin(whole))
             if not complete:
                 return
             self._take(found[:complete] & _VALUE)
-            # Before the kernel knows that they are taken: the tag of a level comes again in the next run.
+            # Cleared before the kernel may write here again: the next run uses the same tags.
             found[:complete] = 0
             self._header["drained"] = self._count
             wanted -= complete
 
     def position(self, traversal: int) -> RunPosition:
-        """Where the run was at the last drain; ``traversal`` is its index. From any thread."""
+        """Return the progress of the run as of the last drain; ``traversal`` is its index. Any thread."""
         return RunPosition(traversal, *self._place)
 
     def records(self) -> NDArray[Any]:
-        """``layout.RECORD`` of every level taken."""
+        """Return ``layout.RECORD`` of every level taken."""
         words = np.concatenate(self._taken) if self._taken else np.empty((0, _WORDS), np.uint64)
         return words.view(layout.RECORD).reshape(-1)
 
@@ -137,23 +137,23 @@ class Records:
 def counts(
     outcome: KernelOutcome, summary: LabelSummary, *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
 ) -> NDArray[np.int64]:
-    """``reports.COUNT_FIELDS`` of every level; all but ``discovered`` hold as sums over the ranks.
+    """Return ``reports.COUNT_FIELDS`` of every level, int64[levels, fields].
 
-    A rank's edges lead to vertices that their owners discover, and the owners drop what they knew: a rank by itself
-    can't tell its ``filtered`` from another's ``culled``. Dense levels exchange bitmaps, as bottom-up ones do: what
-    they discover counts as ``own``, and nothing as sent or culled. In led levels the leader sends the labels of
-    others' vertices; the lists that it reads from them count as nothing sent. Frontiers are always their owners', and
-    so are the edges of top-down levels.
+    All fields except ``discovered`` are exact only when summed over the ranks. A rank's edges lead to vertices of other
+    owners, who drop the vertices that they had seen, so one rank can't separate its ``filtered`` from another rank's
+    ``culled``. Dense and bottom-up levels exchange bitmaps: their discoveries count as ``own``, none as sent or culled.
+    In leader levels the leader sends the labels of other ranks' vertices; lists that it reads count as nothing sent.
+    Frontiers, and the edges of top-down levels, are those of each rank's own vertices.
 
     Args:
-        outcome: the run's.
-        summary: of the labels.
-        ranks: how many there are.
-        slice_bytes: of this rank's slice of a bitmap.
-        predecessors: whether the run recorded them.
-        direction: what the run was told.
+        outcome: the outcome of the run.
+        summary: the summary of its labels.
+        ranks: number of ranks.
+        slice_bytes: bytes of this rank's slice of a bitmap.
+        predecessors: whether the run recorded parents.
+        direction: the direction in the run's options.
     """
-    # By contiguous columns: a road network has thousands of levels, and its client waits for this.
+    # Contiguous columns are faster. A road network has thousands of levels, and its client waits for this.
     columns = np.ascontiguousarray(outcome.records.view(np.int64).reshape(-1, _WORDS).T)
     looked_at, mode, in_bins, found = (columns[_FIELDS.index(name)] for name in _COUNTED)
     bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
@@ -161,20 +161,20 @@ def counts(
     edges = np.where(bottom_up, looked_at, summary.degrees[:-1])
     several = ranks > 1
     binned = ~(bottom_up | dense) & several
-    # The leader's record of a led level is of all ranks.
+    # The leader's record of a leader level counts the vertices of all ranks.
     in_bins = np.where(mode == Mode.LEADER, np.maximum(found - discovered, 0), in_bins)
     sent = np.where(binned, in_bins, 0)
     own = np.where(binned, found - in_bins, discovered)
     kept = own + sent
-    # Slices of a bitmap for each other rank: a dense level's discoveries, gathered by their owners and (where the
-    # next level may be bottom-up) handed out; a bottom-up level's; the frontier's, where bins came before.
+    # Slices of a bitmap for each other rank: a dense level's discoveries, gathered by their owners, and handed out if
+    # the next level may be bottom-up; a bottom-up level's discoveries, and its frontier if the level before used bins.
     queued = np.ones(mode.size, np.int64)
     queued[1:] = ~(bottom_up | dense)[:-1]
     slices = dense * (1 + (direction != Direction.TOP_DOWN)) + bottom_up * (1 + queued)
     bytes_sent = sent * (8 if predecessors else 4) + slices * ((ranks - 1) * slice_bytes)
     if several and predecessors:
         bytes_sent += np.where(dense, 4 * in_bins, 0)
-    made = {
+    fields = {
         "bottom_up": bottom_up,
         "frontier": frontier,
         "edges": edges,
@@ -187,12 +187,12 @@ def counts(
     }
     table = np.empty((mode.size, len(COUNT_FIELDS)), np.int64, order="F")
     for at, name in enumerate(COUNT_FIELDS):
-        table[:, at] = made[name]
+        table[:, at] = fields[name]
     return table
 
 
 def seconds(outcome: KernelOutcome) -> NDArray[np.float64]:
-    """``reports.TIME_FIELDS`` of the same levels; one kernel does all phases, so all of the time is ``search``."""
+    """Return ``reports.TIME_FIELDS`` of every level. One kernel does all phases, so all time counts as ``search``."""
     taken = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
     taken[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
     return taken

@@ -1,7 +1,7 @@
-"""The resident engine on one GPU: allocate, connect to the peers, launch, wait, read.
+"""The resident kernel of one rank: allocate, connect to the peers, launch, wait, read.
 
-One ``ResidentKernel`` per rank and graph, in the process that owns the GPU. Nothing here knows Dask: whoever starts the
-gang moves ``PeerInfo`` records between the ranks and calls ``start`` on all of them within the run's deadline::
+One ``ResidentKernel`` per rank, graph and kind of labels, in the process that owns the GPU. This module does not use
+Dask. The caller moves ``PeerInfo`` records between the ranks and starts all of them within the run's deadline::
 
     engine = ResidentKernel(graph, predecessors=True)
     infos = exchange(engine.info())          # every rank's record, on every rank
@@ -10,7 +10,7 @@ gang moves ``PeerInfo`` records between the ranks and calls ``start`` on all of 
     outcome = engine.wait()                  # labels stay on the GPU: engine.distances, engine.predecessors
     engine.disconnect(); barrier(); engine.close()
 
-After a run that failed, on all ranks: ``wait`` has returned or raised everywhere, ``engine.recover()``, a barrier.
+After a failed run: once ``wait`` has returned or raised on all ranks, call ``engine.recover()`` on all, then a barrier.
 """
 
 import math
@@ -42,30 +42,30 @@ from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 # Measured: docs/decisions/light-levels.md and led-levels.md.
-# Bins hold an eighth of the vertices; but where there are large degrees, a dense level is faster from a 64th on.
+# Bins hold an eighth of the vertices. In graphs with large degrees a dense level is faster from a 64th on.
 CAPACITY_SHARE: Final = 8
 SPARSE_SHARE: Final = 64
 # Largest degree of a graph whose levels may be light.
 LIGHT_DEGREE: Final = 32
 SPARSE_EDGES_LEAST: Final = 1 << 16
-# Most vertices of a frontier that one rank expands for all.
+# Longest frontier of a leader level.
 LEADER_VERTICES: Final = 1 << 14
-# What a kernel may take to leave after it was told to.
+# Time for a stopped kernel to end.
 LEAVE_SECONDS: Final = 5.0
-# Runs of few levels are over so soon that a sleep, 70 us at least, would be felt; until then only the GIL is given up.
+# A sleep takes at least 70 us, which a short run would notice. For this long a wait only yields the GIL.
 EAGER_SECONDS: Final = 1e-3
-# How often the records are taken while a kernel runs, for those who ask where it is; or when so many wait.
+# While a kernel runs its records are taken this often, so that progress is up to date, or when this many wait.
 LOOK_SECONDS: Final = 0.05
 MANY_RECORDS: Final = CAPACITY // 16
 
 
 def most_sparse_edges(stripe: Stripe) -> int:
-    """Most edges of a frontier that goes through the bins, if nobody says otherwise."""
+    """Return the default of ``sparse_edges``: most edges of a frontier that goes through the bins."""
     return max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)
 
 
 def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
-    """Ids that a bin has room for.
+    """Return the number of ids that a bin has room for.
 
     A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
     """
@@ -73,12 +73,12 @@ def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
 
 
 def leader_capacity(stripe: Stripe) -> int:
-    """Ids that a led level's queue has room for: what the longest frontier can discover."""
+    """Return the number of ids that a leader level's queue has room for: most discoveries of the longest frontier."""
     return min(stripe.n, LEADER_VERTICES * LIGHT_DEGREE)
 
 
 def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | None:
-    """Row offsets and columns for the rank that leads; None where nobody will, or CuPy's memory can't be exported."""
+    """Return row offsets and columns for the leader; None if no level can be a leader level, or the export fails."""
     if graph.stripe.p == 1 or graph.max_degree > LIGHT_DEGREE:
         return None
     try:
@@ -88,13 +88,13 @@ def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | No
 
 
 class ResidentKernel:
-    """The buffers and the kernel of one rank of one graph.
+    """Buffers and kernel of one rank of one graph.
 
     Args:
         graph: the rank's slice.
-        predecessors: record parents too.
-        sparse_edges: most edges (on all ranks) of a frontier that goes through the bins; sets their size. The same on
-            all ranks.
+        predecessors: record parents beside distances.
+        sparse_edges: most edges (on all ranks) of a frontier that goes through the bins; sets the size of a bin. The
+            same on all ranks.
         threads: threads of a block.
         blocks_per_sm: blocks on a multiprocessor.
     """
@@ -122,7 +122,7 @@ class ResidentKernel:
         self._kernel = load("resident/resident.cu", self._variant.defines, cooperative=True).get_function(
             "dbfs_resident"
         )
-        # The rest of the multiprocessor's memory is the L1 cache, where the visited bitmap wants to be.
+        # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
@@ -132,7 +132,7 @@ class ResidentKernel:
         self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
         self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
         self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
-        # After what may find no room, and frees itself.
+        # After the CuPy arrays: if one of those finds no room, CuPy frees the others. This buffer is freed by hand.
         self._window = Window(window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors))
         self._peers: PeerWindows | None = None
         self.distances = self._window.array("distances", stripe.n_local, np.int32)
@@ -153,7 +153,7 @@ class ResidentKernel:
         cupy.cuda.get_current_stream().synchronize()
 
     def info(self) -> PeerInfo:
-        """What the other ranks need to know."""
+        """Return this rank's facts for the other ranks."""
         graph = self.graph
         return PeerInfo(
             rank=graph.rank,
@@ -166,17 +166,19 @@ class ResidentKernel:
         )
 
     def connect(self, infos: Iterable[PeerInfo]) -> None:
-        """Map the peers' windows. Takes the records of all ranks, this one's included."""
+        """Map the peers' windows, given the records of all ranks, this one included."""
         graph, stripe = self.graph, self.graph.stripe
         by_rank = {info.rank: info for info in infos}
         if sorted(by_rank) != list(range(stripe.p)):
-            raise InvalidOptionError(f"rank {graph.rank} was given the ranks {sorted(by_rank)} of {stripe.p}")
+            raise InvalidOptionError(
+                f"rank {graph.rank} needs the records of ranks 0 to {stripe.p - 1}, got {sorted(by_rank)}"
+            )
         params = self._params[0]
-        # A kernel compares it with small numbers only, and counts edges in 64 bits.
+        # Clamped to 32 bits: the kernel only compares it with small numbers.
         params["max_degree"] = min(2**32 - 1, max(info.max_degree for info in by_rank.values()))
         params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
-        can_be_led = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
-        leads = graph.rank == layout.LEADER and can_be_led
+        has_leader = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
+        leads = graph.rank == layout.LEADER and has_leader
         self._peers = PeerWindows(graph.rank, self._window, by_rank, leads=leads)
         params["peers"] = self._peers.params()
         params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
@@ -199,30 +201,32 @@ class ResidentKernel:
         params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
         params["stats_capacity"] = CAPACITY
         params["leader_vertices"], params["leader_capacity"] = (
-            LEADER_VERTICES if can_be_led else 0,
+            LEADER_VERTICES if has_leader else 0,
             leader_capacity(stripe),
         )
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:
-        """1 + log2 of the lanes that share a vertex in light levels, 8 at most; 0 where levels can't be light."""
-        # The block's stage has room for a beat's discoveries, should all go to one of four owners.
+        """Return 1 + log2 of the lanes that share a vertex in light levels (8 at most); 0 if no level can be light."""
+        # The stage of a block has room for the discoveries of one beat even if all go to one of four owners.
         if max_degree > LIGHT_DEGREE or ranks > 4:
             return 0
         return 1 + min(3, max(0, max_degree - 1).bit_length())
 
     def prepare(self, options: KernelOptions) -> None:
-        """Upload what a run needs; ``start`` does it where it was not done."""
+        """Upload the options of a run."""
         cupy, stripe, rank = self._cupy, self.graph.stripe, self.graph.rank
         if self._peers is None:
-            raise InvalidOptionError("connect() comes before the first run")
+            raise InvalidOptionError(f"rank {rank}: call connect() before the first run")
         if options.direction is Direction.BOTTOM_UP and not self._bottom_up:
-            raise InvalidOptionError("bottom-up levels of a directed graph need its in-edges")
+            raise InvalidOptionError(
+                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+            )
         params = self._params[0]
         sources = np.asarray(options.sources, np.int64)
         self._sources = cupy.asarray(np.asarray(stripe.internal(sources), np.uint32))
         params["sources"], params["source_count"] = self._sources.data.ptr, sources.size
-        # Rows past the last edge are touched only as sources: they stay unreached, and a reset may pass over them.
+        # Rows past the last edge are reached only as sources. A reset may skip them unless the previous run had one.
         params["reset_rows"] = stripe.n_local if self._dirty_tail else self.graph.rows_used
         self._dirty_tail = bool(np.any(stripe.row(sources[stripe.owner(sources) == rank]) >= self.graph.rows_used))
         targets = np.unique(np.asarray(options.targets, np.int64))
@@ -255,25 +259,25 @@ class ResidentKernel:
         self._done.record(self.stream)
 
     def start(self, options: KernelOptions) -> None:
-        """Prepare and launch a run; every rank of the gang must, within the timeout. Returns at once."""
+        """Prepare and launch a run; every rank of the gang must do so within the timeout. Returns at once."""
         self.prepare(options)
         self.launch()
 
     def position(self, traversal: int) -> RunPosition:
-        """Where the run is, or was a moment ago; ``traversal`` is its index. From any thread."""
+        """Return the progress of the run as of the last records taken; ``traversal`` is its index. Any thread."""
         return self._records.position(traversal)
 
     def abort(self) -> None:
-        """Tell the kernel to leave; ``wait`` then raises ``KernelAbortedError``."""
+        """Stop the kernel; ``wait`` then raises ``KernelAbortedError``. Any thread."""
         self._host.header["abort"] = 1
 
     def wait(self) -> KernelOutcome:
-        """Wait for the kernel and read what it left in host memory.
+        """Wait for the kernel and read its results from host memory.
 
         Raises:
             DeadlineExceededError: a wait in the kernel outlasted the run's timeout.
             KernelAbortedError: ``abort`` was called.
-            KernelHungError: the kernel neither finished nor left.
+            KernelHungError: the kernel did not end, although it was stopped.
         """
         now = time.monotonic()
         give_up, look, patient = now + self._timeout, now + LOOK_SECONDS, now + EAGER_SECONDS
@@ -284,7 +288,8 @@ class ResidentKernel:
                 look = now + LOOK_SECONDS
             if now > give_up + LEAVE_SECONDS:
                 raise KernelHungError(
-                    f"rank {self.graph.rank}: the kernel did not leave, at level {self._host['level']}"
+                    f"rank {self.graph.rank}, level {self._host['level']}: the kernel did not end within"
+                    f" {LEAVE_SECONDS:g} s after it was stopped"
                 )
             if now > give_up:
                 self.abort()
@@ -295,7 +300,7 @@ class ResidentKernel:
         step = status >> layout.STATUS_STEP & 0xFF
         if reason is not Reason.FINISHED:
             where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
-            # Either clock may be the first: the kernel's or this one, which then has told it to leave.
+            # Either clock may see the deadline first: the kernel's, or this one, which then stopped the kernel.
             if reason is Reason.ABORTED and now <= give_up:
                 raise KernelAbortedError(f"the run was aborted: {where}")
             raise DeadlineExceededError(f"the run took longer than {self._timeout} s: {where}")
@@ -316,7 +321,7 @@ class ResidentKernel:
         )
 
     def recover(self) -> None:
-        """Make the engine usable after a failed run. All ranks' kernels have left; a gang barrier follows."""
+        """Make the engine usable after a failed run. The kernels of all ranks have ended; a gang barrier follows."""
         self._control.fill(0)
         self._window.clear_flags()
         self._host.header[:] = np.zeros(1, layout.HOST_HEADER)
@@ -325,18 +330,18 @@ class ResidentKernel:
         self._cupy.cuda.runtime.deviceSynchronize()
 
     def disconnect(self) -> None:
-        """Unmap the peers' windows. A gang barrier comes between this and ``close``."""
+        """Unmap the peers' windows. A gang barrier must come between this and ``close``."""
         if self._peers is not None:
             self._peers.close()
             self._peers = None
 
     @property
     def shared(self) -> bool:
-        """Whether peers may have this rank's memory mapped: ``disconnect`` was not called since ``connect``."""
+        """True if peers may have mapped this rank's memory: ``disconnect`` was not called since ``connect``."""
         return self._peers is not None and self.graph.stripe.p > 1
 
     def close(self) -> None:
-        """Free the buffers. What is ``shared`` stays until the process ends: a peer's kernel may be at it."""
+        """Free the buffers. A ``shared`` window stays until the process ends: a peer's kernel may use it."""
         shared = self.shared
         self.disconnect()
         if not shared:

@@ -1,4 +1,4 @@
-"""What a run of the resident engine is told, and what it answers: options, outcome, statistics, errors."""
+"""Inputs and results of a run of the resident kernel: options, outcome, enums and errors."""
 
 import enum
 from dataclasses import dataclass
@@ -16,15 +16,18 @@ UNLIMITED: Final = 2**32 - 1
 
 
 class KernelAbortedError(DbfsError, InterruptedError):
-    """A run was cancelled while it ran; the message names the rank, the level and the phase."""
+    """Raised on a rank whose kernel left because the host stopped it; the message names rank, level and step.
+
+    The kernel does not have the reason. ``CudaMember`` has it, and raises the run's error instead.
+    """
 
 
 class KernelHungError(DbfsError, RuntimeError):
-    """A kernel did not leave when told to; the process has to be restarted to free its GPU."""
+    """Raised if a stopped kernel does not end. Only a restart of the process frees its GPU."""
 
 
 class Direction(enum.IntEnum):
-    """Which way levels go; ``AUTO`` decides at every level."""
+    """Direction of the levels of a run; ``AUTO`` decides at every level."""
 
     AUTO = 0
     TOP_DOWN = 1
@@ -32,7 +35,7 @@ class Direction(enum.IntEnum):
 
 
 class Mode(enum.IntEnum):
-    """What a level was."""
+    """Kind of a level (docs/design/resident-kernel.md)."""
 
     SPARSE = 0
     DENSE = 1
@@ -42,7 +45,11 @@ class Mode(enum.IntEnum):
 
 
 class Step(enum.IntEnum):
-    """Where a kernel stood when it gave up, as in ``types.cuh``."""
+    """Work of a rank between two barriers. Users read the names in errors.
+
+    The order matters: from ``EXPAND_LIGHT`` on a step makes the frontier of the next level (``makes_next_frontier`` in
+    ``direction.cuh``), the steps before it prepare the frontier of the current one.
+    """
 
     RESET = 1
     START = 2
@@ -64,7 +71,7 @@ class Step(enum.IntEnum):
 
 
 class Reason(enum.IntEnum):
-    """Why a kernel ended, as in ``types.cuh``."""
+    """Reason why a kernel ended."""
 
     RUNNING = 0
     ABORTED = 1
@@ -74,15 +81,15 @@ class Reason(enum.IntEnum):
 
 @dataclass(frozen=True)
 class PeerInfo:
-    """What a rank tells its peers before the first run. Picklable.
+    """Facts about a rank that its peers need before the first run. Picklable.
 
     Attributes:
-        handle: CUDA IPC handle of its window; empty where there is one rank.
-        m_local: directed edges of that rank.
+        handle: CUDA IPC handle of the rank's window; empty if there is one rank.
+        m_local: directed edges of the rank.
         connected: rows with an edge.
         max_degree: largest degree.
-        bottom_up: whether bottom-up levels are possible there.
-        csr: its row offsets and its columns, for the rank that leads; None where nobody can.
+        bottom_up: whether the rank has the in-edges that bottom-up levels read.
+        csr: row offsets and columns, for leader levels; None if the rank can't export them.
     """
 
     rank: int
@@ -96,13 +103,13 @@ class PeerInfo:
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """One traversal.
+    """Options of one traversal.
 
     Attributes:
         sources: vertex ids at distance 0.
-        targets: stop after the level that labels the last of them; none: reach everything.
+        targets: vertex ids; the run stops after the level that labels the last of them. Empty: no such stop.
         max_depth: the largest distance to label.
-        direction: which way levels go.
+        direction: direction of the levels.
         alpha: bottom-up when frontier edges * alpha > unexplored edges.
         beta: top-down again when frontier vertices * beta < connected vertices.
         sparse_edges: most frontier edges of a sparse level, up to the capacity; None for the measured default.
@@ -121,14 +128,14 @@ class KernelOptions:
 
 @dataclass(frozen=True)
 class KernelOutcome:
-    """A finished run on one rank.
+    """Outcome of a finished run on one rank.
 
     Attributes:
-        levels: levels run.
-        records: ``layout.RECORD`` of each, as the kernel left them.
-        nanoseconds_a_cycle: of the records' ``cycles``.
-        seconds: device time, from the first instruction to the last, waiting for peers to start not counted.
-        reset_seconds: the part of it that cleared the state of the run before.
+        levels: number of levels.
+        records: ``layout.RECORD`` of each level, as the kernel wrote them.
+        nanoseconds_a_cycle: converts the records' ``cycles``.
+        seconds: device time from the first instruction to the last, without the wait for peers to start.
+        reset_seconds: the part of ``seconds`` that cleared the state of the previous run.
     """
 
     levels: int

@@ -62,8 +62,11 @@ class Field:
     @property
     def cpp(self) -> str:
         """The C++ declaration."""
-        kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "name", "") or self.kind.__name__
-        declared = f"  {kind} {self.name}{'' if self.count is None else f'[{self.count}]'};\n"
+        if isinstance(self.kind, str):
+            name = self.kind
+        else:
+            name = self.kind.name if isinstance(self.kind, Struct) else self.kind.__name__
+        declared = f"  {name} {self.name}{'' if self.count is None else f'[{self.count}]'};\n"
         return _cpp_comment(self.comment, "  ") + declared
 
 

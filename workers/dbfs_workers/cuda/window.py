@@ -1,7 +1,7 @@
-"""The memory that a rank's peers see: one plain ``cudaMalloc`` buffer, exported and opened as a CUDA IPC handle.
+"""Windows: the memory of a rank that its peers map. One ``cudaMalloc`` buffer, shared by a CUDA IPC handle.
 
-A rank keeps its window until every peer has closed it: the caller puts a gang barrier between ``PeerWindows.close`` and
-``Window.free``.
+A rank keeps its window until every peer has unmapped it: the caller puts a gang barrier between ``PeerWindows.close``
+and ``Window.free``.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True)
 class WindowLayout:
-    """Where each part of a window starts; the same on all ranks.
+    """Layout of a window; the same on all ranks.
 
     Attributes:
-        offsets: byte offset of each field of ``layout.PEER``; absent parts have none.
+        offsets: byte offset of each part, by its field in ``layout.PEER``; a part that is not needed is absent.
         nbytes: size of the window.
     """
 
@@ -32,9 +32,9 @@ class WindowLayout:
 
 
 def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, predecessors: bool) -> WindowLayout:
-    """Lay out a window. One rank has no inbox, and nobody to lead."""
+    """Lay out a window. A graph of one rank needs no inbox and no leader queue."""
     bins = 4 * 2 * stripe.p * bin_capacity if stripe.p > 1 else 0
-    led = 4 * 2 * leader_capacity if stripe.p > 1 else 0
+    leader = 4 * 2 * leader_capacity if stripe.p > 1 else 0
     parts = {
         "flags": 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS,
         "visited": 4 * stripe.words,
@@ -43,21 +43,21 @@ def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, prede
         "inbox_parents": bins if predecessors else 0,
         "parents": 4 * stripe.p * stripe.n_local if predecessors else 0,
         "distances": 4 * stripe.n_local,
-        "leader_queue": led,
-        "leader_parents": led if predecessors else 0,
+        "leader_queue": leader,
+        "leader_parents": leader if predecessors else 0,
     }
     offsets: dict[str, int] = {}
     at = 0
     for name, nbytes in parts.items():
         if nbytes:
             offsets[name] = at
-            # The resets write whole 16-byte words.
+            # Room behind each part: resets write whole 16-byte words.
             at += -(-(nbytes + 16) // ALIGNMENT) * ALIGNMENT
     return WindowLayout(offsets, at)
 
 
 class Window:
-    """This rank's window, zeroed."""
+    """This rank's window, allocated and zeroed."""
 
     def __init__(self, parts: WindowLayout) -> None:
         import cupy
@@ -69,11 +69,11 @@ class Window:
         self._runtime.deviceSynchronize()
 
     def export(self) -> bytes:
-        """The IPC handle, for peers in other processes."""
+        """Return the IPC handle, for peers in other processes."""
         return device_memory.ipc_handle(self.address)
 
     def array(self, name: str, count: int, dtype: Any) -> Any:
-        """A part as a CuPy array; valid until ``free``."""
+        """Return a part as a CuPy array, valid until ``free``."""
         import cupy
 
         address = self.address + self.layout.offsets[name]
@@ -82,19 +82,19 @@ class Window:
         return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def clear_flags(self) -> None:
-        """Forget the barriers of a run that was cut short."""
+        """Clear the flags that a failed run left."""
         size = 8 * layout.FLAG_SLOTS * layout.MAX_RANKS * layout.FLAG_WORDS
         self._runtime.memset(self.address + self.layout.offsets["flags"], 0, size)
 
     def free(self) -> None:
-        """Give the memory back. Every peer must have closed it."""
+        """Free the memory. Every peer must have unmapped it."""
         if self.address:
             self._runtime.free(self.address)
             self.address = 0
 
 
 class PeerWindows:
-    """All ranks' windows as mapped here, this rank's own among them; and the peers' lists where this rank leads."""
+    """The windows of all ranks as mapped in this process, and on the leader also the peers' adjacency lists."""
 
     def __init__(self, rank: int, own: Window, infos: Mapping[int, PeerInfo], *, leads: bool) -> None:
         import cupy
@@ -119,13 +119,13 @@ class PeerWindows:
     def _open(self, part: ExportedArray) -> int:
         if not part.handle:
             return 0
-        # CUDA counts how often an allocation was opened.
+        # CUDA counts how often an allocation is opened, so every opening is closed once.
         address = int(self._runtime.ipcOpenMemHandle(part.handle))
         self._opened.append(address)
         return address + part.offset
 
     def params(self) -> np.ndarray[Any, Any]:
-        """The addresses of all parts, as ``layout.PEER`` records by rank."""
+        """Return the addresses of all parts, as ``layout.PEER`` records by rank."""
         peers = np.zeros(layout.MAX_RANKS, layout.PEER)
         for rank, address in self._addresses.items():
             for name, offset in self._layout.offsets.items():
