@@ -1,4 +1,4 @@
-"""Where a graph runs: what is chosen on a machine without GPUs, and how the choice is refused."""
+"""The choice of backend and exchange on a machine without GPUs, and its errors."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ from tests.support.standin import pretend_to_have_a_gpu
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A machine that seems to have four GPUs."""
+    """A machine that appears to have four GPUs."""
     monkeypatch.setattr(gpus, "_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return monkeypatch
@@ -86,7 +86,7 @@ def test_auto_is_the_cpu_where_workers_have_no_gpu(client: distributed.Client) -
         assert (graph.backend, graph.exchange) == ("cpu", "shared_memory")
         assert graph.bfs(0).to_dict()["backend"] == "cpu"
         assert dbfs.graphs(client=client)[-1].backend == "cpu"
-        # The workers did not even look whether CuPy imports.
+        # The workers did not try to import CuPy.
         imported = client.run(lambda: "cupy" in __import__("sys").modules)
         assert not any(imported.values())
 
@@ -202,7 +202,7 @@ def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
     assert formed == Formed("cuda", "shared_memory", "rank 1 can't map its peers' GPU memory")
     assert gang.backends == ["cuda", "cuda"]
-    # Nobody keeps the engines for a gang that was not formed.
+    # All ranks leave, so no engines remain of a gang that was not formed.
     assert gang.received.count(LeaveGang) == 2
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
         asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
@@ -213,7 +213,7 @@ def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
     assert (formed.backend, formed.exchange) == ("cuda", "shared_memory")
     assert "ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
-    # No kernel that waits for another was started.
+    # No resident kernel was started, as it would wait for the other rank's.
     assert JoinGpuGang not in gang.received
     with pytest.raises(ExchangeUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
         asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
@@ -255,7 +255,7 @@ def test_gpus_on_two_hosts_exchange_over_comms() -> None:
 
 
 def test_nobody_joins_over_comms_while_another_still_attaches_to_shared_memory() -> None:
-    """Else the late one would be left with the memory that the others have given up."""
+    """Otherwise the late rank would attach to shared memory that the other ranks have left."""
     addresses = ("tcp://a:1", "tcp://a:2", "tcp://b:1")
     three = replace(record("cpu"), stripe=Stripe(100, 3), addresses=addresses, partition_keys=("p",) * 3)
     joined: list[tuple[str, str, SegmentHandle | None]] = []
@@ -316,6 +316,6 @@ def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: py
                     told = graph.bfs(5, engine=way.engine).to_dict()
                     exchange = "dask" if way.engine == "taskgraph" else way.exchange
                     assert (told["backend"], told["exchange"]) == ("cuda", exchange)
-        # Said where it was not asked for: of the last.
+        # Only the last graph chose its exchange itself, so only that graph is logged.
         words = "its GPUs exchange through the host (shared_memory), which is slower: ranks 0 and 1 ("
         assert [words in record.getMessage() for record in caplog.records] == [True]

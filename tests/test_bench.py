@@ -1,4 +1,4 @@
-"""Benchmarks over many graphs: their plans, what they count, and what they write."""
+"""Benchmarks over many graphs: their plans, their figures, and the files that they write."""
 
 import json
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_a_bad_scaling_plan_says_which_key_and_what_would_be_right(tmp_path: Pat
 
 
 def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int) -> tuple[int, int]:
-    """What striped ranks keep after filtering, by the rule alone: a rank keeps a vertex the first time it meets it."""
+    """Vertices kept after filtering, and discovered: a rank keeps a vertex the first time that it meets the vertex."""
     met: list[set[int]] = [set() for _ in range(p)]
     met[source % p].add(source)
     reached, frontier, kept = {source}, {source}, 0
@@ -239,7 +239,7 @@ def test_commands_write_json_and_figures(
     assert sorted(path.stem for path in out.glob("*.png")) == figures
     for path in out.glob("*.png"):
         with Image.open(path) as image:
-            # Something besides the ground was drawn.
+            # The image is more than its background.
             assert len(image.convert("RGB").getcolors(1 << 20) or []) > 5
     again = tmp_path / "again"
     drawn = CliRunner().invoke(

@@ -1,4 +1,4 @@
-"""``dbfs bench memory``: what it compares, on workers whose GPUs are stand-ins; and what it prints and refuses."""
+"""``dbfs bench memory``: its comparison on workers with stand-in GPUs, its output, and the options it refuses."""
 
 import json
 import threading
@@ -28,11 +28,11 @@ from dbfs_workers.storage.partition import Partition
 from tests.support.standin import pretend_to_have_a_gpu
 
 ELSEWHERE = 1000
-"""Bytes of the stand-in GPUs that are in use before anything is loaded."""
+"""Bytes in use on each stand-in GPU before a graph is loaded."""
 
 
 def pretend(dask_worker: distributed.Worker) -> None:
-    """On a worker: its GPU holds the partitions and labels that are there, and what else was in use before."""
+    """Give a worker a stand-in GPU, whose bytes in use are ``ELSEWHERE``, the worker's partitions and its labels."""
     pretend_to_have_a_gpu()
 
     def used() -> int:
@@ -73,7 +73,7 @@ def test_a_graph_is_measured_beside_its_estimate(gpus: distributed.Client) -> No
     assert load.peak.measured == partitions
     assert load.resident is not None
     assert load.resident.measured == partitions
-    # A distance and a predecessor a row; the labels of the traversal before are gone by then.
+    # A distance and a predecessor for each row; the labels of the earlier traversal are released by then.
     labelled = tuple(nbytes + 8 * rows for nbytes in partitions)
     assert run.resident is not None
     assert run.peak.measured == run.resident.measured == most.peak.measured == labelled
@@ -164,7 +164,7 @@ def test_the_table() -> None:
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert lines[0] == "2 GPUs, abc"
     assert "random.2Mv.128Me given load 3.000 3.000 100.0 2.000 125.000 1.6" in lines
-    # The graph's name is not repeated, and nothing is cut short.
+    # The graph's name is not repeated, and no cell is cut short.
     assert lines.count("at most 1.000 0.500 200.0") == 2
     assert "…" not in console.export_text(clear=False)
     assert any(line.startswith("rmat.2Mv.128Me degree") for line in lines)

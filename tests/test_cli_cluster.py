@@ -1,4 +1,4 @@
-"""The commands for a running cluster, in one process and as processes that know nothing of each other."""
+"""The commands for a running cluster, called in one process and as separate processes."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def invoke(client: distributed.Client, leaves_nothing: None) -> Invoke:
 
 @pytest.fixture
 def start(client: distributed.Client) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts ``dbfs ...`` as a process."""
+    """Start ``dbfs ...`` as a process."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str) -> subprocess.Popen[str]:

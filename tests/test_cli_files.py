@@ -55,7 +55,7 @@ def test_json(tmp_path: Path) -> None:
 
 
 def test_convert_onto_itself(tmp_path: Path) -> None:
-    """The file is read to its end before the new one takes its name."""
+    """The input file is read to its end before the output file replaces it."""
     file = tmp_path / "edges.txt"
     file.write_text("1 2\n2 3\n")
     assert invoke("convert", file, file).exit_code == 0

@@ -1,4 +1,4 @@
-"""The files in configs/: run where that is possible, else checked by the schemas and objects of what will read them."""
+"""The files in configs/: run where possible, otherwise checked against the schemas of the programs that read them."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ import yaml
 
 import dbfs
 
-# Dask's clusters leave one behind.
+# Dask's clusters leave such a coroutine behind.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -77,7 +77,7 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
-    # Slurm starts the task on every node, and ends it; here all nodes are this machine.
+    # Slurm starts the task on every node and ends it; here this machine is every node.
     srun.write_text(
         '#!/usr/bin/env bash\n[ "$1" = --ntasks-per-node=1 ] && shift\n'
         'for _ in $(seq "$SLURM_JOB_NUM_NODES"); do setsid "$@" & done\n'
@@ -103,7 +103,7 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["ranks"], found["depth"], found["validated"]) == (2, 39, True)
     assert "source -1 is not in path:n=40" in done.stderr
-    # The job's exit code is its command's, and it leaves nothing.
+    # The job has the exit code of its command, and leaves no files.
     assert done.returncode == 2
     assert [file.name for file in tmp_path.iterdir()] == ["srun"]
 
@@ -121,7 +121,7 @@ def test_the_slurm_job_of_dask_jobqueue(tmp_path: Path) -> None:
 
 
 def strict(schema: Any) -> Any:
-    """A schema that refuses fields it does not list, which Kubernetes would drop without a word."""
+    """Return a schema that refuses unlisted fields, which Kubernetes would drop silently."""
     if isinstance(schema, list):
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""The examples, each run as a reader would."""
+"""The examples, each run as a reader would run it."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 @pytest.fixture
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Notebooks find the cluster and Dask's settings of their own, not this session's."""
+    """Run notebooks in an empty folder, without this session's scheduler address."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
     return tmp_path
@@ -40,7 +40,7 @@ def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
     kept = [cell.get("outputs") for cell in read.cells if cell.cell_type == "code"]
     assert any(kept), "it was saved without its output"
     assert not [output for outputs in kept for output in outputs if output.output_type == "error"]
-    # Raises what a cell raises.
+    # Raises an error if a cell does.
     NotebookClient(read, timeout=100, kernel_name="python3").execute()
 
 

@@ -1,4 +1,4 @@
-"""Two hosts of two workers each, with addresses and process ids of their own: the same answers, and typed errors."""
+"""Two hosts of two workers each, with separate addresses and process ids: the same results, and typed errors."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ CONFIGS, EXAMPLES = ROOT / "configs", ROOT / "examples"
 def cluster(
     logs: Path, environment: dict[str, str], *, scheme: str = "tcp", own_pids: bool = True
 ) -> Iterator[tuple[distributed.Client, list[Host]]]:
-    """A client of a scheduler on one host and of two workers on each of two others; and those two."""
+    """A client of a scheduler on one host and two workers on each of two other hosts, and these two hosts."""
     with network(("scheduler", "left", "right"), logs) as (first, *others):
         address = f"{scheme}://{first.address}:8786"
         first.start("dask", "scheduler", environment=environment, own_pids=own_pids)
@@ -43,7 +43,7 @@ def cluster(
 
 
 def check_traversals(client: distributed.Client, exchange: str) -> None:
-    """Both engines against the oracle on graphs whose ranks are on both hosts, by the exchange that is to be chosen."""
+    """Check both engines against the oracle on graphs with ranks on both hosts, and the exchange that was chosen."""
     for name in ("two components", "hub", "dense random", "isolated vertices"):
         n, src, dst = GRAPHS[name]()
         matrix = oracle.adjacency(n, src, dst, directed=False)
@@ -59,7 +59,7 @@ def check_traversals(client: distributed.Client, exchange: str) -> None:
 
 
 def run_example(scheduler: str, environment: dict[str, str]) -> str:
-    """What the example for a cluster prints, in a process of its own."""
+    """Run the example for a cluster as a process, and return its output."""
     command = [sys.executable, EXAMPLES / "multi_node.py", "--scheduler", scheduler, "--ranks", "4", "--scale", "10"]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def run_example(scheduler: str, environment: dict[str, str]) -> str:
 
 
 def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> BaseException:
-    """What a run ends with whose second half of the ranks is lost in its middle."""
+    """Lose the host of half of the ranks during a run, and return the run's error."""
     with dask.config.set({"dbfs.exchange": "comm"}):
         graph = dbfs.load("path:n=3e6", client=client)
     errors: list[BaseException] = []
@@ -93,7 +93,7 @@ def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> Ba
 
 @pytest.fixture(params=[pytest.param("tcp", marks=pytest.mark.full), "tls"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A scheme, and the environment that schedulers and workers need for it."""
+    """A scheme, and the environment variables that schedulers and workers need for it."""
     if request.param == "tcp":
         yield "tcp", {"DASK_CONFIG": str(CONFIGS / "cluster.yaml")}
         return
@@ -120,7 +120,7 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
         error = lose(client, right, right.kill)
         assert isinstance(error, WorkerLostError)
         assert "lost rank" in str(error)
-        # Those that are left share memory.
+        # The remaining workers share memory.
         with dbfs.load("grid2d:side=9", client=client) as graph:
             assert (graph.ranks, graph.exchange) == (2, "shared_memory")
             assert graph.bfs(0, validate=True).depth == 16
@@ -128,7 +128,7 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
 
 @pytest.mark.full
 def test_a_host_whose_cable_is_pulled(tmp_path: Path) -> None:
-    # Nothing is closed: only the silence tells, after the shortest time that Dask allows.
+    # No connection is closed, so Dask notices only the silence, after the shortest timeout that it allows.
     settings = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s"}
     with cluster(tmp_path, settings) as (client, (_, right)):
         error = lose(client, right, right.unplug)

@@ -1,4 +1,4 @@
-"""The pages say what is true: links lead somewhere, commands parse, and the first example prints what it prints."""
+"""The pages are true: links lead to files, commands parse, and the first example prints the output shown."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parse(command: click.Command, words: list[str]) -> None:
-    """Fails where the command would not take these words; runs nothing."""
+    """Fail if a command refuses these words. Runs no command."""
     if isinstance(command, click.Group) and words[:1] != ["--help"]:
         found = command.commands.get(words[0])
         assert found is not None, words
@@ -66,7 +66,7 @@ def test_the_first_example_prints_what_the_page_says(
     printing = io.StringIO()
     with contextlib.redirect_stdout(printing):
         exec(code, {})
-    # All but the time, and the rate that follows from it.
+    # The times and rates differ from run to run.
     timing = re.compile(r"[\d.e+-]+ s, [\d.e+-]+ MTEPS")
     first, path = printing.getvalue().splitlines()
     expected, expected_path = printed.splitlines()

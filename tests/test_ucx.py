@@ -1,4 +1,4 @@
-"""Dask's comms over UCX: how it is asked for, what is said where it is not there, and how bins travel."""
+"""Dask's comms over UCX: the setting, the error if UCX is not installed, and the transport of bins."""
 
 import importlib.util
 from collections.abc import Callable

@@ -38,9 +38,9 @@ class StagedMember(LoopMember):
             GraphTooLargeError: the GPU has too little free memory.
             DeviceFailedError: CUDA failed.
         """
-        who = f"rank {self.rank}"
-        device_memory.require(nbytes(partition), who)
-        with failures.typed_errors(who):
+        where = f"rank {self.rank}"
+        device_memory.require(nbytes(partition), where)
+        with failures.typed_errors(where):
             self._scratch = Scratch(partition, backends.get(self.backend).xp)
             self._loop_exchange = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
 
