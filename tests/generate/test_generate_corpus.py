@@ -140,6 +140,7 @@ def test_mistakes() -> None:
         corpus("cage15", 0)
 
 
+@pytest.mark.full
 def test_a_stand_in_is_traversed(client) -> None:
     with dbfs.load("corpus:hugebubbles-00020,scale-down=256", client=client) as graph:
         assert graph.bfs(0, validate=True).reached == graph.n
