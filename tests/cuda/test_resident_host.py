@@ -93,18 +93,18 @@ class Runtime:
         self.open.remove(address)
 
 
-def peers_of(cupy: Cupy, runtime: Runtime, *, leads: bool) -> window.PeerWindows:
+def peers_of(cupy: Cupy, runtime: Runtime, *, is_leader: bool) -> window.PeerWindows:
     """Return the windows of rank 0 of two. The other rank's window, offsets and columns are at 100, 200 + 8 and 300."""
     cupy.cuda.runtime = runtime
     own: Any = SimpleNamespace(address=7, layout=window.window_layout(STRIPE, 4, 4, predecessors=False))
     handles = [number.to_bytes(8, "little") for number in (100, 200, 300)]
     info: Any = SimpleNamespace(handle=handles[0], csr=(ExportedArray(handles[1], 8), ExportedArray(handles[2], 0)))
-    return window.PeerWindows(0, own, {0: info, 1: info}, leads=leads)
+    return window.PeerWindows(0, own, {0: info, 1: info}, is_leader=is_leader)
 
 
 def test_only_the_leader_maps_lists(cupy: Cupy) -> None:
     runtime = Runtime()
-    peers = peers_of(cupy, runtime, leads=True)
+    peers = peers_of(cupy, runtime, is_leader=True)
     assert runtime.open == [100, 200, 300]
     params = peers.params()
     assert params[1]["out"].tolist() == (208, 300)
@@ -112,14 +112,14 @@ def test_only_the_leader_maps_lists(cupy: Cupy) -> None:
     assert (params[0]["flags"], params[1]["flags"]) == (7, 100)
     peers.close()
     assert runtime.open == []
-    assert peers_of(cupy, runtime, leads=False).params()[1]["out"].tolist() == (0, 0)
+    assert peers_of(cupy, runtime, is_leader=False).params()[1]["out"].tolist() == (0, 0)
     assert runtime.open == [100]
 
 
 def test_mapped_windows_are_unmapped_if_a_later_one_is_refused(cupy: Cupy) -> None:
     runtime = Runtime(refused=(300).to_bytes(8, "little"))
     with pytest.raises(RuntimeError, match="no peer access"):
-        peers_of(cupy, runtime, leads=True)
+        peers_of(cupy, runtime, is_leader=True)
     assert runtime.open == []
 
 

@@ -1,4 +1,4 @@
-"""What kernels and host share: constants, enums and structs, declared here once.
+"""Constants, enums and structs that kernels and host share, declared once.
 
 In: the enums of ``run.py``. Out: NumPy dtypes for the host, and ``HEADER``, the C++ header ``generated/layout.cuh``
 that NVRTC gets in memory beside the files of ``kernels/``. To read it::
@@ -67,7 +67,7 @@ _CSR: Final = Struct(
 )
 _PEER: Final = Struct(
     "Peer",
-    "What one rank exports to its peers, as mapped into this rank's address space.",
+    "Memory that one rank exports to its peers, as mapped into this rank's address space.",
     (
         Field("inbox", "u32*", "[2][ranks][bin_capacity] rows on that rank, by level parity and sender"),
         Field("inbox_parents", "u32*", "the same shape, internal ids of the parents"),

@@ -178,8 +178,8 @@ class ResidentKernel:
         params["max_degree"] = min(2**32 - 1, max(info.max_degree for info in by_rank.values()))
         params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
         has_leader = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
-        leads = graph.rank == layout.LEADER and has_leader
-        self._peers = PeerWindows(graph.rank, self._window, by_rank, leads=leads)
+        is_leader = graph.rank == layout.LEADER and has_leader
+        self._peers = PeerWindows(graph.rank, self._window, by_rank, is_leader=is_leader)
         params["peers"] = self._peers.params()
         params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
         self._bottom_up = all(info.bottom_up for info in by_rank.values())

@@ -113,7 +113,7 @@ class Struct:
         return self._dtype(self.fields, self.nbytes)
 
     def before(self, name: str) -> "np.dtype[Any]":
-        """The fields before ``name`` as a NumPy dtype that ends where ``name`` begins."""
+        """Return a NumPy dtype of the fields before ``name``, which ends at the offset of ``name``."""
         at = next(at for at, field in enumerate(self.fields) if field.name == name)
         return self._dtype(self.fields[:at], self.offsets[name])
 
@@ -142,12 +142,12 @@ class Struct:
 
 
 def cpp_name(name: str) -> str:
-    """A Python constant's name as the kernels write it: ``MAX_RANKS`` becomes ``kMaxRanks``."""
+    """Return a Python constant's name in the kernels: ``MAX_RANKS`` becomes ``kMaxRanks``."""
     return "k" + "".join(part.capitalize() for part in name.split("_"))
 
 
 def cpp_enum(kind: type[enum.IntEnum], *, scoped: bool) -> str:
-    """The C++ definition of an enum. Members of a scoped one are written ``Kind::kMember``, others index arrays."""
+    """Return the C++ definition of an enum. Scoped members are written ``Kind::kMember``; the others index arrays."""
     members = "".join(f"  {cpp_name(member.name)} = {member.value},\n" for member in kind)
     comment = _cpp_comment((kind.__doc__ or "").partition("\n")[0])
     return f"{comment}enum {'class ' if scoped else ''}{kind.__name__} : u32 {{\n{members}}};\n"
@@ -159,7 +159,7 @@ def header(
     indexes: Sequence[type[enum.IntEnum]],
     structs: Sequence[Struct],
 ) -> str:
-    """The text of the C++ header, in namespace ``dbfs``. Each struct comes after those that it contains."""
+    """Return the text of the C++ header, in namespace ``dbfs``. ``structs`` must list a struct before its users."""
     declared = [f"struct {struct.name};\n" for struct in structs]
     numbers = [f"constexpr u32 {cpp_name(name)} = {number};\n" for name, number in constants.items()]
     enums = [cpp_enum(kind, scoped=True) for kind in scoped] + [cpp_enum(kind, scoped=False) for kind in indexes]

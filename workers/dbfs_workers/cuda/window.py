@@ -96,7 +96,7 @@ class Window:
 class PeerWindows:
     """The windows of all ranks as mapped in this process, and on the leader also the peers' adjacency lists."""
 
-    def __init__(self, rank: int, own: Window, infos: Mapping[int, PeerInfo], *, leads: bool) -> None:
+    def __init__(self, rank: int, own: Window, infos: Mapping[int, PeerInfo], *, is_leader: bool) -> None:
         import cupy
 
         self._runtime = cupy.cuda.runtime
@@ -108,7 +108,7 @@ class PeerWindows:
                 if peer == rank:
                     continue
                 self._addresses[peer] = self._open(ExportedArray(info.handle, 0))
-                if leads and info.csr is not None:
+                if is_leader and info.csr is not None:
                     offsets, columns = info.csr
                     self._csr[peer] = (self._open(offsets), self._open(columns))
         except BaseException:

@@ -32,7 +32,7 @@ __device__ __forceinline__ u32 search_alone(const u32* columns, const u32* front
 }
 
 // All lanes try the columns[begin, end) of one row, kLoads each at a time. Returns a neighbour in the frontier, or
-// kNoVertex. `begin` ends behind the last neighbour tried; with kExact, where the first neighbour found comes last.
+// kNoVertex. `begin` ends behind the last neighbour tried; with kExact behind the first neighbour found.
 template <u32 kLoads, bool kExact>
 __device__ __forceinline__ u32 search_together(const u32* columns, const u32* frontier, i64& begin, i64 end) {
   while (begin < end) {

@@ -18,7 +18,7 @@ constexpr bool kGang = DBFS_GANG;                  // several ranks
 constexpr u32 kThreads = DBFS_THREADS;             // threads of a block
 constexpr u32 kBlocksPerSm = DBFS_BLOCKS_PER_SM;
 
-// The role of this kernel in every step except a leader level, and its role where it waits for no other rank.
+// The role of a rank in every step except a leader level, and the role of a rank that waits for no other.
 constexpr Role kUsualRole = kGang ? Role::kPeer : Role::kSingle;
 constexpr Role kAloneRole = kGang ? Role::kLeader : Role::kSingle;
 
@@ -27,7 +27,7 @@ constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
 constexpr u32 kWarps = kThreads / kLanes;
 
-// Tuning. docs/performance has the measurements.
+// Tuning. docs/decisions has the measurements.
 constexpr u32 kSparseUnroll = 2;                                 // edges a lane inspects between two block barriers
 constexpr u32 kSmallUnroll = 4;                                  // edges in flight per lane, lists of small vertices
 constexpr u32 kChunkUnroll = 8;                                  // edges in flight per lane, chunks

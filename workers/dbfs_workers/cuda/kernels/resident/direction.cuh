@@ -4,16 +4,13 @@
 // Beamer 2012, section 5: bottom-up pays when the frontier's edges, times alpha, exceed the unexplored edges; top-down
 // pays again when the frontier falls under 1 / beta of the vertices. Four things differ here.
 // - A sparse level (few edges) never becomes bottom-up. Near the end of a mesh few edges are left unexplored, and a
-// scan
-//   of all rows costs more than those edges.
+//   scan of all rows costs more than those edges.
 // - After a dense level the edges are first estimated, as frontier vertices times the mean degree. Early frontiers hold
 //   more than their share of hubs, so where the estimate calls for bottom-up the exact sum would as well. The pass that
 //   computes the exact sum is saved.
 // - Bottom-up requires that the frontier, growing as before, reaches the rest in this level. In a mesh most rows are
-// far
-//   from the frontier and would look through all of their edges in vain, level after level.
-// - A row that a bottom-up level left open has looked at all of its edges there. So the edges which that level looked
-// at
+//   far from the frontier and would look through all of their edges in vain, level after level.
+// - A row that a bottom-up level left open has looked at all of its edges there. So the edges that the level looked at
 //   bound those of the next one, and top-down is cheaper for a frontier with fewer edges.
 #pragma once
 #include "resident/statistics.cuh"
@@ -44,6 +41,7 @@ __device__ __forceinline__ Slot* level_slot(const Params& a, u32 level) {
 // Steps from kExpandLight on make the frontier of the next level. The steps before prepare the frontier of this one.
 __device__ __forceinline__ bool makes_next_frontier(Step step) { return step >= Step::kExpandLight; }
 
+// The role of this rank in a step.
 __device__ __forceinline__ Role role_of(Step step) {
   return step == Step::kExpandLeader ? kAloneRole : kUsualRole;
 }
@@ -88,6 +86,7 @@ __device__ __forceinline__ bool queue_at_once(const Params& a, const Run& run) {
   return !worth_bottom_up(a, run, (float)run.frontier.edges * growth, growth);
 }
 
+// The edges of so many vertices of mean degree.
 __device__ __forceinline__ u64 estimated_edges(const Params& a, u64 vertices) {
   return (u64)((float)vertices * ((float)a.edges_total / (float)a.vertices_total));
 }

@@ -67,9 +67,9 @@ struct Taken {
 };
 
 // Take the vertex at position i: first the queue, then the inbox of each rank. All lanes of a group take the same one,
-// and the lane with `leads` also reads its parent.
+// and the lane with `first` also reads its parent.
 template <Role kRole>
-__device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool leads) {
+__device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u32 items, bool first) {
   const Run& run = b.run;
   Taken taken = {kNoVertex, kNoVertex, false};
   if (i < run.small) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
     // The first frontier of the leader is the sources, which are labelled.
     const bool given = kRole == Role::kLeader && !run.frontier.pending;
     taken.id = given ? a.sources[i] : queue.ids[i];
-    if (kPredecessors && run.frontier.pending && leads) taken.parent = queue.parents[i];
+    if (kPredecessors && run.frontier.pending && first) taken.parent = queue.parents[i];
   } else if (kRole == Role::kPeer && i < items) {
     i -= run.small;
     u32 rank = 0;
@@ -88,7 +88,7 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
     }
     const u64 at = inbox_offset(a, run.level & 1, rank) + i;
     taken.id = load_shared_by_gang(&a.peers[a.rank].inbox[at]);
-    if (kPredecessors && leads) taken.parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
+    if (kPredecessors && first) taken.parent = load_shared_by_gang(&a.peers[a.rank].inbox_parents[at]);
     taken.received = true;
   }
   return taken;
