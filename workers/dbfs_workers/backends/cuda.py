@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
@@ -31,8 +32,8 @@ KERNELS: Final = {
     "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
 _WARP: Final = 32
-# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in types.cuh), for speed.
-_LINE: Final = 16
+# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in ``layout.py``), for speed.
+_LINE: Final = layout.LINE_BYTES // 8
 _NULL: Final = np.uint64(0)
 
 

@@ -1,9 +1,9 @@
-"""A worker's part in a gang on GPUs: its slice of the graph in device memory and the resident kernels.
+"""A rank of a gang on GPUs: its partition in device memory and its resident kernels.
 
-Forming the gang takes two rounds: every rank makes its engines (``make``) and hands out what its peers map them by;
-then every rank maps all others (``connect``). A partition built on the CPU is uploaded here. There are two
-engines, with and without predecessors: the faster one needs no parents in the window, and peers' windows can't be
-exchanged in the middle of a run.
+Forming the gang takes two rounds. In ``make`` every rank allocates its engines and returns the records that its peers
+need to map them; in ``connect`` every rank maps all others. A partition built on the CPU is uploaded in ``make``. There
+are two engines, without and with predecessors: the first is faster because its window has no parents, and windows can't
+be exchanged in the middle of a run.
 """
 
 import threading
@@ -40,17 +40,17 @@ DIRECTIONS = {
 }
 
 Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
-"""Of the engine without predecessors, and of the one with them."""
+"""Records of the engine without predecessors, and of the engine with them."""
 
 
 class CudaMember(Member):
-    """See ``Member``. ``make`` and ``connect`` come before the first run, ``recover`` after one that failed."""
+    """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         super().__init__(rank, partition_key)
         self._graph: DeviceGraph | None = None
         self._engines: list[ResidentKernel] = []
-        # Guards what follows: aborts come from the event loop's thread, and a launch forgets those before it.
+        # Guards the attributes below. Aborts come from the event loop's thread, and a launch clears the abort flag.
         self._lock = threading.Lock()
         self._ended = 0
         self._running: ResidentKernel | None = None
@@ -58,10 +58,10 @@ class CudaMember(Member):
         self._stop: tuple[int, Cause, str] | None = None
 
     def make(self, partition: Partition) -> Infos:
-        """Make the engines; compiles the kernels where the cache has none.
+        """Allocate the engines. Compiles the kernels that the cache lacks.
 
         Raises:
-            GraphTooLargeError: the GPU's free memory does not hold them.
+            GraphTooLargeError: the GPU has too little free memory.
             ExchangeUnavailableError: there are more ranks than the kernels serve.
         """
         import cupy
@@ -69,30 +69,30 @@ class CudaMember(Member):
         stripe = partition.stripe
         if stripe.p > layout.MAX_RANKS:
             raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {stripe.p}")
-        where = f"rank {self.rank}, making its engines"
+        where = f"rank {self.rank}, allocating its engines"
         needed = sizes.member(stripe, partition.m_local, bottom_up=partition.parents is not None)
         uploaded = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
         with failures.typed_errors(where):
             device_memory.require(sum(needed.values()) + uploaded, where)
             device_memory.release_pool()
             self._graph = on_device(partition.on(cupy))
-            # One by one: where there is no room for the second, the first is closed with this rank.
-            for wanted in (False, True):
-                self._engines.append(ResidentKernel(self._graph, predecessors=wanted))
+            # Appended one by one: if the second finds no room, the first is closed with this rank.
+            for predecessors in (False, True):
+                self._engines.append(ResidentKernel(self._graph, predecessors=predecessors))
         return (self._engines[0].info(), self._engines[1].info())
 
     def connect(self, infos: Sequence[Infos]) -> None:
         """Map the windows of all ranks.
 
         Raises:
-            ExchangeUnavailableError: a peer's memory can't be mapped: it is on another host, in another container, or
-                in the same process.
+            ExchangeUnavailableError: a peer's memory can't be mapped, because the peer is on another host, in another
+                container or in the same process.
         """
         import cupy
 
         try:
-            for engine, of_ranks in zip(self._engines, zip(*infos, strict=True), strict=True):
-                engine.connect(of_ranks)
+            for engine, records_of_ranks in zip(self._engines, zip(*infos, strict=True), strict=True):
+                engine.connect(records_of_ranks)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
 
@@ -105,7 +105,7 @@ class CudaMember(Member):
                 raise InvalidOptionError(
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
                 )
-            # Results that nobody has let go of lie on the GPU, too: it may be full.
+            # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
                 return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
         finally:
@@ -118,14 +118,14 @@ class CudaMember(Member):
         return None if engine is None or number != self.number else engine.position(index)
 
     def fetch(self, labels: RankLabels) -> RankLabels:
-        """Copy them from the GPU."""
+        """Copy labels from the GPU."""
         import cupy
 
         parents = labels.predecessors
         return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop this rank's kernel. Peers have to be told on their own: kernels don't tell each other."""
+        """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""
         with self._lock:
             if number <= self._ended or (self._stop is not None and self._stop[0] == number):
                 return
@@ -134,16 +134,16 @@ class CudaMember(Member):
                 self._running.abort()
 
     def peer_lost(self, number: int, rank: int) -> None:
-        """Its part of the barriers will not come any more."""
+        """Stop the run, because the lost rank will not arrive at its barriers."""
         self.abort(number, Cause.LOST, f"lost rank {rank}")
 
     def recover(self) -> None:
-        """Forget a run that failed. The kernels of all ranks have left, and none starts before all have recovered."""
+        """Clear the state of a failed run. All ranks' kernels have ended, and none starts before all have recovered."""
         for engine in self._engines:
             engine.recover()
 
     def detach(self) -> None:
-        """Unmap the peers' memory. All ranks do so before any of them closes."""
+        """Unmap the peers' memory. All ranks must do so before any of them closes."""
         for engine in self._engines:
             engine.disconnect()
 
@@ -159,13 +159,13 @@ class CudaMember(Member):
             )
         )
         with self._lock:
-            self._refuse(number, f"rank {self.rank}, before its first level")
+            self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
             engine.launch()
             self._index, self._running = index, engine
         try:
             outcome = engine.wait()
         except cuda_run.KernelAbortedError as error:
-            self._refuse(number, str(error))
+            self._raise_if_stopped(number, str(error))
             raise RunAbortedError(str(error)) from error
         except cuda_run.KernelHungError as error:
             raise DeviceFailedError(f"{error}; restart its worker to free the GPU") from error
@@ -174,8 +174,8 @@ class CudaMember(Member):
                 self._running = None
         return self._report(engine, outcome)
 
-    def _refuse(self, number: int, where: str) -> None:
-        """Raise the error of an aborted run."""
+    def _raise_if_stopped(self, number: int, where: str) -> None:
+        """Raise the error of the run if it was aborted."""
         if self._stop is None or self._stop[0] != number:
             return
         _, cause, message = self._stop
@@ -186,7 +186,7 @@ class CudaMember(Member):
         summary = summarise(engine.graph, engine.distances, outcome.records.size)
         parents = engine.predecessors
         return RankRun(
-            # The engine's arrays are the next run's.
+            # Copied, because the next run overwrites the engine's arrays.
             labels=RankLabels(engine.distances.copy(), None if parents is None else parents.copy()),
             counts=records.counts(
                 outcome,
@@ -207,7 +207,7 @@ class CudaMember(Member):
     def _free(self) -> None:
         import cupy
 
-        # Where the worker closes in the middle of a run, the leader may be reading this rank's lists.
+        # If the worker closes during a run, the leader may be reading this rank's adjacency lists.
         shared = any(engine.shared for engine in self._engines)
         for engine in self._engines:
             engine.close()
@@ -218,7 +218,7 @@ class CudaMember(Member):
 
 
 def on_device(partition: Partition) -> DeviceGraph:
-    """A partition of CuPy arrays, as the engines take it."""
+    """Return a partition of CuPy arrays in the form that the engines take."""
     into = partition.in_edges
     return device_graph(
         partition.stripe,
