@@ -1,4 +1,4 @@
-"""What the service knows of graphs and runs, as clients and the scheduler exchange it."""
+"""Records of graphs and runs that clients and the scheduler exchange."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ class GraphRecord:
     """A graph in the cluster.
 
     Attributes:
-        graph_id: unique.
-        name: what users call it.
-        named: whether it lives until it is unloaded; else until its client leaves or lets go of it.
-        client: id of the client that loaded it.
-        source: where the edges came from.
+        graph_id: unique id of the graph.
+        name: the name given to ``load``, else the name of the edge list.
+        named: whether the graph stays until it is unloaded. Otherwise it stays until its client leaves or deletes it.
+        client: id of the client that loaded the graph.
+        source: name of the edge list.
         directed: whether edges hold in one direction only.
-        stripe: how it lies on the ranks.
+        stripe: the graph's stripe over the ranks.
         addresses: the gang's workers, by rank.
         partition_keys: Dask keys of the partitions, by rank.
-        external_ids_key: Dask key of the file's own ids; None where they are 0..n-1.
+        external_ids_key: Dask key of the file's ids; None if those are 0..n-1.
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
-        input_edge_keys: by rank, Dask keys of the lists of ``InputEdges`` that it keeps; none where they are not kept.
+        input_edge_keys: by rank, Dask keys of the lists of ``InputEdges`` that are kept; empty if edges are not kept.
         infos: the partitions' counts, by rank.
-        backend: what its ranks compute on, and its partitions are on: ``cpu`` or ``cuda``.
-        exchange: how its ranks shall exchange, one of ``EXCHANGES``.
-        created: seconds since the epoch.
-        read_seconds: how long reading took where it came before building; 0 where the two went together.
-        build_seconds: how long reading and building took.
+        backend: the device of the ranks and of their partitions: ``cpu`` or ``cuda``.
+        exchange: the requested exchange, one of ``EXCHANGES``.
+        created: time of loading, in seconds since the epoch.
+        read_seconds: time of reading, if reading finished before building; else 0.
+        build_seconds: time of reading and building.
     """
 
     graph_id: str
@@ -57,19 +57,19 @@ class GraphRecord:
 
     @property
     def keys(self) -> list[Hashable]:
-        """Dask keys of all its data."""
+        """Dask keys of all the graph's data."""
         extra = [key for key in (self.external_ids_key, self.order_key) if key is not None]
         return [*self.partition_keys, *extra, *self.input_edge_keys]
 
 
 @dataclass(frozen=True)
 class Formed:
-    """What a graph's gang became.
+    """How a graph's gang was formed.
 
     Attributes:
-        backend: what its ranks compute on: ``cpu`` or ``cuda``.
-        exchange: how they exchange in the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
-        slower: why GPUs do not exchange as fast as GPUs can, in words; empty where they do or that was asked for.
+        backend: the device of the ranks: ``cpu`` or ``cuda``.
+        exchange: the exchange of the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        slower: why GPUs exchange through the host though ``auto`` was requested; empty in all other cases.
     """
 
     backend: str
@@ -82,16 +82,16 @@ class GraphStatus:
     """A graph as ``dbfs.graphs()`` lists it.
 
     Attributes:
-        name: what users call it.
-        n: vertices.
-        m: directed edges stored.
+        name: the name given to ``load``, else the name of the edge list.
+        n: number of vertices.
+        m: number of directed edges stored.
         bytes_per_rank: bytes of each rank's partition.
         ranks: number of ranks.
-        created: seconds since the epoch.
+        created: time of loading, in seconds since the epoch.
         runs: runs started so far.
-        backend: what its ranks compute on.
-        exchange: how its ranks exchange.
-        lost: ranks whose workers are gone.
+        backend: the device of the ranks: ``cpu`` or ``cuda``.
+        exchange: the exchange of the resident engine.
+        lost: ranks whose workers left.
     """
 
     name: str
@@ -108,17 +108,19 @@ class GraphStatus:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Where a run is. While it lasts its ranks are asked one after another, so that the numbers are nearly those of one
-    moment; when it is over they are exact.
+    """Progress of a run.
+
+    During the run, the ranks report at slightly different moments, so that the counts are approximate. The counts of a
+    run that is over are exact.
 
     Attributes:
-        traversals: how many it makes.
-        finished: how many of them are over.
-        level: of the traversal under way the level under way; of one that is over, how many it had.
-        direction: of that level, ``top-down`` or ``bottom-up``.
-        frontier: vertices that it expands.
-        reached: vertices reached by the traversal so far, its sources included.
-        seconds: since the run started.
+        traversals: number of traversals of the run.
+        finished: number of traversals that are over.
+        level: level under way of the traversal under way; for a run that is over, the last traversal's levels.
+        direction: direction of that level, ``top-down`` or ``bottom-up``.
+        frontier: vertices that the level expands.
+        reached: vertices that the traversal has reached so far, the sources included.
+        seconds: time since the run started.
     """
 
     traversals: int
@@ -132,20 +134,20 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that is over, as the service remembers it.
+    """A run that is over.
 
     Attributes:
-        run_id: unique.
+        run_id: unique id of the run.
         graph: the graph's name.
-        client: id of the client that asked for it.
-        traversals: how many it made, or was to make.
-        ended: seconds since the epoch.
-        seconds: of all traversals, from the start of the first level to the end of the last; of a run that failed,
-            since it started.
-        depth: largest distance of the last traversal.
-        reached: vertices that the last traversal reached.
-        edges: directed edges of the traversed components, of all traversals.
-        error: what ended it early; empty where nothing did.
+        client: id of the client that started the run.
+        traversals: number of traversals requested.
+        ended: end of the run, in seconds since the epoch.
+        seconds: time of all traversals, each from the start of its first level to the end of its last. For a run that
+            failed or was cancelled, the time since it started.
+        depth: largest distance of the last traversal; for a run that failed, the level of the latest look.
+        reached: vertices that the last traversal reached; for a run that failed, those of the latest look.
+        edges: directed edges of the traversed components, summed over all traversals.
+        error: type and message of the error that ended the run early; empty if it finished.
     """
 
     run_id: str
@@ -161,18 +163,18 @@ class FinishedRun:
 
     @property
     def mteps(self) -> float:
-        """Directed edges a second, in millions."""
+        """Millions of directed edges per second."""
         return self.edges / self.seconds / 1e6 if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """A run that ended early, and what was seen of it before.
+    """A run that failed or was cancelled, and its progress before.
 
     Attributes:
-        run: as it is remembered.
+        run: the run.
         outcome: ``cancelled`` or ``failed``.
-        looks: at the traversal it ended in, oldest first, those that found a frontier; at least one.
+        looks: looks at the traversal in which the run ended, oldest first: those that found a frontier; at least one.
     """
 
     run: FinishedRun
@@ -182,16 +184,16 @@ class EarlyEnd:
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """Where a build is.
+    """Progress of a build.
 
     Attributes:
-        stage: the task that most workers are at, as Dask's dashboard names it.
+        stage: name of the task that most workers run, as in Dask's dashboard.
         done: tasks that are over.
         tasks: tasks submitted so far.
-        pieces_read: pieces of the edge list that were read; GPUs make some edges without reading.
-        pieces: how many there are.
-        bytes_read: of their edges, in memory.
-        seconds: since the build began.
+        pieces_read: pieces of the edge list that were read. GPUs generate some edge lists without reading.
+        pieces: number of pieces to read.
+        bytes_read: bytes in memory of the edges that were read.
+        seconds: time since the build began.
     """
 
     stage: str
@@ -208,13 +210,13 @@ class RunStatus:
     """A run that waits or is under way.
 
     Attributes:
-        run_id: unique.
+        run_id: unique id of the run.
         graph: the graph's name.
-        client: id of the client that asked for it.
-        traversals: how many it makes.
-        running: False while it waits for its workers.
-        seconds: since it started, or was queued.
-        progress: where it is; None while it waits, and before its first level.
+        client: id of the client that started the run.
+        traversals: number of traversals.
+        running: False while the run waits for its workers.
+        seconds: time since the run started; while it waits, since it was queued.
+        progress: the run's progress; None while it waits, and before its first level.
     """
 
     run_id: str

@@ -89,7 +89,7 @@ def test_wrong_names(invoke: Invoke, arguments: list[str], words: str) -> None:
 def test_a_name_twice(invoke: Invoke, client: distributed.Client) -> None:
     with dbfs.load("path:n=5", client=client, name="twice"):
         answer = invoke("load", "path:n=6", "--name", "twice")
-        assert (answer.exit_code, "named 'twice' already" in answer.stderr) == (2, True)
+        assert (answer.exit_code, "a graph named 'twice' exists already" in answer.stderr) == (2, True)
 
 
 def test_no_scheduler_named_or_none_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def install(client: distributed.Client | None = None) -> None:
 
 
 class ServiceClient:
-    """The client's half of the service, one for each Dask client. ``dbfs.service.messages`` lists what it can send."""
+    """The client's half of the service, one for each Dask client. ``dbfs.service.messages`` lists the messages."""
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
@@ -158,4 +158,4 @@ def _check_versions(client: distributed.Client) -> None:
     if others:
         listed = ", ".join(f"{name} has {version or 'none'}" for name, version in list(others.items())[:3])
         more = f", and {len(others) - 3} more" if len(others) > 3 else ""
-        raise VersionMismatchError(f"the client has dbfs {wanted}, {listed}{more}; install dbfs {wanted} there")
+        raise VersionMismatchError(f"the client has dbfs {wanted}, but {listed}{more}; install dbfs {wanted} there")

@@ -1,8 +1,8 @@
 """Watching a run: the scheduler asks the ranks for their positions, if the run lasts long enough.
 
-A traversal may take a millisecond, and reading its progress must not delay it. So the ranks are asked for the first
-time when a run has lasted ``EVERY`` seconds. The message goes to each worker's event loop, which reads what the
-traversing thread leaves in memory anyway.
+A traversal may take a millisecond, and reading its progress must not delay it. So the first look comes when a run has
+lasted ``EVERY`` seconds. A look is one message to each worker's event loop, which reads the counters that the
+traversing thread keeps in memory anyway.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The scheduler's half of the service: graphs by name, and one queue of runs for the workers that graphs share.
 
-A scheduler plugin, paired with ``dbfs_workers.plugin`` on the workers. It keeps the data of every graph alive, forms
-the gangs and starts runs. A run starts when its workers are free and no earlier run waits for any of them. So any
-number of clients may traverse at once, and no two gangs wait for each other. The runs of a worker or a client end when
-that worker or client leaves.
+It is a scheduler plugin; ``dbfs_workers.plugin`` is its counterpart on the workers. It keeps the data of every graph
+alive, forms the gangs and starts runs. A run starts when its workers are free and no earlier run waits for any of them.
+So any number of clients may traverse at once, and no two gangs wait for each other. When a worker or a client leaves,
+its runs end.
 """
 
 import asyncio
