@@ -287,7 +287,7 @@ def test_a_graph_that_no_gpu_holds(four: distributed.Client) -> None:
 def test_what_does_not_fit_at_once_is_built_in_turns(four: distributed.Client) -> None:
     gang = Gang(four, roster(four, 2))
     edges, options = dbfs.kronecker(20), BuildOptions()
-    peaks = [CudaBuilder.estimate(edges, Stripe(edges.n, 2), edges.m, options, turns).peak_bytes for turns in (1, 2, 3)]
+    peaks = [CudaBuilder.in_turns(edges, Stripe(edges.n, 2), edges.m, options, turns).peak_bytes for turns in (1, 2, 3)]
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[2] < 0.6 * peaks[0]
     with release_after(build(edges, gang, options, "cpu")) as cpu:

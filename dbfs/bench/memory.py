@@ -18,7 +18,6 @@ import dbfs
 from dbfs.bench.gpu import ROWS
 from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Deadline, Gang
-from dbfs.edges.resolve import edge_list
 from dbfs_workers.cuda import sampler
 
 T = TypeVar("T")
@@ -120,7 +119,7 @@ def sampled(gang: Gang) -> Iterator[list[sampler.Peak]]:
 
 def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
     layout: dict[str, Any] = {"order": subject.order, "in_edges": subject.in_edges}
-    needed = dbfs.estimate(edge_list(subject.spec), gang.p, dbfs.BuildOptions(**layout), backend="cuda")
+    needed = dbfs.estimate(subject.spec, gang.p, dbfs.BuildOptions(**layout), backend="cuda")
     built = needed.partition_bytes + sum(needed.build.values())
     running = needed.partition_bytes + sum(needed.run.values())
     formed = running - needed.run["labels"]

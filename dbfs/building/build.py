@@ -1,19 +1,27 @@
 """Entry points of a build: estimate a graph's memory, check that it fits, build it on the workers' CPUs or GPUs."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dbfs.building.builder import ORDERS, Builder, BuildOptions, Built
-from dbfs.building.memory import Estimate
+from dbfs.building.memory import Estimate, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
 from dbfs.integers import whole_count
 from dbfs.records import BuildProgress
+from dbfs_workers import gpus
 from dbfs_workers.storage.stripe import Stripe
+
+if TYPE_CHECKING:
+    from dbfs.edges.resolve import EdgeSource
 
 __all__ = ["ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
@@ -23,28 +31,53 @@ _AS_GIVEN = BuildOptions()
 _BUILDERS: dict[str, type[HostBuilder] | type[CudaBuilder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
 
 
-def estimate(edges: EdgeList, ranks: int, options: BuildOptions = _AS_GIVEN, *, backend: str = "cpu") -> Estimate:
+def estimate(
+    edges: EdgeSource,
+    ranks: int,
+    options: BuildOptions = _AS_GIVEN,
+    *,
+    backend: str = "cpu",
+    memory: int | str | None = None,
+    directed: bool | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
+    A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
+    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
+
     Args:
-        edges: an edge list whose numbers of vertices and edges are known before reading.
+        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading.
         ranks: number of ranks.
         options: the graph's layout.
         backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory.
+        memory: memory limit of a worker, or free memory of a GPU: bytes, or a text such as ``80GB`` or ``139 GiB``. If
+            None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
+        directed: as of ``load``.
+        format: as of ``load``.
 
     Raises:
-        EdgeInputError: the numbers of vertices and edges are known only after reading.
+        EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
+            ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown, or ``ranks`` is below 1.
+        InvalidOptionError: the backend is unknown, ``ranks`` is below 1, or ``memory`` is not a number of bytes.
         InvalidOptionTypeError: ``ranks`` is not an integer.
+        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
     """
-    if edges.n is None or edges.m is None:
+    listed = edge_list(edges, directed=directed, format=format)
+    if listed.n is None or listed.m is None:
         raise EdgeInputError(
-            f"{edges.name}: an estimate needs the numbers of vertices and edges, which are known only after reading it"
+            f"{listed.name}: an estimate needs the numbers of vertices and edges, which are known only after reading "
+            "it; convert it to a file with a header first (dbfs convert IN OUT.mtx)"
         )
     if backend not in _BUILDERS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(_BUILDERS)}")
-    return _BUILDERS[backend].estimate(edges, Stripe(edges.n, whole_count(ranks, "ranks", 1)), edges.m, options)
+    if memory is not None:
+        usable: int | None = usable_bytes(memory, backend)
+    else:
+        usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
+    stripe = Stripe(listed.n, whole_count(ranks, "ranks", 1))
+    return _BUILDERS[backend].estimate(listed, stripe, listed.m, options, usable)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:

@@ -117,6 +117,11 @@ class BuildOptions:
         if self.order not in ORDERS:
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
 
+    def passes(self, turns: int) -> int:
+        """Return how often a build in ``turns`` turns generates or reads all edges, if their number is known before."""
+        # Kept edges are read once; degrees are counted, and rows are built, from the kept ones.
+        return 1 if self.keep_edges else turns + (self.order == "degree")
+
 
 @dataclass(frozen=True)
 class BuildTasks:

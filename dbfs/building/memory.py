@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, parse_bytes
 
 from dbfs import config
 from dbfs.cluster.gang import Gang
-from dbfs.errors import GraphTooLargeError
+from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch
@@ -28,11 +28,20 @@ class Estimate:
         build: peak of a build, on top of the partition.
         run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
             bins, the labels of one result, and a validation if edges are kept.
+        turns: number of turns of the build. In each turn a GPU builds a part of its rows; a build on CPUs has one turn.
+        passes: number of times that the build generates or reads all edges: once a turn, and once more to count degrees
+            (``order="degree"``); once in all if edges are kept.
+        peaks: ``peak_bytes`` of builds in 1, 2, ... turns; one figure for a build on CPUs.
+        memory: bytes that the graph may take; they decide the turns. None if unknown: then the build has one turn.
     """
 
     partition: dict[str, int]
     build: dict[str, int]
     run: dict[str, int]
+    turns: int = 1
+    passes: int = 1
+    peaks: tuple[int, ...] = ()
+    memory: int | None = None
 
     @property
     def partition_bytes(self) -> int:
@@ -44,13 +53,19 @@ class Estimate:
         """Most bytes in use at any time: the partition, and the larger of build and run."""
         return self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
 
+    @property
+    def fits(self) -> bool | None:
+        """Whether the graph fits ``memory``; None if that is unknown."""
+        return None if self.memory is None else self.peak_bytes <= self.memory
+
     def __str__(self) -> str:
         parts = [
             f"{name}: {format_bytes(sum(part.values()))} "
             f"({', '.join(f'{what} {format_bytes(size)}' for what, size in part.items())})"
             for name, part in (("partition", self.partition), ("build", self.build), ("run", self.run))
         ]
-        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} a rank"
+        turns = f", built in {self.turns} turns" if self.turns > 1 else ""
+        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} a rank{turns}"
 
 
 def estimate_bytes(
@@ -114,7 +129,39 @@ def estimate_device_bytes(
         "labels": sizes.labels(stripe),
     }
     _add_kept(partition, run, stripe, kept_edges)
-    return Estimate(partition, build, run)
+    return Estimate(partition, build, run, turns)
+
+
+def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:
+    """Return the estimate of the fewest turns that fit, the most turns if none fit.
+
+    Args:
+        by_turns: estimates of builds in 1, 2, ... turns.
+        memory: bytes that the graph may take; None if unknown, for the estimate of one turn.
+    """
+    peaks = tuple(needed.peak_bytes for needed in by_turns)
+    enough = (index for index, peak in enumerate(peaks) if memory is None or peak <= memory)
+    return replace(by_turns[next(enough, -1)], peaks=peaks, memory=memory)
+
+
+def usable_bytes(memory: int | str, backend: str) -> int:
+    """Return the bytes that a graph may take of a worker's memory limit (``build.memory-share``), or of a GPU.
+
+    Args:
+        memory: bytes of the limit or the GPU, or a text such as ``80GB`` or ``139 GiB``.
+        backend: ``cpu`` or ``cuda``.
+
+    Raises:
+        InvalidOptionError: ``memory`` is not a number of bytes above 0.
+    """
+    try:
+        # Dask takes a unit alone, such as "GB", as one of it, and an empty text as one byte.
+        size = 0 if isinstance(memory, str) and not memory.strip()[:1].isdigit() else int(parse_bytes(memory))
+    except (ValueError, AttributeError):
+        size = 0
+    if size <= 0:
+        raise InvalidOptionError(f"memory must be bytes, or a text such as '80GB' or '139 GiB', not {memory!r}")
+    return size if backend == "cuda" else int(float(config.get("build.memory-share")) * size)
 
 
 def _add_kept(partition: dict[str, int], run: dict[str, int], stripe: Stripe, kept_edges: int) -> None:
@@ -179,6 +226,7 @@ def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], na
     rank = min(range(stripe.p), key=lambda rank: free[rank])
     return GraphTooLargeError(
         f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "
-        f"({format_bytes(needed.peak_bytes)}) of each GPU; rank {rank}'s has {free[rank]} bytes free "
-        f"({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. Needed: {needed}"
+        f"({format_bytes(needed.peak_bytes)}) of each GPU, even in {needed.turns} turns; rank {rank}'s has "
+        f"{free[rank]} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
+        f"Needed: {needed}"
     )

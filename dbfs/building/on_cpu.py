@@ -4,6 +4,8 @@ One task reads a piece on the rank that it was dealt to, and another bins its ed
 bins round by round, and makes its partition of the bins of all rounds.
 """
 
+from dataclasses import replace
+
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_bytes, require_fit
@@ -25,9 +27,14 @@ class HostBuilder(Builder):
         return least if m is None else max(least, -(-m // (p * config.count("build.max-rounds"))))
 
     @classmethod
-    def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions) -> Estimate:
-        """Estimate the bytes of a rank; arguments as of ``dbfs.building.build.estimate``, with ``m`` input edges."""
-        return estimate_bytes(
+    def estimate(
+        cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, memory: int | None = None
+    ) -> Estimate:
+        """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
+
+        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges.
+        """
+        needed = estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
             min(cls.piece_edges(m, stripe.p), max(m, 1)),
@@ -35,6 +42,7 @@ class HostBuilder(Builder):
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
         )
+        return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
     def require_fit(self, n: int, m: int) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes a worker's memory limit times ``build.memory-share``."""

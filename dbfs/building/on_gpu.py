@@ -8,10 +8,11 @@ of a build.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_device_bytes, free_gpu_bytes, too_large_for_gpus
+from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.pieces import GeneratedPiece
@@ -22,7 +23,7 @@ from dbfs_workers.tasks import build_on_gpu as tasks
 # rank (8 bytes a directed edge, and 8 to sort them).
 _PIECES_A_RANK = 16
 # With three turns a build takes at most twice the partition's memory. More turns would cost time and save nothing.
-_MOST_TURNS = 3
+_TURNS = (1, 2, 3)
 
 
 class CudaBuilder(Builder):
@@ -57,9 +58,19 @@ class CudaBuilder(Builder):
         return min(config.count("build.gpu-piece-edges"), max(least, -(-m // (_PIECES_A_RANK * p))))
 
     @classmethod
-    def estimate(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, turns: int = 1) -> Estimate:
-        """Estimate bytes of a rank's GPU. Arguments as of ``building.build.estimate``; ``m`` counts input edges."""
-        return estimate_device_bytes(
+    def estimate(
+        cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, memory: int | None = None
+    ) -> Estimate:
+        """Estimate bytes of a rank's GPU in the fewest turns that fit ``memory`` bytes (None: in one turn).
+
+        Arguments as of ``building.build.estimate``; ``m`` counts input edges.
+        """
+        return fewest_turns([cls.in_turns(edges, stripe, m, options, turns) for turns in _TURNS], memory)
+
+    @classmethod
+    def in_turns(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, turns: int) -> Estimate:
+        """Estimate bytes of a rank's GPU for a build in ``turns`` turns; other arguments as of ``estimate``."""
+        needed = estimate_device_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
             cls.piece_edges(m, stripe.p),
@@ -69,6 +80,7 @@ class CudaBuilder(Builder):
             kept_edges=m if options.keep_edges else 0,
             turns=turns,
         )
+        return replace(needed, passes=options.passes(turns))
 
     def require_fit(self, n: int, m: int) -> None:
         """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs.
@@ -77,14 +89,12 @@ class CudaBuilder(Builder):
             GraphTooLargeError: no number of turns fits.
         """
         stripe = Stripe(n, self.gang.p)
-        at_once = self.estimate(self.edges, stripe, m, self.options)
+        at_once = self.in_turns(self.edges, stripe, m, self.options, 1)
         free = free_gpu_bytes(self.gang, at_once.peak_bytes)
-        for turns in range(1, _MOST_TURNS + 1):
-            needed = self.estimate(self.edges, stripe, m, self.options, turns)
-            if needed.peak_bytes <= min(free):
-                self.turns = turns
-                return
-        raise too_large_for_gpus(stripe, needed, free, self.edges.name)
+        needed = self.estimate(self.edges, stripe, m, self.options, min(free))
+        if not needed.fits:
+            raise too_large_for_gpus(stripe, needed, free, self.edges.name)
+        self.turns = needed.turns
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and exchange edges, and make the partitions."""

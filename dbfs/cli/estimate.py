@@ -9,13 +9,14 @@ from rich.table import Table
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
-from dbfs.edges.resolve import edge_list
+from dbfs.edges import generate
 from dbfs_workers.backends import BACKENDS
 
 
 @click.command(epilog=GRAPH_HELP)
 @click.argument("graph")
 @click.option("--ranks", type=click.IntRange(1), required=True, help="Number of workers.")
+@click.option("--directed/--undirected", default=None, help="Override the file's format or header.")
 @order_option
 @in_edges_option
 @click.option(
@@ -25,19 +26,46 @@ from dbfs_workers.backends import BACKENDS
     show_default=True,
     help="Memory to estimate: cpu for the workers', cuda for that of their GPUs.",
 )
+@click.option(
+    "--memory",
+    metavar="BYTES",
+    help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
+)
 @json_option
-def estimate(graph: str, ranks: int, order: str, in_edges: bool, backend: str, as_json: bool) -> None:
-    """Estimate the memory that GRAPH needs on each rank.
+def estimate(
+    graph: str,
+    ranks: int,
+    directed: bool | None,
+    order: str,
+    in_edges: bool,
+    backend: str,
+    memory: str | None,
+    as_json: bool,
+) -> None:
+    """Estimate the memory that GRAPH needs on each rank, and whether it fits.
 
     GRAPH is a generator or a file. Only the header of a file is read. A plain edge list has no header, so its memory
-    can't be estimated.
+    can't be estimated. A graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less
+    memory, and generates or reads all edges again.
 
-    Example: dbfs estimate kronecker:scale=26 --ranks 4
+    \b
+    Examples:
+      dbfs estimate kronecker:scale=26 --ranks 4
+      dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
     """
-    needed = dbfs.estimate(edge_list(graph), ranks, BuildOptions(in_edges, order), backend=backend)
+    layout = BuildOptions(in_edges, order)
+    needed = dbfs.estimate(graph, ranks, layout, backend=backend, memory=memory, directed=directed)
     stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
     if as_json:
-        print_json({"graph": graph, "ranks": ranks, "backend": backend, "peak": needed.peak_bytes, **stages})
+        found = {
+            "peak": needed.peak_bytes,
+            "memory": needed.memory,
+            "fits": needed.fits,
+            "turns": needed.turns,
+            "passes": needed.passes,
+            "peaks": needed.peaks,
+        }
+        print_json({"graph": graph, "ranks": ranks, "backend": backend, **found, **stages})
         return
     table = Table(
         title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes a rank", title_justify="left", box=box.SIMPLE
@@ -49,4 +77,31 @@ def estimate(graph: str, ranks: int, order: str, in_edges: bool, backend: str, a
             table.add_row(stage, what, format_bytes(size))
     table.add_section()
     table.add_row("at most", "partition, and build or run", format_bytes(needed.peak_bytes))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(
+        _verdict(needed, "generates" if generate.is_spec(graph) else "reads"), highlight=False, soft_wrap=True
+    )
+
+
+def _verdict(needed: dbfs.Estimate, verb: str) -> str:
+    """Return whether the graph fits, and how often the build will generate or read (``verb``) all edges."""
+    often = ("once", "twice")[needed.passes - 1] if needed.passes < 3 else f"{needed.passes} times"
+    cost = f"The build {verb} all edges {often}."
+    turns = "" if len(needed.peaks) == 1 else f", built in {_turns(needed.turns)}"
+    if needed.memory is None:
+        fewer = [
+            f"{format_bytes(peak)} in {_turns(turns)}"
+            for turns, peak in enumerate(needed.peaks, start=1)
+            if peak < needed.peak_bytes
+        ]
+        less = f" These figures are of a build in one turn; it takes {' or '.join(fewer)}." if fewer else ""
+        return f"{cost}{less} With --memory BYTES this says whether the graph fits."
+    if not needed.fits:
+        return f"It does not fit {format_bytes(needed.memory)}{turns}: take more ranks, or more memory a rank. {cost}"
+    at_once = f" One turn would take {format_bytes(needed.peaks[0])}." if needed.turns > 1 else ""
+    return f"It fits {format_bytes(needed.memory)}{turns}.{at_once} {cost}"
+
+
+def _turns(count: int) -> str:
+    return "one turn" if count == 1 else f"{count} turns"

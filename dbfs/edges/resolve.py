@@ -1,37 +1,109 @@
-"""The argument of ``load`` and its like, as an edge list: an edge list itself, a file's path or a generator's spec."""
+"""The one way from the argument of ``load`` and ``estimate`` to an edge list."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator, Set
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import numpy as np
 
 from dbfs.edges import generate, readers
+from dbfs.edges.arrays import from_arrays, from_scipy
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import EdgeInputError, InvalidOptionError
 
+if TYPE_CHECKING:
+    import scipy.sparse
+    from numpy.typing import NDArray
+
+    EdgeSource: TypeAlias = (
+        EdgeList
+        | str
+        | os.PathLike[str]
+        | tuple[NDArray[Any], NDArray[Any]]
+        | scipy.sparse.sparray
+        | scipy.sparse.spmatrix
+    )
+
 
 def edge_list(
-    edges: EdgeList | str | os.PathLike[str],
+    edges: EdgeSource,
     *,
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
 ) -> EdgeList:
-    """Return the edge list of a path or a generator's spec; return an edge list as it is.
+    """Return the edge list of a path, a generator's spec, a pair of arrays or a SciPy sparse matrix.
 
-    Arguments and errors as of ``load``.
+    An edge list is returned as it is. Arguments and errors as of ``load``.
     """
-    if isinstance(edges, EdgeList):
-        if directed is not None or format is not None:
-            raise InvalidOptionError("directed= and format= are for files; leave them out with an edge list")
-        return edges
     if isinstance(edges, str) and generate.is_spec(edges):
-        if format is not None:
-            raise InvalidOptionError(f"format= is for files; {edges} is a generator")
+        _refuse_format(edges, format)
         generated = generate.parse(edges)
         if directed is not None and directed != generated.directed:
             raise InvalidOptionError(
-                f"{generated.name} is {'' if generated.directed else 'un'}directed; directed= is for files"
+                f"{generated.name} is {'' if generated.directed else 'un'}directed; "
+                "directed= is for files, arrays and matrices"
             )
         return generated
     if isinstance(edges, str | os.PathLike):
         return readers.open_edges(edges, format=format, directed=directed)
-    raise EdgeInputError(f"edges must be an edge list, a path or a generator's spec, not {type(edges).__name__}")
+    if isinstance(edges, EdgeList):
+        _refuse_format("an edge list", format)
+        if directed is not None:
+            raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
+        return edges
+    if _is_pair_of_arrays(edges):
+        _refuse_format("a pair of arrays", format)
+        return from_arrays(*edges, directed=bool(directed))
+    if _is_sparse(edges):
+        _refuse_format("a matrix", format)
+        return from_scipy(edges, directed=directed)
+    raise EdgeInputError(_refusal(edges))
+
+
+def _refuse_format(what: str, format: str | None) -> None:  # noqa: A002
+    if format is not None:
+        raise InvalidOptionError(f"format= is for files; {what} has none")
+
+
+def _is_pair_of_arrays(edges: Any) -> TypeGuard[tuple[NDArray[Any], NDArray[Any]]]:
+    """Return whether ``edges`` is a tuple (src, dst) of two arrays, such as NumPy arrays or columns of a table."""
+    return isinstance(edges, tuple) and len(edges) == 2 and all(hasattr(ids, "__array__") for ids in edges)
+
+
+def _is_sparse(edges: Any) -> bool:
+    # Only a program that has imported SciPy has a sparse matrix, so that this import costs nothing.
+    sparse: Any = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(edges))
+
+
+def _refusal(edges: Any) -> str:
+    """Return the message for an argument of another type. It names the call that converts the argument, if any does."""
+    kind = type(edges).__name__
+    if type(edges).__module__.partition(".")[0] == "networkx":
+        return (
+            "edges must not be a NetworkX graph: pass networkx.to_scipy_sparse_array(graph, weight=None), "
+            "in which vertex v is list(graph)[v]"
+        )
+    if kind == "DataFrame":
+        src, dst = [repr(name) for name in [*edges.columns, "src", "dst"][:2]]
+        return f"edges must not be a DataFrame: pass two columns of ids, dbfs.from_arrays(frame[{src}], frame[{dst}])"
+    shape: tuple[int, ...] = getattr(edges, "shape", ())
+    if len(shape) == 2:
+        way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"
+        return f"edges must not be a two-dimensional array: pass {way}"
+    if isinstance(edges, list | tuple) and len(edges) == 2 and all(_is_long(ids) for ids in edges):
+        return f"edges must not be a {kind} of two lists: pass dbfs.from_arrays(*edges)"
+    if isinstance(edges, list | tuple | Set | Iterator):
+        return f"edges must not be a {kind}: pass dbfs.from_arrays(*zip(*edges)) if it holds pairs (source, target)"
+    return (
+        "edges must be a generator's spec, a path, an edge list, two arrays (src, dst) or a SciPy sparse matrix, "
+        f"not {kind}"
+    )
+
+
+def _is_long(ids: Any) -> bool:
+    """Return whether ``ids`` is a sequence of numbers that can't be one pair."""
+    return isinstance(ids, list | tuple | np.ndarray) and len(ids) != 2

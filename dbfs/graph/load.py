@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import uuid
+from typing import TYPE_CHECKING
 
 import distributed
 
@@ -14,7 +14,6 @@ from dbfs.building.build import BuildOptions, build
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter
-from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.graph import Graph
@@ -22,11 +21,14 @@ from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, OpenGraph, ReleaseName, ReserveName
 
+if TYPE_CHECKING:
+    from dbfs.edges.resolve import EdgeSource
+
 logger = logging.getLogger(__name__)
 
 
 def load(
-    edges: EdgeList | str | os.PathLike[str],
+    edges: EdgeSource,
     *,
     client: distributed.Client | None = None,
     ranks: int | None = None,
@@ -42,11 +44,13 @@ def load(
     """Build a graph on a cluster's workers.
 
     Args:
-        edges: an edge list (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``), a file, or a generator's spec such as
-            ``kronecker:scale=18``.
+        edges: a generator's spec such as ``kronecker:scale=18``; the path or URL of a file; a pair ``(src, dst)`` of
+            integer arrays; a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j; or an edge list
+            (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``).
         client: any synchronous ``distributed.Client``; Dask's current one if None.
         ranks: number of workers that take part, one rank each; all if None.
-        directed: for a file: overrides what its format or header says.
+        directed: for a file: overrides what its format or header says. For arrays: False if None. For a matrix: None
+            for a directed graph unless the matrix is symmetric.
         format: for a file: overrides the guess from its name and header.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A graph
             without a name is unloaded when this client closes or the last reference to the ``Graph`` ends.
@@ -63,6 +67,8 @@ def load(
     Raises:
         ClientError, NoWorkersError: there is no usable client, or not enough workers.
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
+        EdgeInputError: the arrays or the matrix are malformed, or ``edges`` is of another type. The message names the
+            call that converts a DataFrame, a NetworkX graph, or a list of pairs.
         NameTakenError: another graph has the name.
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
@@ -71,7 +77,7 @@ def load(
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     client = current_client(client)
-    edges = edge_list(edges, directed=directed, format=format)
+    listed = edge_list(edges, directed=directed, format=format)
     options = BuildOptions(in_edges, order, keep_edges)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
@@ -79,15 +85,15 @@ def load(
     if name is not None:
         service.call(ReserveName(name, client.id))
     try:
-        with build_reporter(progress, edges.name if name is None else name) as report:
-            built = build(edges, gang, options, chosen, report)
+        with build_reporter(progress, listed.name if name is None else name) as report:
+            built = build(listed, gang, options, chosen, report)
         record = GraphRecord(
             graph_id=uuid.uuid4().hex,
-            name=edges.name if name is None else name,
+            name=listed.name if name is None else name,
             named=name is not None,
             client=client.id,
-            source=edges.name,
-            directed=edges.directed,
+            source=listed.name,
+            directed=listed.directed,
             stripe=built.stripe,
             addresses=gang.addresses,
             partition_keys=tuple(future.key for future in built.partitions),

@@ -133,7 +133,7 @@ def test_turns_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: 
 def test_the_estimate_has_room_for_the_order_of_many_vertices(turns: int) -> None:
     """At its peak: the degrees, which peers may still read; their sum; the order's keys; the sort's second buffer."""
     n = 2**30
-    needed = CudaBuilder.estimate(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), turns)
+    needed = CudaBuilder.in_turns(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), turns)
     assert needed.peak_bytes >= 4 * 8 * n
 
 

@@ -31,6 +31,27 @@ def visible_gpus() -> list[str]:
     return visible[:end] if count else []
 
 
+def memory_bytes() -> list[int]:
+    """Return the bytes of each visible GPU's memory; an empty list if NVML, which reports them, is not installed."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    found = []
+    for gpu in visible_gpus():
+        try:
+            handle = (
+                pynvml.nvmlDeviceGetHandleByIndex(int(gpu))
+                if gpu.isdecimal()
+                else pynvml.nvmlDeviceGetHandleByUUID(gpu)
+            )
+            found.append(int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+        except pynvml.NVMLError:
+            # An index or a UUID that this machine does not have: CUDA ignores it and all that follow.
+            break
+    return found
+
+
 def own_gpu() -> str | None:
     """Return the GPU of a worker in this process, the first visible one; None without a GPU, or without CuPy."""
     if importlib.util.find_spec("cupy") is None:

@@ -1,0 +1,129 @@
+"""Estimates: whether a graph fits, the turns of its build, and how often the build makes or reads all edges."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import dask
+import pytest
+from click.testing import CliRunner
+
+import dbfs
+from dbfs.building.build import BuildOptions
+from dbfs.cli import main
+from dbfs.errors import InvalidOptionError
+from dbfs_workers import gpus
+
+GIB = 2**30
+
+
+def estimate(*arguments: str) -> str:
+    """Return what the command prints."""
+    answer = CliRunner().invoke(main, ["estimate", *arguments])
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+@pytest.mark.parametrize(("memory", "turns", "gib"), [("300GiB", 1, 256), ("170 GiB", 2, 162), (139 * GIB, 3, 136)])
+def test_turns_by_memory(memory: int | str, turns: int, gib: int) -> None:
+    needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory=memory)
+    assert (needed.turns, needed.passes, needed.fits) == (turns, turns, True)
+    assert needed.peak_bytes // GIB == gib
+    assert [peak // GIB for peak in needed.peaks] == [256, 162, 136]
+    assert ("built in" in str(needed)) == (turns > 1)
+
+
+def test_a_graph_that_does_not_fit() -> None:
+    needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory="100GiB")
+    assert (needed.turns, needed.fits) == (3, False)
+    assert needed.peak_bytes == min(needed.peaks)
+
+
+def test_passes_over_the_edges() -> None:
+    def passes(backend: str, memory: str | None = None, **layout: bool | str) -> int:
+        options = BuildOptions(**layout)  # type: ignore[arg-type]
+        return dbfs.estimate("kronecker:scale=30", 2, options, backend=backend, memory=memory).passes
+
+    assert passes("cpu") == 1
+    assert passes("cpu", order="degree") == 2
+    assert passes("cuda", "300GiB", order="degree") == 2
+    assert passes("cuda", "200GiB", order="degree") == 3
+    # Kept edges are made once, and the graph is built of them.
+    assert passes("cuda", "210GiB", order="degree", keep_edges=True) == 1
+
+
+def test_a_worker_may_take_a_share_of_its_limit() -> None:
+    peak = dbfs.estimate("path:n=1000", 2).peak_bytes
+    with dask.config.set({"dbfs.build.memory-share": 0.5}):
+        assert dbfs.estimate("path:n=1000", 2, memory=2 * peak).fits is True
+        assert dbfs.estimate("path:n=1000", 2, memory=2 * peak - 2).fits is False
+    assert dbfs.estimate("path:n=1000", 2).fits is None
+
+
+@pytest.mark.parametrize("memory", ["much", "", 0, -5, "0GiB", [1]])
+def test_memory_must_be_bytes(memory: int | str) -> None:
+    with pytest.raises(InvalidOptionError, match="memory must be bytes, or a text such as '80GB' or '139 GiB'"):
+        dbfs.estimate("path:n=9", 2, memory=memory)
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML of a machine with GPUs of 139, 78 and 139 GiB, the last one named by its UUID as well."""
+    sizes = {0: 139 * GIB, 1: 78 * GIB, 2: 139 * GIB, "GPU-8f2": 139 * GIB}
+    module = ModuleType("pynvml")
+
+    class NVMLError(Exception):
+        pass
+
+    def handle(gpu: int | str) -> int | str:
+        if gpu not in sizes:
+            raise NVMLError
+        return gpu
+
+    module.NVMLError = NVMLError  # type: ignore[attr-defined]
+    module.nvmlDeviceGetHandleByIndex = handle  # type: ignore[attr-defined]
+    module.nvmlDeviceGetHandleByUUID = handle  # type: ignore[attr-defined]
+    module.nvmlDeviceGetMemoryInfo = lambda gpu: SimpleNamespace(total=sizes[gpu])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setattr(gpus, "_count", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.usefixtures("nvml")
+def test_the_memory_of_this_machines_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [size // GIB for size in gpus.memory_bytes()] == [139, 78, 139]
+    assert dbfs.estimate("kronecker:scale=30", 2, backend="cuda").memory == 78 * GIB
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-8f2,7,1")
+    assert [size // GIB for size in gpus.memory_bytes()] == [139, 139]
+    assert dbfs.estimate("kronecker:scale=30", 2, backend="cuda").turns == 3
+    assert dbfs.estimate("kronecker:scale=30", 2).memory is None
+
+
+def test_without_nvml_the_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpus.memory_bytes() == []
+
+
+def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpus, "memory_bytes", list)
+    graph = ("kronecker:scale=30", "--ranks", "2", "--backend", "cuda")
+    assert estimate(*graph).endswith(
+        "The build generates all edges once. These figures are of a build in one turn; it takes 162.00 GiB in 2 turns "
+        "or 136.00 GiB in 3 turns. With --memory BYTES this says whether the graph fits.\n"
+    )
+    assert estimate(*graph, "--memory", "139GiB").endswith(
+        "It fits 139.00 GiB, built in 3 turns. One turn would take 256.00 GiB. The build generates all edges 3 times.\n"
+    )
+    assert estimate(*graph, "--memory", "100GiB").endswith(
+        "It does not fit 100.00 GiB, built in 3 turns: take more ranks, or more memory a rank. "
+        "The build generates all edges 3 times.\n"
+    )
+    found = json.loads(estimate(*graph, "--memory", "139GiB", "--json"))
+    assert (found["turns"], found["passes"], found["fits"], found["memory"]) == (3, 3, True, 139 * GIB)
+    assert found["peak"] == found["peaks"][2]
+    # On CPU cores there are no turns.
+    (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
+    read = estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--memory", "1GB", "--order", "degree")
+    assert read.endswith("It fits 858.31 MiB. The build reads all edges twice.\n")
+    assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--directed", "--json"))["peak"] > 0

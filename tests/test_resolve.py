@@ -1,0 +1,122 @@
+"""What ``load`` and ``estimate`` take, and the message for each argument that they don't."""
+
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import dbfs
+from dbfs.edges.resolve import edge_list
+from dbfs.errors import EdgeInputError, InvalidOptionError
+
+SRC, DST = np.array([0, 1, 2]), np.array([1, 2, 3])
+MATRIX = scipy.sparse.coo_array((np.ones(3), (SRC, DST)), shape=(4, 4))
+PAIRS = [(0, 1), (1, 2), (2, 3)]
+
+TAKEN = {
+    "spec": "path:n=4",
+    "edge list": dbfs.path(4),
+    "arrays": (SRC, DST),
+    "columns": (pd.Series(SRC), pd.Series(DST)),
+    "matrix": MATRIX + MATRIX.T,
+    "csc matrix": scipy.sparse.csc_matrix(MATRIX + MATRIX.T),
+}
+
+
+@pytest.fixture
+def path_file(tmp_path: Path) -> Path:
+    """A file of the same path graph."""
+    (tmp_path / "path.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n4 4 3\n2 1\n3 2\n4 3\n")
+    return tmp_path / "path.mtx"
+
+
+@pytest.mark.parametrize("given", TAKEN)
+def test_load_takes(client: distributed.Client, given: str) -> None:
+    with dbfs.load(TAKEN[given], client=client, ranks=2) as graph:
+        assert (graph.n, graph.directed) == (4, False)
+        assert graph.bfs(0).distances().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("given", TAKEN)
+def test_estimate_takes(given: str) -> None:
+    assert dbfs.estimate(TAKEN[given], ranks=2).partition == dbfs.estimate(dbfs.path(4), ranks=2).partition
+
+
+def test_estimate_takes_files(path_file: Path) -> None:
+    expected = dbfs.estimate(dbfs.path(4), ranks=2).partition
+    assert dbfs.estimate(path_file, ranks=2).partition == expected
+    assert dbfs.estimate(str(path_file), ranks=2, format="matrix-market").partition == expected
+    directed = dbfs.estimate(path_file, ranks=2, directed=True).partition
+    assert directed["columns"] < expected["columns"]
+
+
+def test_directions_of_arrays_and_matrices() -> None:
+    assert edge_list((SRC, DST), directed=True).directed
+    assert edge_list(MATRIX).directed
+    assert edge_list(MATRIX + MATRIX.T, directed=True).directed
+    with pytest.raises(EdgeInputError, match="not symmetric"):
+        edge_list(MATRIX, directed=False)
+
+
+@pytest.mark.parametrize("given", list(TAKEN))
+def test_formats_are_for_files(given: str) -> None:
+    with pytest.raises(InvalidOptionError, match="format= is for files"):
+        edge_list(TAKEN[given], format="metis")
+
+
+@pytest.mark.parametrize("given", ["spec", "edge list"])
+def test_directions_that_are_fixed(given: str) -> None:
+    with pytest.raises(InvalidOptionError, match="directed= is for files, arrays and matrices"):
+        edge_list(TAKEN[given], directed=True)
+
+
+class NetworkXGraph:
+    """A class that looks like NetworkX's, which is not installed for tests."""
+
+
+NetworkXGraph.__module__ = "networkx.classes.graph"
+
+
+@pytest.mark.parametrize(
+    ("given", "call"),
+    [
+        (pd.DataFrame({"from": SRC, "to": DST, "weight": DST}), "dbfs.from_arrays(frame['from'], frame['to'])"),
+        (pd.DataFrame(), "dbfs.from_arrays(frame['src'], frame['dst'])"),
+        (NetworkXGraph(), "networkx.to_scipy_sparse_array(graph, weight=None)"),
+        (PAIRS, "dbfs.from_arrays(*zip(*edges))"),
+        (set(PAIRS), "dbfs.from_arrays(*zip(*edges))"),
+        (iter(PAIRS), "dbfs.from_arrays(*zip(*edges))"),
+        (((0, 1), (1, 2)), "dbfs.from_arrays(*zip(*edges))"),
+        ([], "dbfs.from_arrays(*zip(*edges))"),
+        ([SRC, DST], "dbfs.from_arrays(*edges)"),
+        ((SRC.tolist(), DST.tolist()), "dbfs.from_arrays(*edges)"),
+        (np.array(PAIRS), "pass (edges[:, 0], edges[:, 1])"),
+        (np.eye(3), "pass scipy.sparse.csr_array(edges)"),
+        (SRC, "must be a generator's spec, a path, an edge list, two arrays (src, dst) or a SciPy sparse matrix, not"),
+        (5, "or a SciPy sparse matrix, not int"),
+        (b"web.txt", "or a SciPy sparse matrix, not bytes"),
+        (None, "or a SciPy sparse matrix, not NoneType"),
+    ],
+)
+def test_an_argument_of_another_type_names_the_call_that_converts_it(given: Any, call: str) -> None:
+    with pytest.raises(EdgeInputError) as error:
+        dbfs.estimate(given, ranks=2)
+    assert call in str(error.value)
+    assert str(error.value).startswith("edges must")
+
+
+def test_the_calls_named_convert() -> None:
+    frame = pd.DataFrame({"from": SRC, "to": DST})
+    array, pair = np.array(PAIRS), [SRC, DST]
+    for edges in (
+        dbfs.from_arrays(frame["from"], frame["to"]),
+        dbfs.from_arrays(*zip(*PAIRS, strict=True)),
+        dbfs.from_arrays(*pair),
+        edge_list((array[:, 0], array[:, 1])),
+        edge_list(scipy.sparse.csr_array(MATRIX.toarray())),
+    ):
+        assert (edges.n, edges.m) == (4, 3)
