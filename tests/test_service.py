@@ -179,7 +179,7 @@ def test_a_run_is_cancelled_and_the_gang_serves_the_next(client: distributed.Cli
         running.cancel()
         error = first.join()
         assert isinstance(error, RunCancelledError)
-        assert "by request" in str(error)
+        assert "cancelled: a client called run.cancel() or dbfs cancel" in str(error)
         waiting.join(60)
         assert second[0].reached == 6  # type: ignore[attr-defined]
         with pytest.raises(RunNotFoundError, match="waits or is under way"):

@@ -31,7 +31,7 @@ fi
 file=$PWD/dbfs-$SLURM_JOB_ID.json
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -f "$file"' EXIT
 
-dask scheduler --scheduler-file "$file" --port 0 --dashboard-address :0 &
+dask scheduler --scheduler-file "$file" --port 0 --dashboard-address :0 --preload dbfs.preload &
 srun --ntasks-per-node=1 "${worker[@]}" --scheduler-file "$file" --preload dbfs.preload &
 
 until [ -s "$file" ]; do

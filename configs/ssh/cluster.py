@@ -27,7 +27,7 @@ def cluster(hosts: tuple[str, ...], workers: int, *, gpus: bool = False, **ssh: 
         list(hosts),
         worker_class="dask_cuda.CUDAWorker" if gpus else "distributed.Nanny",
         worker_options={"preload": ["dbfs.preload"]} | ({} if gpus else one_for_each_core),
-        scheduler_options={"port": 0, "dashboard_address": ":8787"},
+        scheduler_options={"port": 0, "dashboard_address": ":8787", "preload": ["dbfs.preload"]},
         **ssh,
     )
 

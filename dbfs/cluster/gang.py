@@ -16,7 +16,7 @@ from dask._task_spec import Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dbfs import config
-from dbfs.errors import DbfsError, DeadlineExceededError, WorkerLostError
+from dbfs.errors import DbfsError, DeadlineExceededError, SchedulerLostError, WorkerLostError
 
 Key = Hashable
 
@@ -114,7 +114,8 @@ class Gang:
             watch: called at intervals until all futures are done.
 
         Raises:
-            WorkerLostError: a worker of the gang is lost, or the scheduler is.
+            WorkerLostError: a worker of the gang is lost.
+            SchedulerLostError: the connection to the scheduler is lost.
             DeadlineExceededError: the deadline passed first.
         """
         interval = config.seconds("liveness-interval")
@@ -152,7 +153,7 @@ class Gang:
             doing: the operation, named in errors.
 
         Raises:
-            WorkerLostError, DeadlineExceededError: see ``gather``.
+            WorkerLostError, SchedulerLostError, DeadlineExceededError: see ``gather``.
         """
         graph, token = TaskGraph(), uuid.uuid4().hex
         keys: list[Key] = [(f"{name}-{token}", rank) for rank in range(self.p)]
@@ -165,7 +166,7 @@ class Gang:
             release(futures.values())
 
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
-        """Raise ``WorkerLostError`` if a worker of the gang is lost, or the scheduler is."""
+        """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
         self.client.sync(self._check, doing, cause)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
@@ -204,9 +205,7 @@ class Gang:
             # n_workers=-1, because Dask lists only five workers by default.
             info: Mapping[str, Any] = await self.client.scheduler.identity(n_workers=-1)
         except OSError as error:
-            raise WorkerLostError(
-                f"{where}lost the connection to the scheduler at {self.client.scheduler.address}"
-            ) from error
+            raise scheduler_lost(self.client, doing) from error
         lost = [rank for rank, address in enumerate(self.addresses) if address not in info["workers"]]
         if lost:
             ranks = ", ".join(f"rank {rank} ({self.addresses[rank]})" for rank in lost)
@@ -216,6 +215,15 @@ class Gang:
 def host_of(address: str) -> str:
     """Return a worker's address without its port, which is the same for all workers of one host."""
     return address.rpartition(":")[0]
+
+
+def scheduler_lost(client: distributed.Client, doing: str = "") -> SchedulerLostError:
+    """Return the error for a scheduler that does not answer any more; ``doing`` goes into the message."""
+    where = f"{doing}: " if doing else ""
+    address = client.scheduler.address
+    return SchedulerLostError(
+        f"{where}lost the connection to the scheduler at {address}; connect to a running scheduler and load again"
+    )
 
 
 def release(futures: Iterable[distributed.Future]) -> None:

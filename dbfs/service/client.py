@@ -10,7 +10,8 @@ from typing import Any
 import distributed
 
 from dbfs.cluster.connect import current_client
-from dbfs.errors import ClientError, VersionMismatchError, WorkerLostError
+from dbfs.cluster.gang import scheduler_lost
+from dbfs.errors import ClientError, VersionMismatchError
 from dbfs.records import RunProgress
 from dbfs.service.messages import DropLabels, Enqueue, GetProgress, SchedulerMessage
 from dbfs_workers import rpc
@@ -86,14 +87,14 @@ class ServiceClient:
         """Send a message and wait for the answer.
 
         Raises:
-            WorkerLostError: the connection to the scheduler is lost.
+            SchedulerLostError: the connection to the scheduler is lost.
             Exception: the handler raised it.
         """
         client = self.client
         try:
             answer = client.sync(rpc.send, client.scheduler, message)
         except OSError as error:
-            raise self._scheduler_lost(error) from error
+            raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
 
     def call_with_progress(self, message: Enqueue, progress: Callable[[RunProgress], None]) -> list[list[RankReport]]:
@@ -110,7 +111,7 @@ class ServiceClient:
         try:
             answer = request.result()
         except OSError as error:
-            raise self._scheduler_lost(error) from error
+            raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
 
     def send(self, message: SchedulerMessage[Any]) -> None:
@@ -134,11 +135,6 @@ class ServiceClient:
         """Return the graph's dropped labels for a message that is about to be sent, and forget them here."""
         with self._lock:
             return tuple(self._dropped.pop(graph_id, []))
-
-    def _scheduler_lost(self, error: OSError) -> WorkerLostError:
-        return WorkerLostError(
-            f"lost the connection to the scheduler at {self.client.scheduler.address}: {error}; connect again"
-        )
 
     def _flush(self) -> None:
         with self._lock:

@@ -62,7 +62,7 @@ class Conductor:
     async def stop(self, run: RunEntry, cause: Cause, message: str) -> None:
         """End a run by its next level; a run that waits for its turn ends at once."""
         if run.started is None:
-            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: {message}"))
+            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: cancelled: {message}"))
             return
         abort = AbortRun(run.graph.record.graph_id, run.number, cause, message)
         await self._workers.call_all(run.graph.record.addresses, abort)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dbfs.errors import RunCancelledError
 from dbfs.records import EarlyEnd, FinishedRun
+from dbfs.service import log
 from dbfs.service.entries import RunEntry
 from dbfs_workers.reports import RankReport
 
@@ -42,19 +43,19 @@ class History:
         traversals = list(zip(*reports, strict=True))
         edges = sum(rank.edges for ranks in traversals for rank in ranks)
         seconds = sum(max(rank.elapsed for rank in ranks) for ranks in traversals)
-        self.finished.append(
-            FinishedRun(
-                run_id=run.run_id,
-                graph=run.graph.record.name,
-                client=run.client,
-                traversals=run.traversals,
-                ended=time.time(),
-                seconds=seconds,
-                depth=max(rank.depth for rank in traversals[-1]),
-                reached=sum(rank.reached for rank in traversals[-1]),
-                edges=edges,
-            )
+        finished = FinishedRun(
+            run_id=run.run_id,
+            graph=run.graph.record.name,
+            client=run.client,
+            traversals=run.traversals,
+            ended=time.time(),
+            seconds=seconds,
+            depth=max(rank.depth for rank in traversals[-1]),
+            reached=sum(rank.reached for rank in traversals[-1]),
+            edges=edges,
         )
+        self.finished.append(finished)
+        log.run_finished(run, finished)
         self.last = traversals[-1]
         self.early = None
         self.outcomes["finished"] += 1
@@ -78,6 +79,7 @@ class History:
         )
         outcome = "cancelled" if isinstance(error, RunCancelledError) else "failed"
         self.failed.append(ended)
+        log.run_ended_early(run, outcome, ended)
         self.outcomes[outcome] += 1
         # The looks of one run only, because they are many. A run without looks does not replace one that has them.
         if run.trail:

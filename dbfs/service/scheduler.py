@@ -18,7 +18,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dbfs import dashboard
 from dbfs.errors import GraphNotFoundError, NameTakenError, RunNotFoundError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.service import forming
+from dbfs.service import forming, log
 from dbfs.service.build_stages import Stage, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, RunEntry
@@ -100,13 +100,19 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``AddGraph``."""
         record = message.record
         self.reserved.pop(record.name, None)
-        missing = [address for address in record.addresses if address not in self.scheduler.workers]
-        if missing:
-            raise WorkerLostError(f"{record.name}: lost {', '.join(missing)} while the graph was built; load it again")
         graph = GraphEntry(record)
-        graph.formed = await forming.form(record, self._workers.call)
+        try:
+            missing = [address for address in record.addresses if address not in self.scheduler.workers]
+            if missing:
+                lost = ", ".join(missing)
+                raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
+            graph.formed = await forming.form(record, self._workers.call)
+        except Exception as error:
+            log.graph_refused(record, error)
+            raise
         self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
         self.graphs[record.graph_id] = graph
+        log.graph_loaded(graph)
         return graph.formed
 
     @OpenGraph.handler
@@ -129,7 +135,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``UnloadGraph``."""
         graph = self.graphs.pop(message.graph_id, None)
         if graph is not None:
-            await self._dissolve(graph)
+            await self._dissolve(graph, "a client unloaded it")
 
     @CountBuildTasks.handler
     async def count_build_tasks(self, message: CountBuildTasks) -> dict[str, Stage]:
@@ -176,7 +182,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``CancelRun``."""
         for run in self.runs:
             if run.run_id == message.run_id:
-                await self._conductor.stop(run, Cause.CANCELLED, "by request")
+                log.cancel_requested(run)
+                await self._conductor.stop(run, Cause.CANCELLED, "a client called run.cancel() or dbfs cancel")
                 return
         raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
 
@@ -216,7 +223,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._spawn(self._conductor.stop(run, Cause.CANCELLED, "its client left"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
-                self._spawn(self._dissolve(self.graphs.pop(graph_id)))
+                self._spawn(self._dissolve(self.graphs.pop(graph_id), "its client left"))
                 self._free(graph)
             else:
                 self._spawn(self._workers.call_all(graph.record.addresses, ForgetClient(graph_id, client)))
@@ -231,7 +238,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Mark the graphs with a rank on the worker as lost; end their runs. Dask calls this when a worker leaves."""
         for graph in self.graphs.values():
             if worker in graph.record.addresses:
-                graph.lost.add(graph.record.addresses.index(worker))
+                rank = graph.record.addresses.index(worker)
+                graph.lost.add(rank)
+                log.worker_lost(graph, rank, worker)
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._free(graph)
         for run in self.runs:
@@ -253,10 +262,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 run.started = time.time()
                 run.number = next(run.graph.numbers)
                 run.turn.set_result(None)
+                log.run_started(run)
             wanted |= run.workers
 
-    async def _dissolve(self, graph: GraphEntry) -> None:
-        """End a graph's runs and its gang, and free its data."""
+    async def _dissolve(self, graph: GraphEntry, why: str) -> None:
+        """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""
+        log.graph_unloaded(graph, why)
         for run in list(self.runs):
             if run.graph is graph:
                 await self._conductor.stop(run, Cause.CANCELLED, "the graph was unloaded")

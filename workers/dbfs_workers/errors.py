@@ -98,7 +98,11 @@ class ExchangeUnavailableError(DbfsError, OSError):
 
 
 class WorkerLostError(DbfsError, ConnectionError):
-    """Raised if the connection to a worker that holds a rank, or to the scheduler, is lost; the message names it."""
+    """Raised if the connection to a worker that holds a rank is lost; the message names the rank and the worker."""
+
+
+class SchedulerLostError(DbfsError, ConnectionError):
+    """Raised if the connection to the scheduler is lost. All graphs of the cluster are lost with it."""
 
 
 # Graphs and runs by name.

@@ -1,0 +1,80 @@
+"""The scheduler's log of graphs, runs and lost workers: one line each, at level info under ``dbfs``.
+
+No line is a warning: the scheduler of a local cluster shares stderr with its user, who gets the error itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from dask.utils import format_bytes
+
+from dbfs.records import FinishedRun, GraphRecord
+from dbfs.service.entries import GraphEntry, RunEntry
+
+logger = logging.getLogger(__name__)
+
+
+def graph_loaded(graph: GraphEntry) -> None:
+    """Log a graph whose gang was formed."""
+    record = graph.record
+    logger.info(
+        "%s loaded in %.1f s by %s: %s vertices, %s directed edges, %s on %d ranks, %s, %s",
+        _graph(record),
+        record.read_seconds + record.build_seconds,
+        record.client,
+        f"{record.stripe.n:,}",
+        f"{sum(info.m_local for info in record.infos):,}",
+        format_bytes(sum(info.nbytes for info in record.infos)),
+        record.stripe.p,
+        graph.formed.backend,
+        graph.formed.exchange,
+    )
+
+
+def graph_refused(record: GraphRecord, error: BaseException) -> None:
+    """Log a graph that was built and whose gang could not be formed."""
+    logger.info("%s of %s not loaded: %s: %s", _graph(record), record.client, type(error).__name__, error)
+
+
+def graph_unloaded(graph: GraphEntry, why: str) -> None:
+    """Log a graph that is about to be freed, and why."""
+    seconds = time.time() - graph.record.created
+    logger.info("%s unloaded after %.1f s and %d runs: %s", _graph(graph.record), seconds, graph.runs, why)
+
+
+def run_started(run: RunEntry) -> None:
+    """Log a run whose turn has come."""
+    waited = time.time() - run.queued
+    logger.info("%s started after %.3f s in the queue", _run(run), waited)
+
+
+def run_finished(run: RunEntry, finished: FinishedRun) -> None:
+    """Log a run that finished, with the time since its start and the sum of its traversals' times."""
+    took = finished.ended - (run.started or run.queued)
+    logger.info("%s finished in %.3f s, traversing for %.3f s", _run(run), took, finished.seconds)
+
+
+def run_ended_early(run: RunEntry, outcome: str, ended: FinishedRun) -> None:
+    """Log a run that failed or was cancelled."""
+    logger.info("%s %s after %.3f s: %s", _run(run), outcome, ended.seconds, ended.error)
+
+
+def cancel_requested(run: RunEntry) -> None:
+    """Log a client's request to cancel a run."""
+    logger.info("%s: a client requests to cancel it", _run(run))
+
+
+def worker_lost(graph: GraphEntry, rank: int, address: str) -> None:
+    """Log a worker that left and held a rank of a graph."""
+    logger.info("worker %s left: %s lost rank %d", address, _graph(graph.record), rank)
+
+
+def _graph(record: GraphRecord) -> str:
+    return f"graph {record.name!r} ({record.graph_id[:8]})"
+
+
+def _run(run: RunEntry) -> str:
+    count = "1 traversal" if run.traversals == 1 else f"{run.traversals:,} traversals"
+    return f"run {run.run_id[:8]} ({count} of {run.graph.record.name!r} for {run.client})"

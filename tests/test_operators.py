@@ -1,0 +1,131 @@
+"""What operators of a cluster see: the page and the metrics, the scheduler's log, and a scheduler that is lost."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import distributed
+import pytest
+
+import dbfs
+from dbfs.errors import RunCancelledError, SchedulerLostError, WorkerLostError
+from tests.support.runs import ENDLESS, Background
+
+
+@dataclass(frozen=True)
+class Operated:
+    """A scheduler and two workers in processes of their own, each with the preload."""
+
+    scheduler: subprocess.Popen[bytes]
+    address: str
+    dashboard: str
+    log: Path
+
+    def lines(self) -> list[str]:
+        return [line for line in self.log.read_text().splitlines() if "dbfs.service" in line]
+
+    def status(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.dashboard + path) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, ""
+
+
+@contextmanager
+def operated(folder: Path) -> Iterator[Operated]:
+    log = folder / "scheduler.log"
+    dask = [sys.executable, "-m", "dask"]
+    preload = ["--host", "127.0.0.1", "--preload", "dbfs.preload", "--dashboard-address", "127.0.0.1:0"]
+    with log.open("w") as stderr:
+        scheduler = subprocess.Popen([*dask, "scheduler", "--port", "0", *preload], stderr=stderr)
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := re.search(r"Scheduler at: +(\S+)\n.*dashboard at: +(http://[^/\s]+)", log.read_text())):
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        address, dashboard = found.groups()
+        worker = [*dask, "worker", address, "--no-nanny", "--nthreads", "1", *preload]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        for _ in range(2):
+            workers.append(subprocess.Popen(worker, stderr=subprocess.DEVNULL, env=environment))
+        yield Operated(scheduler, address, dashboard, log)
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    with operated(tmp_path_factory.mktemp("operated")) as started:
+        yield started
+
+
+@pytest.fixture
+def connected(cluster: Operated) -> Iterator[distributed.Client]:
+    with dbfs.connect(cluster.address, n_workers=2) as client:
+        yield client
+
+
+def test_the_page_and_the_metrics_are_there_before_a_client(cluster: Operated) -> None:
+    deadline = time.monotonic() + 30
+    while (code := cluster.status("/dbfs")[0]) != 200:
+        assert time.monotonic() < deadline, code
+        time.sleep(0.1)
+    assert "dask_dbfs_graphs 0.0" in cluster.status("/metrics")[1]
+
+
+def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected: distributed.Client) -> None:
+    mine = re.escape(connected.id)
+    with dbfs.load("path:n=50", client=connected, name="street") as graph:
+        graph.bfs_many([0, 1])
+    with dbfs.load(f"path:n={ENDLESS}", client=connected) as graph:
+        run = Background(graph)
+        dbfs.runs(client=connected)[0].cancel()
+        assert isinstance(run.join(), RunCancelledError)
+    patterns = [
+        rf"graph 'street' \(\w{{8}}\) loaded in \d+\.\d s by {mine}: 50 vertices, 98 directed edges, .* 2 ranks, cpu",
+        rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) started after \d\.\d+ s in the queue",
+        rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) finished in \d\.\d+ s, traversing for \d\.\d+ s",
+        r"graph 'street' \(\w{8}\) unloaded after \d+\.\d s and 1 runs: a client unloaded it",
+        rf"graph '.*' \(\w{{8}}\) loaded in .* by {mine}: 3,000,000 vertices",
+        r"run \w{8} \(1 traversal of .*\) started",
+        r"run \w{8} \(1 traversal of .*\): a client requests to cancel it",
+        r"run \w{8} \(1 traversal of .*\) cancelled after .* RunCancelledError: .* cancelled: a client called",
+        r"graph '.*' \(\w{8}\) unloaded after .* 1 runs",
+    ]
+    lines = cluster.lines()
+    assert len(lines) == len(patterns), lines
+    for line, pattern in zip(lines, patterns, strict=True):
+        assert re.search(rf"dbfs\.service\.log - INFO - {pattern}", line), (line, pattern)
+
+
+@pytest.mark.full
+def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with operated(tmp_path) as cluster, dbfs.connect(cluster.address, n_workers=2) as client:
+        graph = dbfs.load(f"path:n={ENDLESS}", client=client)
+        run, victim = Background(graph), graph.gang.addresses[1]
+        os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+        assert isinstance(run.join(), WorkerLostError)
+        lines = "\n".join(cluster.lines())
+        assert re.search(rf"worker {victim} left: graph '.*' \(\w{{8}}\) lost rank 1\n", lines)
+        assert re.search(r"run \w{8} \(1 traversal of .*\) failed after \d+\.\d+ s: WorkerLostError: .*", lines)
+        graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=1)
+        run = Background(graph)
+        cluster.scheduler.kill()
+        # The run's deadline is minutes away; ``join`` waits 20 s.
+        error = run.join()
+        assert isinstance(error, SchedulerLostError), error
+        assert not isinstance(error, WorkerLostError)
+        assert re.search(rf"lost the connection to the scheduler at {cluster.address}; connect to", str(error))
