@@ -137,7 +137,7 @@ def test_a_million_isolated_vertices(client: distributed.Client, leaves_nothing:
     assert found.vertices(1).tolist() == [999_998, 999_999]
     assert found.vertices(999_996).tolist() == [999_997]
     assert repr(found) == (
-        "<dbfs.Components of arrays: 999997, the largest of 3 of 1000000 vertices; 999995 are a vertex alone>"
+        "<dbfs.Components of arrays: 999,997, the largest of 3 of 1,000,000 vertices; 999,995 of a single vertex>"
     )
 
 

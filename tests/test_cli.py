@@ -47,7 +47,7 @@ def test_json_has_counts_and_levels(invoke) -> None:  # type: ignore[no-untyped-
 def test_tables(invoke) -> None:  # type: ignore[no-untyped-def]
     answer = invoke("path:n=100", "--source", "7", "--ranks", "2", "--max-depth", "50")
     assert answer.exit_code == 0, answer.output
-    assert "100 vertices, 99 undirected edges read" in answer.stdout
+    assert "100 vertices, 99 undirected edges (198 stored), 0 self-loops, 0 duplicates, 2 ranks" in answer.stdout
     assert "Levels from source 7" in answer.stdout
     assert "..." in answer.stdout
 

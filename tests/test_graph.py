@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import distributed
 import numpy as np
@@ -6,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dbfs
+from dbfs.display import tables
 from dbfs.errors import (
     ClientError,
     EdgeInputError,
@@ -109,6 +111,37 @@ def test_an_option_of_the_wrong_type(graph: Graph, max_depth: object) -> None:
         graph.bfs(0, max_depth=max_depth)  # type: ignore[arg-type]
 
 
+def test_an_id_of_the_file_is_told_from_a_vertex(client: distributed.Client, tmp_path: Path) -> None:
+    (tmp_path / "gaps.txt").write_text("10 20\n20 8297\n")
+    with dbfs.load(tmp_path / "gaps.txt", client=client, ranks=2) as graph:
+        with pytest.raises(InvalidVertexError) as error:
+            graph.bfs(8297)
+        assert str(error.value) == (
+            f"source 8297 is an id in the file of {graph.name}, not a vertex: vertices are 0..2. "
+            "Pass graph.vertex(8297), which is 2; on the command line, add --external-ids"
+        )
+        assert graph.bfs(graph.vertex(8297)).distances().tolist() == [2, 1, 0]
+        for absent in (7, -1, 2**70):
+            with pytest.raises(
+                InvalidVertexError,
+                match=rf"target {absent} is not in .*gaps.txt: vertices are 0\.\.2, and no id in the file is {absent}",
+            ):
+                graph.bfs(0, targets=absent)
+            with pytest.raises(InvalidVertexError, match=f"has no vertex with the id {absent}"):
+                graph.vertex(absent)
+
+
+def test_edges_that_a_file_lists_twice(client: distributed.Client, tmp_path: Path) -> None:
+    # METIS lists an undirected edge at both ends.
+    (tmp_path / "triangle.graph").write_text("3 3\n2 3\n1 3\n1 2\n")
+    with dbfs.load(tmp_path / "triangle.graph", client=client, ranks=2) as graph:
+        assert graph.input_edges == 6
+        for text in (repr(graph), tables.describe(graph), graph._repr_html_()):
+            assert "3 undirected edges (6 stored)" in text
+    with dbfs.load((np.array([0, 1]), np.array([1, 1])), client=client, ranks=2, directed=True) as graph:
+        assert "2 vertices, 2 directed edges, 2 ranks" in repr(graph)
+
+
 def test_an_external_id_of_the_wrong_type_is_a_vertex_error(graph: Graph) -> None:
     with pytest.raises(InvalidVertexTypeError, match="external id must be an integer"):
         graph.vertex(1.0)  # type: ignore[arg-type]
@@ -153,7 +186,7 @@ def test_counts(client: distributed.Client) -> None:
         assert sum(graph.nbytes) == 2 * 8 * 33 + 4 * 13
         result = graph.bfs(0)
         assert result.edges == 12
-        assert "6 vertices, 13 undirected edges" in repr(graph)
+        assert "6 vertices, 8 undirected edges (13 stored), 2 ranks" in repr(graph)
         assert "4 of 6 reached, depth 3" in repr(result)
 
 

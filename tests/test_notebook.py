@@ -54,7 +54,7 @@ def test_a_graph(graph: Graph, client: distributed.Client) -> None:
     assert HOSTILE in "".join(parsed(markup).itertext())
     assert parsed(markup).find(".//script") is None
     text = words(markup)
-    assert f"Edges 16,384 undirected read, {graph.m:,} stored" in text
+    assert f"Edges 16,384 undirected edges ({graph.m:,} stored)" in text
     assert f"{graph.self_loops:,} self-loops, {graph.duplicates:,} duplicates" in text
     assert f"mean {graph.m / 1024:.3g}, largest {graph.max_degree:,}" in text
     assert "4 on cpu, exchange by shared_memory" in text

@@ -60,8 +60,8 @@ class Components:
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))
         return (
-            f"<dbfs.Components of {self.graph}: {self.count}, the largest of {largest} of {self.labels.size} vertices; "
-            f"{self.isolated} are a vertex alone>"
+            f"<dbfs.Components of {self.graph}: {self.count:,}, the largest of {largest:,} of {self.labels.size:,} "
+            f"vertices; {self.isolated:,} of a single vertex>"
         )
 
 

@@ -6,16 +6,16 @@ from dask.utils import format_bytes
 from rich import box
 from rich.table import Table
 
+from dbfs.graph.counts import edges_in_words
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 
 
 def describe(graph: Graph) -> str:
     """Describe a graph in one line."""
-    kind = "directed" if graph.directed else "undirected"
     return (
-        f"{graph.name}: {graph.n:,} vertices, {graph.input_edges:,} {kind} edges read, {graph.m:,} stored "
-        f"({graph.self_loops:,} self-loops, {graph.duplicates:,} duplicates), {graph.ranks} ranks, "
+        f"{graph.name}: {graph.n:,} vertices, {edges_in_words(graph)}, {graph.self_loops:,} self-loops, "
+        f"{graph.duplicates:,} duplicates, {graph.ranks} ranks, "
         f"{format_bytes(max(graph.nbytes))} a rank, built in {graph.build_seconds:.2f} s"
     )
 

@@ -26,7 +26,7 @@ class GraphCounts:
 
     @property
     def input_edges(self) -> int:
-        """Number of edges read, as the file or the generator lists them."""
+        """Number of edges read, as the file or the generator lists them: METIS files list an undirected edge twice."""
         return self.record.infos[0].input_edges
 
     @property
@@ -58,3 +58,11 @@ class GraphCounts:
     def stripe(self) -> Stripe:
         """The distribution of the vertices over the ranks."""
         return self.record.stripe
+
+
+def edges_in_words(counts: GraphCounts) -> str:
+    """Return a graph's number of edges, and of those stored if it differs: ``9 undirected edges (18 stored)``."""
+    if counts.record.directed:
+        return f"{counts.m:,} directed edges"
+    # An undirected edge is stored in both directions, a self-loop once.
+    return f"{(counts.m + counts.self_loops) // 2:,} undirected edges ({counts.m:,} stored)"

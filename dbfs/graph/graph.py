@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 import weakref
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.counts import GraphCounts
+from dbfs.graph.counts import GraphCounts, edges_in_words
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
 from dbfs.integers import vertex_number, whole_count
@@ -119,10 +119,10 @@ class Graph(GraphCounts):
         ids = self.external_ids
         if ids is None:
             return self.check_vertex(external_id, "external id")
-        at = int(np.searchsorted(ids, number))
-        if at == ids.size or ids[at] != number:
+        found = queries.vertex_of_id(ids, number)
+        if found is None:
             raise InvalidVertexError(f"{self.name} has no vertex with the id {number}")
-        return at
+        return found
 
     def check_vertex(self, value: Any, what: str = "vertex") -> int:
         """Return a vertex id as an int; ``what`` is its name in the message.
@@ -133,9 +133,23 @@ class Graph(GraphCounts):
         """
         vertex = vertex_number(value, what)
         if not 0 <= vertex < self.n:
-            valid = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
-            raise InvalidVertexError(f"{what} {vertex} is not in {self.name}: {valid}")
+            raise InvalidVertexError(self._not_a_vertex(vertex, what))
         return vertex
+
+    def _not_a_vertex(self, number: int, what: str) -> str:
+        """Return the message for a number that is not a vertex, which may be an id of the file."""
+        valid = f"vertices are 0..{self.n - 1}" if self.n else "the graph has no vertices"
+        key = self.record.external_ids_key
+        if key is None or self.n == 0:
+            return f"{what} {number} is not in {self.name}: {valid}"
+        # A worker looks the id up: all ids of a large graph would take seconds to reach the client.
+        found: int | None = self._query(f"a vertex of {self.name}", queries.look_up_id, Ref(key), number)
+        if found is None:
+            return f"{what} {number} is not in {self.name}: {valid}, and no id in the file is {number}"
+        return (
+            f"{what} {number} is an id in the file of {self.name}, not a vertex: {valid}. Pass graph.vertex({number}), "
+            f"which is {found}; on the command line, add --external-ids"
+        )
 
     def bfs(
         self,
@@ -319,8 +333,8 @@ class Graph(GraphCounts):
     def __repr__(self) -> str:
         state = " (unloaded)" if self._unloaded else ""
         return (
-            f"<dbfs.Graph {self.name}: {self.n} vertices, {self.m} {'directed' if self.directed else 'undirected'} "
-            f"edges stored, {self.ranks} ranks, {format_bytes(sum(self.nbytes))}{state}>"
+            f"<dbfs.Graph {self.name}: {self.n:,} vertices, {edges_in_words(self)}, {self.ranks} ranks, "
+            f"{format_bytes(sum(self.nbytes))}{state}>"
         )
 
     def _repr_html_(self) -> str:
@@ -376,13 +390,16 @@ class Graph(GraphCounts):
         return tuple(vertices if order is None else order.position[list(vertices)].tolist())
 
     def _fetch(self, key: Hashable, what: str) -> Any:
-        self._require_loaded()
         # A task copies the value, because the service owns the key and this client has no future of it.
-        graph, copy = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
-        graph.add(0, copy, queries.same_value, Ref(key))
-        future = self._gang.submit(graph, [copy])[copy]
-        deadline = Deadline(config.seconds("deadline"))
-        return self._gang.gather([future], deadline, f"fetching {what} of {self.name}")[0]
+        return self._query(f"{what} of {self.name}", queries.same_value, Ref(key))
+
+    def _query(self, what: str, query: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a task on rank 0; ``what`` names it in messages."""
+        self._require_loaded()
+        graph, key = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
+        graph.add(0, key, query, *arguments)
+        future = self._gang.submit(graph, [key])[key]
+        return self._gang.gather([future], Deadline(config.seconds("deadline")), f"fetching {what}")[0]
 
     def _require_loaded(self) -> None:
         if self._unloaded:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import format_bytes
 
 from dbfs.display.notebook import svg
+from dbfs.graph.counts import edges_in_words
 
 if TYPE_CHECKING:
     import jinja2
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 def graph_html(graph: Graph) -> str:
     """Return a graph's counts and its edges by rank as HTML."""
-    per_rank = [info.m_local for info in graph.record.infos]
-    return _render("graph", graph=graph, chart=svg.bars(per_rank, "directed edges by rank"))
+    chart = svg.bars([info.m_local for info in graph.record.infos], "directed edges by rank")
+    return _render("graph", graph=graph, edges=edges_in_words(graph), chart=chart)
 
 
 def result_html(result: BFSResult) -> str:
