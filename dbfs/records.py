@@ -187,7 +187,8 @@ class BuildProgress:
     """Progress of a build.
 
     Attributes:
-        stage: name of the task that most workers run, as in Dask's dashboard.
+        stage: what most workers do: ``reading``, ``numbering`` (external ids), ``ordering`` (by degree), ``exchanging``
+            (edges with the other ranks) or ``building``.
         done: tasks that are over.
         tasks: tasks submitted so far.
         pieces_read: pieces of the edge list that were read. GPUs generate some edge lists without reading.

@@ -1,15 +1,18 @@
 """Progress: what functions, listings and bars are told while builds and runs last, and that nobody else pays for it."""
 
 import io
+import re
 import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask
 import distributed
 import pytest
 
 import dbfs
+from dbfs.building import watch
 from dbfs.display import progress
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
@@ -116,6 +119,8 @@ def test_a_build_is_told_of_while_it_lasts(client: distributed.Client) -> None:
     assert done[0] < told[-1].tasks
     read = [build.pieces_read for build in told]
     assert read == sorted(read)
+    assert {build.stage for build in told} <= {"reading", "exchanging", "building"}
+    assert told[0].stage == "reading"
     # A piece holds two ids of 8 bytes an edge.
     assert all(build.bytes_read >= 16 * 16_000 * build.pieces_read for build in told)
     assert all(build.pieces == 53 for build in told if build.pieces)
@@ -136,6 +141,15 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(progress, "_DELAY", 0.0)
     return stderr
+
+
+def test_every_task_of_a_build_belongs_to_a_stage() -> None:
+    """By name, so that a bar never shows the key of a task."""
+    sources = "".join(path.read_text() for path in Path(watch.__file__).parent.glob("*.py"))
+    names = set(re.findall(r'\(f"([a-z-]+)-\{(?:self\.)?token\}"|_key\("([a-z-]+)"', sources))
+    assert {first or second for first, second in names} - watch._STAGES.keys() == {
+        *("free-bins", "sort", "partition", "partition-info")
+    }
 
 
 def test_bars_in_a_terminal_and_none_elsewhere(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:

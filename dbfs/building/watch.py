@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 # Name of the tasks that read a piece (``builder`` and ``on_cpu``).
 _READ_STAGE = "read-edges"
 
+# The stage that a task belongs to, by the task's name (``builder``, ``on_cpu`` and ``on_gpu``); all others build.
+_STAGES = {
+    **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
+    **dict.fromkeys(("distinct-ids", "vertex-ids", "vertex-ids-summary"), "numbering"),
+    **dict.fromkeys(("count-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"),
+    **dict.fromkeys(("edge-bin", "offer-bins", "collect", "bins-read"), "exchanging"),
+}
+
 
 class BuildWatch:
     """Reports a build's progress to the client that builds.
@@ -40,10 +48,12 @@ class BuildWatch:
         # The scheduler drops the counts of a stage that is over; its tasks count as done.
         over = {name: (0, tasks, tasks, nbytes) for name, (_, _, tasks, nbytes) in self._stages.items()}
         self._stages = {**over, **found}
+        busy = max(self._stages, key=lambda name: self._stages[name][0], default=_READ_STAGE)
         _, read, pieces, bytes_read = self._stages.get(_READ_STAGE, (0, 0, 0, 0))
         self._progress(
             BuildProgress(
-                stage=max(self._stages, key=lambda name: self._stages[name][0], default=""),
+                # A task of a turn has the turn in its name: offer-bins-0.
+                stage=_STAGES.get(busy.rstrip("-0123456789"), "building"),
                 done=sum(done for _, done, _, _ in self._stages.values()),
                 tasks=sum(tasks for _, _, tasks, _ in self._stages.values()),
                 pieces_read=read,

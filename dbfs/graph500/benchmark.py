@@ -100,9 +100,12 @@ class Graph500Result:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return statistics and searches as plain values, for JSON."""
+        """Return statistics and searches as plain values, for JSON.
+
+        A key of ``statistics`` is the benchmark's name as one word: ``bfs_median_TEPS`` for ``bfs  median_TEPS``.
+        """
         return {
-            "statistics": self.statistics,
+            "statistics": {"_".join(name.split()): value for name, value in self.statistics.items()},
             "backend": self.backend,
             "exchange": self.exchange,
             "searches": [vars(search) for search in self.searches],
