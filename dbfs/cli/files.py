@@ -59,7 +59,9 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
 @click.command(epilog=_FORMATS_HELP)
 @click.argument("source", metavar="IN")
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--format", "format_", type=click.Choice(readers.FORMATS), help="Format of IN; guessed if left out.")
+@click.option(
+    "--format", "format_", type=click.Choice(readers.FORMATS), help="Format of IN, not of OUT; guessed if left out."
+)
 @click.option("--directed/--undirected", default=None, help="Override IN's format or header.")
 @json_option
 def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool) -> None:

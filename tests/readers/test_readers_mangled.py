@@ -61,9 +61,19 @@ FORMAT = {
     "png": (
         "a.txt",
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0",
-        "line 1: '\ufffdPNG': id '\ufffdPNG' is not a plain decimal integer",
+        "is a binary file; expected text, or text compressed as gz, xz or bz2",
     ),
-    "parquet": ("a.el", b"PAR1\x15\x04\x15\0\0", "a NUL byte; expected text"),
+    "elf": ("a.mtx", b"\x7fELF\x02\x01\x01\0\0\n", "is a binary file; expected text"),
+    "random-bytes": ("a.txt", bytes(range(1, 256)), "is a binary file; expected text"),
+    "parquet": ("a.el", b"PAR1\x15\x04\x15\0\0", "a Parquet table; read it with pandas and pass dbfs.from_arrays("),
+    "npy": ("a.txt", b"\x93NUMPY\x01\0v\0{", "a NumPy array; read it with numpy.load and pass two arrays (src, dst)"),
+    "npz": ("a.npz", b"PK\x03\x04aaaa", "a NumPy archive; read it with scipy.sparse.load_npz and pass the matrix"),
+    "tar": ("a.mtx", b"web/" + b"\0" * 253 + b"ustar\x0000", "is a tar archive; unpack it and pass the file of edges"),
+    "binary-after-text": (
+        "a.txt",
+        b"1 2\n" * 512 + b"\x8f\x02\r\xe17 8\n",
+        "line 513: '\ufffd\\x02\\r\ufffd7 8': a carriage return among binary data; expected text in ASCII or UTF-8",
+    ),
     "json": ("a.txt", '{"nodes": [1, 2]}\n', "line 1: '{\"nodes\": [1, 2]}'"),
     "html": ("a.csv", "<!DOCTYPE html>\n<p>Not found\n", "line 1: '<!DOCTYPE html>': id '<!DOCTYPE' is not"),
     "utf-16": ("a.txt", "1 2\n".encode("utf-16"), "is this a binary file or UTF-16?"),
@@ -110,7 +120,11 @@ FORMAT = {
     # METIS.
     "metis-header": ("a.graph", "% c\n3\n2\n1\n\n", "line 2: '3': expected the header 'n m [fmt [ncon]]'"),
     "metis-blank-header": ("a.graph", "\n3 1\n2\n1\n\n", "line 1: ''"),
-    "metis-fmt": ("a.graph", "3 1 2\n2\n1\n\n", "line 1: '3 1 2': fmt is wrong"),
+    "metis-fmt": (
+        "a.graph",
+        "3 1 2\n2\n1\n\n",
+        "line 1: '3 1 2': fmt, the third number, is '2'; expected one to three digits",
+    ),
     "metis-ncon": ("a.graph", "3 1 1 2\n2\n1\n\n", "ncon counts vertex weights, but fmt says there are none"),
     "metis-neighbour-past-n": (
         "a.graph",
@@ -166,8 +180,6 @@ def read(path):
 @pytest.mark.parametrize("case", FORMAT)
 def test_format_error(tmp_path, case, packed):
     name, text, fragment = FORMAT[case]
-    if packed and case == "zip":
-        pytest.skip("an archive within an archive is no text")
     path = write(tmp_path, name + ".gz" * packed, text)
     with pytest.raises(FormatError) as caught:
         read(path)
@@ -175,6 +187,30 @@ def test_format_error(tmp_path, case, packed):
     assert fragment in str(caught.value)
     assert str(path) in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "option", "guess"),
+    [
+        ("karate.mtx", MTX + "34 34 78\n2 1\n", "metis", "matrix-market"),
+        ("road.gr", "p sp 3 1\na 1 2 3\n", "edge-list", "gr"),
+        ("web.txt", "1 2\n", "gr", "edge-list"),
+    ],
+)
+def test_a_format_given_that_is_not_the_files(tmp_path, name, text, option, guess):
+    words = rf"line \d: .*\. The option format says that the file is {option}; its header or name says {guess}$"
+    with pytest.raises(FormatError, match=words):
+        open_edges(write(tmp_path, name, text), format=option)
+
+
+def test_a_format_given_for_a_file_of_no_known_one(tmp_path):
+    with pytest.raises(FormatError, match=r"line 1: 'hello': expected the header 'n m \[fmt \[ncon\]\]'$"):
+        open_edges(write(tmp_path, "a.xyz", "hello\n"), format="metis")
+
+
+def test_control_characters_in_comments(tmp_path):
+    path = write(tmp_path, "a.txt", "# \x02 and \x7f\n1 2\n")
+    assert read_all(open_edges(path), 1)
 
 
 @pytest.mark.parametrize("case", TRUNCATED)

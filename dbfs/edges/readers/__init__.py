@@ -14,7 +14,7 @@ from dbfs.edges.readers.guess import guess_format
 from dbfs.edges.readers.matrix_market import open_matrix_market
 from dbfs.edges.readers.metis import open_metis
 from dbfs.edges.readers.source import Source, find_source
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
 __all__ = ["FORMATS", "open_edges"]
 
@@ -50,4 +50,20 @@ def open_edges(path: str | os.PathLike[str], *, format: str | None = None, direc
     if format is not None and format not in _OPENERS:
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
     source = find_source(path)
-    return _OPENERS[format or guess_format(source)](source, directed)
+    try:
+        return _OPENERS[format or guess_format(source)](source, directed)
+    except FormatError as error:
+        guess = None if format is None else _guess(source)
+        if guess in (None, format):
+            raise
+        raise FormatError(
+            f"{error}. The option format says that the file is {format}; its header or name says {guess}"
+        ) from None
+
+
+def _guess(source: Source) -> str | None:
+    """Return the format by header and name; None if they identify none."""
+    try:
+        return guess_format(source)
+    except (FormatError, TruncatedFileError):
+        return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dbfs.edges.readers.source import Source
+from dbfs.edges.readers.source import START_BYTES, Source, has_control, is_utf8, require_text
 from dbfs.errors import FormatError, TruncatedFileError
 
 # 4 MiB: Python's overhead a block is negligible, and a block's text and tables stay far below a worker's memory.
@@ -17,7 +17,6 @@ LINE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
 
 _BOM = b"\xef\xbb\xbf"
-_LONE_CR = re.compile(rb"\r(?!\n)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ def unreadable(text: bytes) -> str | None:
     if b"\0" in text:
         return "a NUL byte; expected text in ASCII or UTF-8, is this a binary file or UTF-16?"
     if b"\r" in text:
+        if has_control(text) or not is_utf8(text):
+            return "a carriage return among binary data; expected text in ASCII or UTF-8, is this a binary file?"
         return "a carriage return within a line; expected line ends \\n or \\r\\n"
     return None
 
@@ -55,12 +56,15 @@ def numbered_lines(source: Source) -> Iterator[Line]:
     """Yield the lines of a file from its first one, read in chunks of 64 KiB: for headers.
 
     Raises:
-        FormatError: a line is longer than ``LINE_BYTES``, or has a NUL byte or a carriage return inside.
+        FormatError: the file is binary, or a line is longer than ``LINE_BYTES`` or has a NUL byte or a carriage return
+            inside.
     """
     number, start, pending = 1, 0, b""
     with source.open() as stream:
         while True:
             chunk = stream.read(1 << 16)
+            if start == 0 and not pending:
+                require_text(source.path, chunk[:START_BYTES])
             pending += chunk
             if number == 1 and start == 0 and pending.startswith(_BOM):
                 start, pending = len(_BOM), pending[len(_BOM) :]

@@ -38,7 +38,9 @@ def open_metis(source: Source, directed: bool | None) -> "MetisFile":
     m = header_number(source, line, words[1], "the count of edges")
     fmt = words[2] if len(words) > 2 else b"0"
     if not re.fullmatch(rb"[01]{1,3}", fmt):
-        raise bad_line(source.path, line.number, line.text, "fmt is wrong; expected up to three digits, each 0 or 1")
+        shown = fmt[:40].decode("utf-8", "replace")
+        reason = f"fmt, the third number, is {shown!r}; expected one to three digits, each 0 or 1"
+        raise bad_line(source.path, line.number, line.text, reason)
     sizes, weights, edge_weights = (digit == "1" for digit in fmt.decode().zfill(3))
     ncon = header_number(source, line, words[3], "the count of vertex weights") if len(words) > 3 else 0
     if ncon and not weights:

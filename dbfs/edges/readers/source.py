@@ -5,9 +5,11 @@ missing suffix does no harm.
 """
 
 import bz2
+import codecs
 import gzip
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +22,22 @@ from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileE
 Compression = Literal["gzip", "xz", "bz2"]
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
+_EXPECTED = "expected text, or text compressed as gz, xz or bz2"
+_ZIP = b"PK\x03\x04"
 _UNREAD_MAGIC = {
-    b"PK\x03\x04": "a zip archive",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd",
-    b"\x04\x22\x4d\x18": "compressed by lz4",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    _ZIP: f"a zip archive; {_EXPECTED}",
+    b"\x28\xb5\x2f\xfd": f"compressed by zstd; {_EXPECTED}",
+    b"\x04\x22\x4d\x18": f"compressed by lz4; {_EXPECTED}",
+    b"7z\xbc\xaf\x27\x1c": f"a 7z archive; {_EXPECTED}",
+    b"PAR1": "a Parquet table; read it with pandas and pass dbfs.from_arrays(frame['src'], frame['dst'])",
+    b"\x93NUMPY": "a NumPy array; read it with numpy.load and pass two arrays (src, dst)",
 }
+_NPZ = "a NumPy archive; read it with scipy.sparse.load_npz and pass the matrix"
+_TAR_MARK, _TAR_MARK_AT = b"ustar", 257
+_CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1f\x7f]")
 SUFFIXES = (".gz", ".xz", ".bz2")
+START_BYTES = 1024
+"""Bytes from the start of a file that ``require_text`` needs: a header of a binary format is shorter."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +103,43 @@ def find_source(path: str | os.PathLike[str]) -> Source:
         if info.get("type") != "file":
             raise FormatError(f"{name} is not a regular file; expected a file that can be read more than once")
         with _open_raw(name) as raw:
-            start = raw.read(8)
+            start = raw.read(START_BYTES)
     if not start:
         raise TruncatedFileError(f"{name} is empty; expected edges")
+    compression = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    if compression is None:
+        require_text(name, start)
+    return Source(name, compression, info.get("size"))
+
+
+def require_text(name: str, start: bytes) -> None:
+    """Refuse a binary file by the first ``START_BYTES`` bytes of its content, decompressed.
+
+    Raises:
+        FormatError: the file is an archive, a table or an array, which the message names, or another binary file.
+    """
     for magic, what in _UNREAD_MAGIC.items():
         if start.startswith(magic):
-            raise FormatError(f"{name} is {what}; expected text, or text compressed as gz, xz or bz2")
-    compression = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    return Source(name, compression, info.get("size"))
+            raise FormatError(f"{name} is {_NPZ if magic == _ZIP and '.npz' in name.lower() else what}")
+    if start.startswith(_TAR_MARK, _TAR_MARK_AT):
+        raise FormatError(f"{name} is a tar archive; unpack it and pass the file of edges in it")
+    # A comment may have a control character, so that one alone does not make a file binary. UTF-16 has NULs alone.
+    if has_control(start) and (b"\0" in start or not is_utf8(start)):
+        raise FormatError(f"{name} is a binary file; {_EXPECTED}")
+
+
+def has_control(text: bytes) -> bool:
+    """Return whether bytes have a control character other than NUL and blanks."""
+    return _CONTROL.search(text) is not None
+
+
+def is_utf8(start: bytes) -> bool:
+    """Return whether bytes are the start of a text in UTF-8, which may end within a character."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _file_system(path: str) -> tuple[Any, str]:
