@@ -82,7 +82,7 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
         (["path:n=5", "--source", "0", "--out", "/no/such/folder/x.npy"], "there is no folder /no/such/folder"),
         (["pth:n=5", "--source", "0"], "unknown generator"),
         (["no-such-file.mtx", "--source", "0"], "no-such-file.mtx"),
-        (["path:n=5", "--source", "0", "--ranks", "0"], "at least 1"),
+        (["path:n=5", "--source", "0", "--ranks", "0"], "'--ranks': 0 is not in the range x>=1"),
         (["path:n=5", "--source", "0", "--engine", "warp"], "'warp' is not one of"),
         (["path:n=5"], "Missing option '--source'"),
     ],

@@ -25,8 +25,22 @@ def test_the_roster_is_every_worker_in_a_fixed_order(client: distributed.Client)
 
 
 def test_no_scheduler_there() -> None:
-    with pytest.raises(NoWorkersError, match="no scheduler answered at tcp://127.0.0.1:9"):
+    with pytest.raises(NoWorkersError, match=r"at tcp://127.0.0.1:9 within 0.5 s: .*Connection refused"):
         dbfs.connect("tcp://127.0.0.1:9", timeout=0.5)
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(InvalidOptionError, match="'nonsense'; expected a scheduler's address such as tcp://HOST:8786"):
+        dbfs.connect("nonsense")
+
+
+def test_a_scheduler_with_tls_takes_no_plain_connections() -> None:
+    options = {"processes": False, "n_workers": 0, "dashboard_address": None, "host": "127.0.0.1"}
+    security = distributed.Security.temporary()
+    with distributed.LocalCluster(protocol="tls://", security=security, **options) as cluster:
+        plain = cluster.scheduler_address.replace("tls", "tcp")
+        with pytest.raises(NoWorkersError, match=f"{plain} closed the connection; .* {cluster.scheduler_address}"):
+            dbfs.connect(plain, timeout=5)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_a_search_that_breaks_a_rule_ends_the_run(
         (["--scale", "9", "--edgefactor", "0"], "kronecker: edgefactor must be in 1..1048576, not 0"),
         (["--scale", "9", "--roots", "0"], "0 is not in the range x>=1"),
         (["--scale", "5"], "64 sources wanted, but kronecker:scale=5,edgefactor=16,seed1=2,seed2=3 has "),
-        (["--scale", "9", "--ranks", "0"], "at least 1"),
+        (["--scale", "9", "--ranks", "0"], "'--ranks': 0 is not in the range x>=1"),
         (["--scale", "9", "--out", "/no/such/folder/x.json"], "there is no folder /no/such/folder"),
         ([], "Missing option '--scale'"),
     ],

@@ -49,7 +49,7 @@ def layout_options(command: Command) -> Command:
     options = (
         click.option(
             "--ranks",
-            type=int,
+            type=click.IntRange(1),
             help="Number of workers; if left out, all of the cluster's (locally one for each core).",
         ),
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),

@@ -18,7 +18,9 @@ from dbfs.records import BACKENDS
 @click.option("--edgefactor", type=int, default=EDGEFACTOR, show_default=True, help="Input edges for each vertex.")
 @click.option("--roots", type=click.IntRange(1), default=ROOTS, show_default=True, help="Number of search keys.")
 @click.option(
-    "--ranks", type=int, help="Number of workers; if left out, all of the cluster's (locally one for each core)."
+    "--ranks",
+    type=click.IntRange(1),
+    help="Number of workers; if left out, all of the cluster's (locally one for each core).",
 )
 @click.option(
     "--backend",

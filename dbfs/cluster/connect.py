@@ -1,10 +1,12 @@
 """Clusters and clients: start a local cluster or connect to one, and choose the workers that become a graph's ranks."""
 
 import importlib.util
+import time
 import logging
 from typing import Any
 
 import distributed
+from distributed.comm import CommClosedError
 from distributed.comm.addressing import parse_address
 
 from dbfs import config
@@ -50,8 +52,8 @@ def connect(
 
     Raises:
         NoWorkersError: the scheduler did not answer, or too few workers joined in time.
-        InvalidOptionError: ``n_workers`` is below 1, the backend is unknown, cluster arguments came with an address, or
-            Dask's configuration has no certificates that the address needs.
+        InvalidOptionError: the address has no port, ``n_workers`` is below 1, the backend is unknown, cluster
+            arguments came with an address, or Dask's configuration has no certificates that the address needs.
         BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or CuPy or dask-cuda is not installed.
         ExchangeUnavailableError: the address or the protocol is UCX, and distributed-ucxx is not installed.
     """
@@ -65,10 +67,7 @@ def connect(
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
         _require_ucx(address)
         _require_certificates(address)
-        try:
-            client = distributed.Client(address, timeout=seconds)
-        except (OSError, ValueError) as error:
-            raise NoWorkersError(f"no scheduler answered at {address} within {seconds:g} s: {error}") from error
+        client = _remote_client(address, seconds)
     else:
         protocol = config.choice("cluster.protocol", PROTOCOLS)
         cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
@@ -81,6 +80,23 @@ def connect(
         client.close()
         raise
     return client
+
+
+def _remote_client(address: str, seconds: float) -> distributed.Client:
+    began = time.monotonic()
+    try:
+        return distributed.Client(address, timeout=seconds)
+    except ValueError as error:
+        raise InvalidOptionError(f"{error}; expected a scheduler's address such as tcp://HOST:8786") from error
+    except CommClosedError as error:
+        # A scheduler with TLS ends an unencrypted connection at once.
+        scheme, location = parse_address(address)
+        hint = f"; a scheduler with TLS has the address tls://{location}" if scheme == "tcp" else ""
+        raise NoWorkersError(f"the scheduler at {address} closed the connection{hint}") from error
+    except OSError as error:
+        after = time.monotonic() - began
+        waited = f"within {seconds:g} s" if after >= seconds else f"({after:.1f} s)"
+        raise NoWorkersError(f"no scheduler answered at {address} {waited}: {error.__cause__ or error}") from error
 
 
 def _require_ucx(address: str | None) -> None:
