@@ -19,6 +19,7 @@ from dbfs.service.messages import (
     CountBuildTasks,
     DropLabels,
     Enqueue,
+    FreeAll,
     GetProgress,
     ListGraphs,
     ListRuns,
@@ -104,6 +105,7 @@ EXAMPLES: list[Message[Any]] = [
     OpenGraph("roads"),
     ListGraphs(),
     UnloadGraph("id"),
+    FreeAll("me"),
     CountBuildTasks("token"),
     Enqueue("id", "me", "run", SPECS, 1, 60.0, (("run", 0),)),
     ListRuns(),
@@ -128,7 +130,7 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 def test_every_message_has_an_example() -> None:
     every = messages_of(worker_messages, WorkerMessage) | messages_of(scheduler_messages, SchedulerMessage)
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 28
+    assert len(every) == 29
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

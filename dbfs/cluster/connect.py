@@ -1,8 +1,7 @@
-"""Clusters and clients: start a local cluster or connect to one, and choose the workers that become a graph's ranks."""
+"""Clients: connect to a scheduler or a new local cluster, and choose the workers that become a graph's ranks."""
 
 import importlib.util
 import time
-import logging
 from typing import Any
 
 import distributed
@@ -10,9 +9,9 @@ from distributed.comm import CommClosedError
 from distributed.comm.addressing import parse_address
 
 from dbfs import config
+from dbfs.cluster import local
 from dbfs.cluster.kernels import warm_up
 from dbfs.errors import (
-    BackendUnavailableError,
     ClientError,
     ExchangeUnavailableError,
     InvalidOptionError,
@@ -20,9 +19,6 @@ from dbfs.errors import (
 )
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS
-from dbfs_workers.gpus import visible_gpus
-
-logger = logging.getLogger(__name__)
 
 PROTOCOLS = ("auto", "tcp", "ucx")
 
@@ -38,8 +34,12 @@ def connect(
     """Return a client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
 
     A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda,
-    else one worker for each CPU core. Closing the client closes the local cluster. dbfs works with any other
-    synchronous ``distributed.Client`` as well.
+    else one worker for each CPU core. Closing the client closes the local cluster, and so does the end of the program.
+    dbfs works with any other synchronous ``distributed.Client`` as well.
+
+    The workers of a local cluster are processes, which import the script that starts them. With ``processes=False``
+    they are threads of this process, on CPU cores. These start at once, need no ``if __name__ == "__main__":``, and
+    suit graphs of up to some million edges.
 
     Args:
         address: scheduler address, such as ``tcp://host:8786``.
@@ -48,9 +48,10 @@ def connect(
             ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). The default of
-            ``protocol`` is ``dbfs.cluster.protocol``.
+            ``protocol`` is ``dbfs.cluster.protocol``, that of ``threads_per_worker`` is 1.
 
     Raises:
+        MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.
         NoWorkersError: the scheduler did not answer, or too few workers joined in time.
         InvalidOptionError: the address has no port, ``n_workers`` is below 1, the backend is unknown, cluster
             arguments came with an address, or Dask's configuration has no certificates that the address needs.
@@ -73,7 +74,7 @@ def connect(
         cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
         _require_ucx(cluster.get("protocol"))
         warm_up()
-        client = _local_client(n_workers, backend, cluster)
+        client = local.start(n_workers, backend, cluster)
     try:
         roster(client, n_workers, timeout=timeout)
     except NoWorkersError:
@@ -107,35 +108,6 @@ def _require_ucx(address: str | None) -> None:
         )
 
 
-class _GpuClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
-    """A client that closes its cluster too; Dask does so only for a cluster that the client itself started."""
-
-    def close(self, *arguments: Any, **keywords: Any) -> Any:
-        """Close the client, then the cluster."""
-        done = super().close(*arguments, **keywords)
-        if self.cluster is not None:
-            self.cluster.close()
-        return done
-
-
-def _local_client(n_workers: int | None, backend: str, cluster: dict[str, Any]) -> distributed.Client:
-    gpus = visible_gpus()
-    if backend == "cpu":
-        if gpus and cluster.get("processes", True):
-            # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
-            cluster = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **cluster}
-        return distributed.Client(n_workers=n_workers, **cluster)
-    if lacking := _lacking(gpus, n_workers):
-        if backend == "cuda":
-            raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
-        logger.info("a local cluster on CPU cores: %s", lacking)
-        return distributed.Client(n_workers=n_workers, **cluster)
-    from dask_cuda import LocalCUDACluster
-
-    logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
-    return _GpuClient(LocalCUDACluster(CUDA_VISIBLE_DEVICES=gpus[:n_workers], **cluster))
-
-
 def _require_certificates(address: str) -> None:
     # Checked before the client is created: a client that fails in this never closes.
     security = distributed.Security()
@@ -149,14 +121,6 @@ def _require_certificates(address: str) -> None:
         raise InvalidOptionError(f"{address}: TLS needs certificates; name them under {settings}")
     if security.require_encryption and not encrypted:
         raise InvalidOptionError(f"{address}: Dask's configuration requires encryption; expected tls://...")
-
-
-def _lacking(gpus: list[str], n_workers: int | None) -> str:
-    """Describe what a GPU cluster lacks on this machine; an empty string if nothing is missing."""
-    if len(gpus) < (n_workers or 1):
-        return f"{n_workers or 1} GPUs wanted, {len(gpus)} found" if gpus else "there is no GPU"
-    missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(missing)} not installed; pip install dbfs[cu13], or [cu12]" if missing else ""
 
 
 def current_client(client: distributed.Client | None) -> distributed.Client:

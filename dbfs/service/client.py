@@ -9,11 +9,12 @@ from typing import Any
 
 import distributed
 
+from dbfs.cluster import closing
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import ClientError, VersionMismatchError
 from dbfs.records import RunProgress
-from dbfs.service.messages import DropLabels, Enqueue, GetProgress, SchedulerMessage
+from dbfs.service.messages import DropLabels, Enqueue, FreeAll, GetProgress, SchedulerMessage
 from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
@@ -24,6 +25,9 @@ _FLUSH_AFTER = 0.2
 
 _LOOK_EVERY = 0.25
 """Seconds between two requests for a run's progress."""
+
+_FREE_WITHIN = 3.0
+"""Seconds that the end of a program may take for freeing the graphs."""
 
 _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weakref.WeakKeyDictionary()
 
@@ -69,6 +73,8 @@ class ServiceClient:
             # Does nothing if the scheduler has the plugin.
             client.register_plugin(SchedulerService())
             service = _services.setdefault(client, cls(client))
+            if closing.ends_with_process(client):
+                closing.free_before_close(client, service.free_all)
         return service
 
     @property
@@ -119,6 +125,13 @@ class ServiceClient:
         client = self._client()
         if client is not None and client.status == "running":
             client.loop.add_callback(rpc.send, client.scheduler, message)
+
+    def free_all(self) -> None:
+        """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_WITHIN`` seconds."""
+        client = self.client
+        message = FreeAll(client.id)
+        answer = client.sync(rpc.send, client.scheduler, message, callback_timeout=_FREE_WITHIN)
+        rpc.unpack(client.scheduler.address, message, answer)
 
     def drop(self, graph_id: str, run_id: str, index: int) -> None:
         """Have the labels of a traversal released, by the next run of the graph or after ``_FLUSH_AFTER`` seconds."""

@@ -114,6 +114,17 @@ class UnloadGraph(SchedulerMessage[None]):
 
 
 @dataclass(frozen=True)
+class FreeAll(SchedulerMessage[None]):
+    """Unload every graph, named ones included, and release the client's labels, because the cluster is about to end.
+
+    Attributes:
+        client: id of the client.
+    """
+
+    client: str
+
+
+@dataclass(frozen=True)
 class CountBuildTasks(SchedulerMessage[dict[str, Stage]]):
     """Return the counts of a build's tasks by name; see ``build_stages.stages``.
 

@@ -30,6 +30,7 @@ from dbfs.service.messages import (
     CountBuildTasks,
     DropLabels,
     Enqueue,
+    FreeAll,
     GetProgress,
     ListGraphs,
     ListRuns,
@@ -136,6 +137,17 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph = self.graphs.pop(message.graph_id, None)
         if graph is not None:
             await self._dissolve(graph, "a client unloaded it")
+
+    @FreeAll.handler
+    async def free_all(self, message: FreeAll) -> None:
+        """See ``FreeAll``."""
+        graphs, self.graphs = list(self.graphs.values()), {}
+        # First, so that Dask misses no data if a worker does not answer below.
+        for graph in graphs:
+            self._free(graph)
+        wanted = self.scheduler.clients[message.client].wants_what
+        self.scheduler.client_releases_keys(keys=[task.key for task in wanted], client=message.client)
+        await asyncio.gather(*(self._dissolve(graph, "the cluster ends") for graph in graphs))
 
     @CountBuildTasks.handler
     async def count_build_tasks(self, message: CountBuildTasks) -> dict[str, Stage]:

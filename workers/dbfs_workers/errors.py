@@ -47,6 +47,15 @@ class ClientError(DbfsError, TypeError):
     """Raised for a client that cannot be used: not a ``distributed.Client``, closed, or asynchronous."""
 
 
+class MainGuardError(DbfsError, SystemExit):
+    """Raised if a script starts processes outside ``if __name__ == "__main__":``. It ends the script with one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        # Python prints the code of a SystemExit that is not a number, without a traceback, and exits with 1.
+        self.code = message
+
+
 class MissingPackageError(DbfsError, ImportError):
     """Raised if a feature needs an optional package that is not installed; the message has the extra to install."""
 

@@ -1,0 +1,111 @@
+"""Local clusters: workers as processes or within this process, on CPU cores or GPUs, and their client."""
+
+import contextlib
+import importlib.util
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from typing import Any
+
+import distributed
+from dask.system import CPU_COUNT
+from distributed.utils import LoopRunner
+
+from dbfs.cluster import closing
+from dbfs.cluster.main_guard import require_main_guard
+from dbfs.errors import BackendUnavailableError, InvalidOptionError
+from dbfs_workers.gpus import visible_gpus
+
+logger = logging.getLogger(__name__)
+
+_QUIET = "dbfs_workers.quiet"
+_DASHBOARD_PORT = 8787
+
+
+class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
+    """A client of a local cluster that frees the graphs, and closes the cluster, when it closes."""
+
+    def close(self, *arguments: Any, **keywords: Any) -> Any:
+        """Free the graphs, then close the client, the cluster and the event loop."""
+        with closing.without_log():
+            closing.free(self)
+            done = super().close(*arguments, **keywords)
+            if self.cluster is not None:
+                self.cluster.close()
+        return done
+
+    def shutdown(self) -> None:
+        """Close the client and the cluster, as ``close`` does."""
+        self.close()
+
+
+def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> LocalClient:
+    """Start a local cluster and return its client. Arguments and errors as for ``connect``."""
+    processes = options.get("processes", True)
+    if backend == "cuda" and not processes:
+        raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
+    if processes:
+        require_main_guard()
+    options = {"preload": _QUIET, "dashboard_address": _dashboard_address(), **options}
+    gpus = visible_gpus()
+    lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
+    if backend == "auto" and lacking:
+        logger.info("a local cluster on CPU cores: %s", lacking)
+    if backend == "cuda" and lacking:
+        raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
+    if backend == "cpu" or lacking:
+        if not processes:
+            # Dask's own default is one worker within the process.
+            n_workers = n_workers or CPU_COUNT
+        elif backend == "cpu" and gpus:
+            # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
+            options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
+        return _client(distributed.LocalCluster, {"n_workers": n_workers, **options})
+    from dask_cuda import LocalCUDACluster
+
+    logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
+    return _client(LocalCUDACluster, {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], **options})
+
+
+def _client(kind: Any, options: dict[str, Any]) -> LocalClient:
+    with _interrupts_blocked():
+        # The thread of the loop starts the worker processes, and they inherit that it blocks SIGINT. So Ctrl-C in a
+        # terminal interrupts only this process, which ends its workers.
+        loop = LoopRunner()
+        loop.start()
+    try:
+        return LocalClient(kind(loop=loop.loop, **options))
+    finally:
+        # The cluster and the client keep the loop running from here on.
+        loop.stop()
+
+
+def _dashboard_address() -> str:
+    """Return Dask's usual address of the dashboard, or any free port if another cluster has it: Dask would warn."""
+    with socket.socket() as taken:
+        try:
+            taken.bind(("", _DASHBOARD_PORT))
+        except OSError:
+            return ":0"
+    return f":{_DASHBOARD_PORT}"
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    # Started first, because Python unblocks SIGINT in the thread that starts the tracker.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _lacking(gpus: list[str], n_workers: int | None) -> str:
+    """Describe what a GPU cluster lacks on this machine; an empty string if nothing is missing."""
+    if len(gpus) < (n_workers or 1):
+        return f"{n_workers or 1} GPUs wanted, {len(gpus)} found" if gpus else "there is no GPU"
+    missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed; pip install dbfs[cu13], or [cu12]" if missing else ""
