@@ -126,7 +126,9 @@ def test_a_junk_line_names_file_and_line_and_leaves_nothing(
 
 
 def test_what_will_not_fit_is_refused_before_anything_moves(client: distributed.Client, leaves_nothing: None) -> None:
-    with pytest.raises(GraphTooLargeError, match=r"kronecker:scale=30.*need about \d+ bytes \(.*\) a rank; rank 0 may"):
+    with pytest.raises(
+        GraphTooLargeError, match=r"kronecker:scale=30.*need about [\d,]+ bytes \(.*\) a rank; rank 0 may"
+    ):
         dbfs.load("kronecker:scale=30", client=client)
     with pytest.raises(MemoryError, match="internal ids; 32 bits hold"):
         dbfs.load("path:n=5000000000", client=client)
@@ -185,7 +187,9 @@ def test_a_build_takes_as_few_turns_as_fit(monkeypatch: pytest.MonkeyPatch, free
     builder.require_fit(edges.n or 0, edges.m or 0)
     assert builder.turns == turns
     monkeypatch.setattr(on_gpu, "free_gpu_bytes", lambda gang, wanted: [2 * room, room // 4])
-    with pytest.raises(GraphTooLargeError, match=rf"of each GPU, even in 3 turns; rank 1's has {room // 4} bytes free .* partition"):
+    with pytest.raises(
+        GraphTooLargeError, match=rf"of each GPU, even in 3 turns; rank 1's has {room // 4:,} bytes free .* partition"
+    ):
         builder.require_fit(edges.n or 0, edges.m or 0)
 
 

@@ -19,7 +19,7 @@ def test_generate(tmp_path: Path) -> None:
     out = tmp_path / "kronecker.mtx.gz"
     answer = invoke("generate", "kronecker:scale=8", "-o", out)
     assert answer.exit_code == 0, answer.output
-    assert answer.stdout.startswith(f"{out}: 256 vertices, 4096 undirected edges, ")
+    assert answer.stdout.startswith(f"{out}: 256 vertices, 4,096 undirected edges, ")
     found = open_edges(out)
     assert (found.n, found.m, found.directed) == (256, kronecker(8).m, False)
 
@@ -65,7 +65,7 @@ def test_convert_onto_itself(tmp_path: Path) -> None:
 def test_real_graph(tmp_path: Path, shared_data: Path) -> None:
     answer = invoke("convert", shared_data / "road-NY.gr.xz", tmp_path / "road.graph")
     assert answer.exit_code == 0, answer.output
-    assert "264346 vertices, 365050 undirected edges, " in answer.stdout
+    assert "264,346 vertices, 365,050 undirected edges, " in answer.stdout
     assert open_edges(tmp_path / "road.graph").m == 2 * 365050
 
 

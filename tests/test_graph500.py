@@ -235,7 +235,9 @@ def test_bad_input_is_one_line_and_exit_code_2(invoke: Callable[..., Result], ar
 
 
 def test_what_will_not_fit_says_what_would(client: distributed.Client, leaves_nothing: None) -> None:
-    with pytest.raises(GraphTooLargeError, match=r"scale=29.*need about \d+ bytes.*may take \d+ bytes.*") as refused:
+    with pytest.raises(
+        GraphTooLargeError, match=r"scale=29.*need about [\d,]+ bytes.*may take [\d,]+ bytes.*"
+    ) as refused:
         dbfs.graph500(29, client=client)
     largest = re.search(r"The largest scale that would fit is (\d+)$", str(refused.value))
     assert largest is not None

@@ -195,7 +195,7 @@ class Builder(ABC):
         infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
         if infos[0].input_edges != dealt.m:
             raise TruncatedFileError(
-                f"{edges.name}: {dealt.m} edges are promised (by its header), {infos[0].input_edges} were read"
+                f"{edges.name}: {dealt.m:,} edges are promised (by its header), {infos[0].input_edges:,} were read"
             )
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)

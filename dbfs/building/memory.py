@@ -184,8 +184,8 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
         limit = workers.get(address, {}).get("memory_limit")
         if limit and needed.peak_bytes > share * limit:
             raise GraphTooLargeError(
-                f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "
-                f"({format_bytes(needed.peak_bytes)}) a rank; rank {rank} may take {int(share * limit)} bytes "
+                f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
+                f"({format_bytes(needed.peak_bytes)}) a rank; rank {rank} may take {int(share * limit):,} bytes "
                 f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )
@@ -225,8 +225,8 @@ def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], na
     """Return the error for a graph whose build or run needs more than the free memory of the ranks' GPUs."""
     rank = min(range(stripe.p), key=lambda rank: free[rank])
     return GraphTooLargeError(
-        f"{name}: {stripe.n} vertices on {stripe.p} ranks need about {needed.peak_bytes} bytes "
+        f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
         f"({format_bytes(needed.peak_bytes)}) of each GPU, even in {needed.turns} turns; rank {rank}'s has "
-        f"{free[rank]} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
+        f"{free[rank]:,} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
         f"Needed: {needed}"
     )

@@ -87,8 +87,8 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
 
 
 def _report(out: Path, written: Written, seconds: float) -> str:
-    vertices = "" if written.n is None else f"{written.n} vertices, "
-    left_out = f", {written.left_out} self-loops and duplicates left out" if written.left_out else ""
+    vertices = "" if written.n is None else f"{written.n:,} vertices, "
+    left_out = f", {written.left_out:,} self-loops and duplicates left out" if written.left_out else ""
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)
-    return f"{out}: {vertices}{written.m} {kind} edges{left_out}, {size} in {seconds:.1f} s"
+    return f"{out}: {vertices}{written.m:,} {kind} edges{left_out}, {size} in {seconds:.1f} s"

@@ -300,8 +300,8 @@ class BFSResult:
     def __repr__(self) -> str:
         sources = ", ".join(map(str, self.sources[:3])) + (", ..." if len(self.sources) > 3 else "")
         return (
-            f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached} of {self.graph.n} reached, "
-            f"depth {self.depth}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
+            f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached:,} of {self.graph.n:,} reached, "
+            f"depth {self.depth:,}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
         )
 
     def _repr_html_(self) -> str:

@@ -164,7 +164,7 @@ def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch)
         builder = CudaBuilder(edges, on_gpus(list(free)), options)
         builder.require_fit(edges.n, edges.m)
         assert builder.turns == turns
-    with pytest.raises(GraphTooLargeError, match="rank 0's has 1000 bytes free"):
+    with pytest.raises(GraphTooLargeError, match="rank 0's has 1,000 bytes free"):
         CudaBuilder(edges, on_gpus([0, 1000]), options).require_fit(edges.n, edges.m)
 
 
