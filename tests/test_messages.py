@@ -98,7 +98,7 @@ EXAMPLES: list[Message[Any]] = [
     PublishRankLabels("id", "run", 0),
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
-    ReserveName("roads", "me"),
+    ReserveName("roads", "me", replace=True),
     ReleaseName("roads"),
     ChooseBackend(RECORD.addresses, "auto", "auto"),
     AddGraph(RECORD),

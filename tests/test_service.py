@@ -89,6 +89,23 @@ def test_names_that_are_not_there_or_taken(client: distributed.Client, leaves_no
         assert again.n == 7
 
 
+def test_a_graph_is_replaced_by_name(client: distributed.Client, leaves_nothing: None) -> None:
+    with pytest.raises(InvalidOptionError, match="replace=True needs name="):
+        dbfs.load("path:n=5", client=client, replace=True)
+    old = dbfs.load(f"path:n={ENDLESS}", client=client, name="street", replace=True)
+    run = Background(old)
+    with dbfs.load("path:n=30", client=client, name="street", replace=True) as new:
+        assert isinstance(run.join(), RunCancelledError)
+        assert [status.n for status in dbfs.graphs(client=client)] == [30]
+        assert new.bfs(0).depth == 29
+        with pytest.raises(GraphNotFoundError, match="unloaded"):
+            old.bfs(0)
+    # The name of a graph that another client loaded without one is no name to replace.
+    with dbfs.load("path:n=5", client=client) as nameless:
+        with pytest.raises(NameTakenError):
+            dbfs.load("path:n=6", client=client, name=nameless.name, replace=True)
+
+
 def test_a_name_is_free_again_after_a_failed_build(client: distributed.Client, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("0 1\nx y\n")
     with pytest.raises(dbfs.errors.FormatError):

@@ -21,24 +21,29 @@ from dbfs.cli.common import (
     print_results,
 )
 from dbfs.display import tables
+from dbfs.records import GraphStatus
 
 
 @click.command(epilog=GRAPH_HELP)
 @click.argument("graph")
 @click.option("--name", required=True, help="Name of the graph in the cluster.")
+@click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
 @layout_options
 @cluster_option
 @json_option
-def load(graph: str, name: str, scheduler: str, as_json: bool, **layout: Any) -> None:
+def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **layout: Any) -> None:
     """Build GRAPH on a cluster and keep it under a name.
 
     The graph stays until it is unloaded. Traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) in Python.
     The workers read a file themselves, so its path must be valid on all of them.
 
+    With --replace, runs of the graph that has the name are cancelled. If the build fails, the old graph is unloaded all
+    the same: its memory is free before the new graph is built.
+
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
     with connect(scheduler, None) as client:
-        loaded = dbfs.load(graph, client=client, name=name, **layout)
+        loaded = dbfs.load(graph, client=client, name=name, replace=replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)
     if as_json:
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
@@ -57,7 +62,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
     with connect(scheduler, None) as client:
         found = dbfs.graphs(client=client)
     now = time.time()
-    columns = ("name", "vertices", "edges", "ranks", "a rank", "backend", "exchange", "runs", "age", "lost ranks")
+    columns = ("name", "vertices", "edges", "ranks", "per rank", "backend", "exchange", "runs", "age", "state")
     rows = [
         (
             status.name,
@@ -69,11 +74,17 @@ def graphs(scheduler: str, as_json: bool) -> None:
             status.exchange,
             str(status.runs),
             format_time(now - status.created),
-            ", ".join(map(str, status.lost)),
+            _state(status),
         )
         for status in found
     ]
     print_results(f"Graphs at {scheduler}", columns, rows, found, as_json=as_json)
+
+
+def _state(status: GraphStatus) -> str:
+    if not status.lost:
+        return "ready"
+    return f"lost rank{'s' * (len(status.lost) > 1)} {', '.join(map(str, status.lost))}; load it again"
 
 
 @click.command()

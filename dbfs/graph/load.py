@@ -35,6 +35,7 @@ def load(
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
     name: str | None = None,
+    replace: bool = False,
     in_edges: bool = False,
     order: str = "given",
     keep_edges: bool = False,
@@ -54,6 +55,8 @@ def load(
         format: for a file: overrides the guess from its name and header.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A graph
             without a name is unloaded when this client closes or the last reference to the ``Graph`` ends.
+        replace: unload the graph that has the name, which also cancels its runs, before this graph is built. So both
+            need not fit at once; if the build fails, neither is there.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
             which is faster on graphs with hubs. Vertex ids of callers do not change.
@@ -69,13 +72,15 @@ def load(
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
         EdgeInputError: the arrays or the matrix are malformed, or ``edges`` is of another type. The message names the
             call that converts a DataFrame, a NetworkX graph, or a list of pairs.
-        NameTakenError: another graph has the name.
+        NameTakenError: another graph has the name, and ``replace`` is false; or a graph is being built under it.
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
+    if replace and name is None:
+        raise InvalidOptionError("replace=True needs name=, the name of the graph to replace")
     client = current_client(client)
     listed = edge_list(edges, directed=directed, format=format)
     options = BuildOptions(in_edges, order, keep_edges)
@@ -83,7 +88,7 @@ def load(
     chosen = choose_backend(gang, backend)
     service = ServiceClient.of(client)
     if name is not None:
-        service.call(ReserveName(name, client.id))
+        service.call(ReserveName(name, client.id, replace))
     try:
         with build_reporter(progress, listed.name if name is None else name) as report:
             built = build(listed, gang, options, chosen, report)

@@ -30,6 +30,7 @@ class ReserveName(SchedulerMessage[None]):
     Attributes:
         name: the name.
         client: id of the client that builds the graph; the reservation ends if that client leaves.
+        replace: whether to unload the graph that has the name.
 
     Raises:
         NameTakenError: another graph has the name, or is being built under it.
@@ -37,6 +38,7 @@ class ReserveName(SchedulerMessage[None]):
 
     name: str
     client: str
+    replace: bool
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def reserve_name(self, message: ReserveName) -> None:
         """See ``ReserveName``."""
         name = message.name
-        if name in self.reserved or any(graph.record.name == name for graph in self.graphs.values()):
-            raise NameTakenError(f"a graph named {name!r} exists already; unload it, or choose another name")
+        if name in self.reserved:
+            raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
+        same = [graph for graph in self.graphs.values() if graph.record.name == name]
+        if same and not (message.replace and all(graph.record.named for graph in same)):
+            raise NameTakenError(f"a graph named {name!r} exists already; unload or replace it, or choose another name")
+        # Reserved before the old graph is unloaded, so that no other client takes the name meanwhile.
         self.reserved[name] = message.client
+        for graph in same:
+            del self.graphs[graph.record.graph_id]
+            await self._dissolve(graph, f"{message.client} replaces it")
 
     @ReleaseName.handler
     async def release_name(self, message: ReleaseName) -> None:
@@ -100,7 +107,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
         record = message.record
-        self.reserved.pop(record.name, None)
         graph = GraphEntry(record)
         try:
             missing = [address for address in record.addresses if address not in self.scheduler.workers]
@@ -113,6 +119,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             raise
         self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
         self.graphs[record.graph_id] = graph
+        if record.named:
+            self.reserved.pop(record.name, None)
         log.graph_loaded(graph)
         return graph.formed
 
