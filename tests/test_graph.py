@@ -117,7 +117,7 @@ def test_an_id_of_the_file_is_told_from_a_vertex(client: distributed.Client, tmp
         with pytest.raises(InvalidVertexError) as error:
             graph.bfs(8297)
         assert str(error.value) == (
-            f"source 8297 is an id in the file of {graph.name}, not a vertex: vertices are 0..2. "
+            f"source 8297 is an id in the file, not a vertex of {graph.name}: vertices are 0..2. "
             "Pass graph.vertex(8297), which is 2; on the command line, add --external-ids"
         )
         assert graph.bfs(graph.vertex(8297)).distances().tolist() == [2, 1, 0]
@@ -248,6 +248,10 @@ def test_from_scipy(client: distributed.Client) -> None:
     [
         (lambda: dbfs.from_arrays([0, 1], [1]), "src has 2 ids and dst 1"),
         (lambda: dbfs.from_arrays([0.0], [1]), "src must hold integers, not float64"),
+        (
+            lambda: dbfs.from_arrays([0], ["Ada"]),
+            "dst must hold integers, not <U3; number all vertices first, .* pandas.factorize of both columns together",
+        ),
         (lambda: dbfs.from_arrays([True], [1]), "src must hold integers, not bool"),
         (lambda: dbfs.from_arrays([0, -3], [1, 1]), r"src\[1\] is -3"),
         (lambda: dbfs.from_arrays([0], [9], n=9), r"dst\[0\] is 9; with n=9 vertex ids are 0\.\.8"),
@@ -269,7 +273,7 @@ def test_bad_edges(edges, words: str) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_what_load_refuses(client: distributed.Client) -> None:
-    with pytest.raises(EdgeInputError, match="not list"):
+    with pytest.raises(EdgeInputError, match=r"must not be a list: pass dbfs\.from_arrays\(\*zip\(\*edges\)\)"):
         dbfs.load([(0, 1)], client=client)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="unknown generator"):
         dbfs.load("kroneker:scale=3", client=client)

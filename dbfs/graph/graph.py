@@ -147,7 +147,7 @@ class Graph(GraphCounts):
         if found is None:
             return f"{what} {number} is not in {self.name}: {valid}, and no id in the file is {number}"
         return (
-            f"{what} {number} is an id in the file of {self.name}, not a vertex: {valid}. Pass graph.vertex({number}), "
+            f"{what} {number} is an id in the file, not a vertex of {self.name}: {valid}. Pass graph.vertex({number}), "
             f"which is {found}; on the command line, add --external-ids"
         )
 
