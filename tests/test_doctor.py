@@ -45,12 +45,12 @@ def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
     report = examine()
     found = by_name(report)
     assert (report.gpus, report.peer_access, report.peer_bandwidth) == ((), (), ())
-    assert found["GPUs"].advice == "nothing to do: the CPU backend will serve"
-    assert {name for name, finding in found.items() if finding.state is CheckState.MISSING} >= {
-        *("driver", "GPUs", "CuPy", "dask-cuda", "NCCL", "UCX")
-    }
-    assert {found[name].state for name in ("packages", "shared memory", "CPU kernels")} == {CheckState.OK}
-    assert found["CuPy"].advice == "for GPUs: pip install 'dbfs[cu13]'"
+    assert found["GPUs"].found.removeprefix("none visible (CUDA_VISIBLE_DEVICES='')").removeprefix("none") == (
+        ": fine for CPU. Not here, and needed for GPUs only: driver, CuPy, dask-cuda, NCCL, UCX."
+        " For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install 'dbfs[cu13]'."
+    )
+    assert not found.keys() & {"driver", "CuPy", "dask-cuda", "NCCL", "UCX"}
+    assert {found[name].state for name in ("packages", "GPUs", "shared memory", "CPU kernels")} == {CheckState.OK}
     assert all(finding.advice for finding in report.findings if finding.state is not CheckState.OK)
     assert not any("\n" in (finding.advice or "") for finding in report.findings)
 
@@ -58,8 +58,10 @@ def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
 def test_text(without_gpus: None) -> None:
     answer = CliRunner().invoke(main, ["doctor"])
     assert answer.exit_code == 0, answer.output
-    assert "GPUs: nothing to do: the CPU backend will serve" in answer.stdout
-    assert "pip install 'dbfs[cu13]'" in answer.stdout
+    words = " ".join(answer.stdout.split())
+    assert ": fine for CPU. Not here" in words
+    assert "pip install 'dbfs[cu13]'" in words
+    assert "missing" not in words
 
 
 def test_json(without_gpus: None) -> None:
@@ -99,7 +101,9 @@ def test_an_older_driver_is_told_of_cuda_12(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(probe, "driver", lambda: probe.Driver("550.54.15", (12, 4), (), ()))
     monkeypatch.setattr(doctor, "_first_version", lambda names: None)
     found = by_name(examine())
-    assert found["CuPy"].advice == "for GPUs: pip install 'dbfs[cu12]'"
+    assert found["driver"].state is CheckState.OK
+    assert "fine for CPU" in found["GPUs"].found
+    assert "pip install 'dbfs[cu12]'" in found["GPUs"].found
 
 
 def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +117,8 @@ def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    assert "NCCL, UCX, GPU kernels." in by_name(examine())["GPUs"].found
+    monkeypatch.setattr(probe, "driver", lambda: TWO_GPUS)
     finding = by_name(examine())["GPU kernels"]
     assert finding.found.startswith("NVRTC, which compiles the kernels, is not installed or does not load: ")
     assert (finding.state, finding.advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")

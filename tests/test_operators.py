@@ -1,5 +1,6 @@
 """What operators of a cluster see: the page and the metrics, the scheduler's log, and a scheduler that is lost."""
 
+import json
 import os
 import re
 import signal
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import distributed
 import pytest
+from click.testing import CliRunner
 
 import dbfs
+from dbfs.cli import cluster_report, main
 from dbfs.errors import RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
 
@@ -129,3 +132,27 @@ def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own
         assert isinstance(error, SchedulerLostError), error
         assert not isinstance(error, WorkerLostError)
         assert re.search(rf"lost the connection to the scheduler at {cluster.address}; connect to", str(error))
+
+
+def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Client) -> None:
+    answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address])
+    assert answer.exit_code == 0, answer.output
+    assert f"Workers of {cluster.address}" in answer.stdout
+    assert "A graph on 2 ranks gets the backend cpu and the exchange shared_memory." in answer.stdout
+    report = json.loads(CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address, "--json"]).stdout)
+    assert [worker["rank"] for worker in report["workers"]] == [0, 1]
+    assert {worker["address"] for worker in report["workers"]} == set(connected.scheduler_info()["workers"])
+    for worker in report["workers"]:
+        assert (worker["threads"], worker["gpu"], worker["memory_limit"] > 0) == (1, None, True)
+        assert worker["versions"]["dbfs"] == dbfs.__version__
+    assert (report["backend"], report["exchange"], report["advice"]) == ("cpu", "shared_memory", [])
+    assert dbfs.graphs(client=connected) == []
+
+
+def test_doctor_names_versions_that_differ() -> None:
+    mine = {"python": "3.12.1", "dbfs": "0.2.0"}
+    others = [mine, {"python": "3.12.1", "dbfs": "0.1.0"}, {"python": "3.12.1", "dbfs": None}]
+    assert cluster_report._differences(mine, "workers", others) == [
+        "dbfs: the client has 0.2.0, 1 of the workers 0.1.0",
+        "dbfs: the client has 0.2.0, 1 of the workers none",
+    ]

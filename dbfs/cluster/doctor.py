@@ -84,38 +84,49 @@ class MachineReport:
 
 
 def examine() -> MachineReport:
-    """Check this machine. This takes seconds if the kernels are compiled for the first time."""
-    findings = [_packages()]
+    """Check this machine. This takes seconds if the kernels are compiled for the first time.
+
+    On a machine without a GPU, one finding sums up the checks that only a GPU needs.
+    """
     try:
         driver = probe.driver()
+        on_gpus = [_driver(driver)]
     except probe.DriverError as error:
         driver = None
-        findings.append(Finding("driver", CheckState.FAILED, str(error), "reinstall or restart the NVIDIA driver"))
-    else:
-        findings.append(_driver(driver))
+        advice = "reinstall or restart the NVIDIA driver"
+        on_gpus = [Finding("driver", CheckState.FAILED, str(error), advice)]
     gpus = driver.gpus if driver else ()
     access = driver.peer_access if driver else ()
     # Package names end in the major version of CUDA.
     major = 12 if driver and driver.cuda < (13, 0) else 13
     cupy = _cupy(major)
-    findings += [_gpus(gpus), cupy]
+    on_gpus += [_gpus(gpus), cupy]
     bandwidth: tuple[tuple[float | None, ...], ...] = tuple((None,) * len(gpus) for _ in gpus)
     if len(gpus) > 1:
         if cupy.state is CheckState.OK:
             bandwidth, finding = _peers(access)
         else:
             finding = Finding("peers", CheckState.MISSING, "not measured without CuPy", _install(major))
-        findings.append(finding)
-    findings += [
-        _dask_cuda(major),
-        _nccl(cupy),
-        _ucx(major),
+        on_gpus.append(finding)
+    on_gpus += [_dask_cuda(major), _nccl(cupy), _ucx(major)]
+    on_gpus += _gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major)
+    findings = (
+        _packages(),
+        *(on_gpus if gpus else _without_gpus(on_gpus, major)),
         _shared_memory(),
         _dashboard(),
         _cpu_kernels(),
-        *_gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major),
-    ]
-    return MachineReport(tuple(findings), gpus, access, bandwidth)
+    )
+    return MachineReport(findings, gpus, access, bandwidth)
+
+
+def _without_gpus(findings: list[Finding], major: int) -> Iterator[Finding]:
+    """Yield one finding for all that a machine without GPUs lacks and does not need, then the findings that remain."""
+    missing = [finding.name for finding in findings if finding.state is CheckState.MISSING and finding.name != "GPUs"]
+    lacking = f" Not here, and needed for GPUs only: {', '.join(missing)}." if missing else ""
+    install = f" For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install 'dbfs[cu{major}]'."
+    yield Finding("GPUs", CheckState.OK, f"{_visible(())}: fine for CPU.{lacking}{install}")
+    yield from (finding for finding in findings if finding.state is not CheckState.MISSING)
 
 
 def _packages() -> Finding:
@@ -155,12 +166,14 @@ def _driver(driver: probe.Driver | None) -> Finding:
 
 
 def _gpus(gpus: tuple[probe.Gpu, ...]) -> Finding:
+    return Finding("GPUs", CheckState.OK if gpus else CheckState.MISSING, _visible(gpus))
+
+
+def _visible(gpus: tuple[probe.Gpu, ...]) -> str:
     if not gpus:
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        hidden = "" if chosen is None else f" (CUDA_VISIBLE_DEVICES={chosen!r})"
-        return Finding("GPUs", CheckState.MISSING, f"none visible{hidden}", "nothing to do: the CPU backend will serve")
-    names = ", ".join(f"{gpu.name} ({gpu.arch}, {gpu.nbytes / 2**30:.0f} GiB)" for gpu in gpus)
-    return Finding("GPUs", CheckState.OK, f"{len(gpus)}: {names}")
+        return "none" if chosen is None else f"none visible (CUDA_VISIBLE_DEVICES={chosen!r})"
+    return f"{len(gpus)}: " + ", ".join(f"{gpu.name} ({gpu.arch}, {gpu.nbytes / 2**30:.0f} GiB)" for gpu in gpus)
 
 
 def _cupy(major: int) -> Finding:
@@ -257,12 +270,18 @@ def _cpu_kernels() -> Finding:
     stats = [kernel.stats for kernel in _numba_kernels()]
     compiled = sum(sum(one.cache_misses.values()) for one in stats)
     folders = sorted({str(one.cache_path) for one in stats})
-    loaded = f"{len(stats)}, {compiled} of them compiled now, {seconds:.1f} s; Numba keeps them in {', '.join(folders)}"
+    loaded = f"{len(stats)}, {compiled} of them compiled now, {seconds:.1f} s; Numba keeps them {_place(folders)}"
     closed = [folder for folder in folders if Path(folder).is_dir() and not os.access(folder, os.W_OK)]
     if compiled and closed:
         advice = "set NUMBA_CACHE_DIR to a folder that can be written: every process compiles anew"
         return Finding("CPU kernels", CheckState.FAILED, loaded, advice)
     return Finding("CPU kernels", CheckState.OK, loaded)
+
+
+def _place(folders: list[str]) -> str:
+    if len(folders) == 1:
+        return f"in {folders[0]}"
+    return f"in {len(folders)} folders under {os.path.commonpath(folders)}"
 
 
 def _numba_kernels() -> list[Any]:
