@@ -8,13 +8,14 @@ from rich.table import Table
 
 import dbfs
 from dbfs.building.build import BuildOptions
+from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
 from dbfs.edges import generate
 from dbfs_workers.backends import BACKENDS
 
 
-@click.command(epilog=GRAPH_HELP)
-@click.argument("graph")
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("graph", type=GraphType())
 @click.option("--ranks", type=click.IntRange(1), required=True, help="Number of workers.")
 @click.option("--directed/--undirected", default=None, help="Override the file's format or header.")
 @order_option
@@ -88,20 +89,19 @@ def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     """Return whether the graph fits, and how often the build will generate or read (``verb``) all edges."""
     often = ("once", "twice")[needed.passes - 1] if needed.passes < 3 else f"{needed.passes} times"
     cost = f"The build {verb} all edges {often}."
-    turns = "" if len(needed.peaks) == 1 else f", built in {_turns(needed.turns)}"
     if needed.memory is None:
         fewer = [
-            f"{format_bytes(peak)} in {_turns(turns)}"
+            f"{format_bytes(peak)} in {turns} turns"
             for turns, peak in enumerate(needed.peaks, start=1)
             if peak < needed.peak_bytes
         ]
         less = f" These figures are of a build in one turn; it takes {' or '.join(fewer)}." if fewer else ""
         return f"{cost}{less} With --memory BYTES this says whether the graph fits."
+    room = format_bytes(needed.memory)
     if not needed.fits:
-        return f"It does not fit {format_bytes(needed.memory)}{turns}: take more ranks, or more memory a rank. {cost}"
-    at_once = f" One turn would take {format_bytes(needed.peaks[0])}." if needed.turns > 1 else ""
-    return f"It fits {format_bytes(needed.memory)}{turns}.{at_once} {cost}"
-
-
-def _turns(count: int) -> str:
-    return "one turn" if count == 1 else f"{count} turns"
+        even = f", not even built in {needed.turns} turns" if needed.turns > 1 else ""
+        return f"It does not fit {room}{even}: take more ranks, or more memory a rank."
+    if needed.turns > 1:
+        at_once = format_bytes(needed.peaks[0])
+        return f"It fits {room}, built in {needed.turns} turns; one turn would take {at_once}. {cost}"
+    return f"It fits {room}. {cost}"

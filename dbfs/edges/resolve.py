@@ -1,4 +1,4 @@
-"""The one way from the argument of ``load`` and ``estimate`` to an edge list."""
+"""Conversion of the argument of ``load`` and ``estimate`` to an edge list, or the refusal of it."""
 
 from __future__ import annotations
 
