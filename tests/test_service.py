@@ -22,6 +22,7 @@ from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
     InvalidOptionError,
+    MissingFileError,
     NameTakenError,
     ResultReleasedError,
     RunCancelledError,
@@ -87,6 +88,14 @@ def test_names_that_are_not_there_or_taken(client: distributed.Client, leaves_no
             dbfs.load("path:n=6", client=client, name="a")
     with dbfs.load("path:n=7", client=client, name="a") as again:
         assert again.n == 7
+
+
+def test_a_graph_that_is_loaded_is_no_file(client: distributed.Client, leaves_nothing: None) -> None:
+    with dbfs.load("path:n=5", client=client, name="street"):
+        with pytest.raises(MissingFileError, match=r"street: no such file; .* is loaded: dbfs.open\('street'\)"):
+            dbfs.load("street", client=client)
+        with pytest.raises(MissingFileError, match="no such file$"):
+            dbfs.load("road", client=client)
 
 
 def test_a_graph_is_replaced_by_name(client: distributed.Client, leaves_nothing: None) -> None:

@@ -15,11 +15,11 @@ from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import InvalidOptionError, MissingFileError
 from dbfs.graph.graph import Graph
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, ChooseBackend, OpenGraph, ReleaseName, ReserveName
+from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -82,7 +82,12 @@ def load(
     if replace and name is None:
         raise InvalidOptionError("replace=True needs name=, the name of the graph to replace")
     client = current_client(client)
-    listed = edge_list(edges, directed=directed, format=format)
+    try:
+        listed = edge_list(edges, directed=directed, format=format)
+    except MissingFileError as error:
+        if edges not in (status.name for status in ServiceClient.of(client).call(ListGraphs())):
+            raise
+        raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
     options = BuildOptions(in_edges, order, keep_edges)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
