@@ -85,7 +85,8 @@ def load(
     try:
         listed = edge_list(edges, directed=directed, format=format)
     except MissingFileError as error:
-        if edges not in (status.name for status in ServiceClient.of(client).call(ListGraphs())):
+        loaded = {status.name for status in ServiceClient.of(client).call(ListGraphs())}
+        if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
     options = BuildOptions(in_edges, order, keep_edges)
