@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, format_time
 
 from dbfs.records import FinishedRun, GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry
@@ -20,9 +20,9 @@ def graph_loaded(graph: GraphEntry) -> None:
     """Log a graph whose gang was formed."""
     record = graph.record
     logger.info(
-        "%s loaded in %.1f s by %s: %s vertices, %s directed edges, %s on %d ranks, %s, %s",
+        "%s loaded in %s by %s: %s vertices, %s directed edges, %s on %d ranks, %s, %s",
         _graph(record),
-        record.read_seconds + record.build_seconds,
+        format_time(record.read_seconds + record.build_seconds),
         record.client,
         f"{record.stripe.n:,}",
         f"{sum(info.m_local for info in record.infos):,}",
@@ -40,25 +40,24 @@ def graph_refused(record: GraphRecord, error: BaseException) -> None:
 
 def graph_unloaded(graph: GraphEntry, why: str) -> None:
     """Log a graph that is about to be freed, and why."""
-    seconds = time.time() - graph.record.created
-    logger.info("%s unloaded after %.1f s and %d runs: %s", _graph(graph.record), seconds, graph.runs, why)
+    age, runs = format_time(time.time() - graph.record.created), "1 run" if graph.runs == 1 else f"{graph.runs:,} runs"
+    logger.info("%s unloaded after %s and %s: %s", _graph(graph.record), age, runs, why)
 
 
 def run_started(run: RunEntry) -> None:
     """Log a run whose turn has come."""
-    waited = time.time() - run.queued
-    logger.info("%s started after %.3f s in the queue", _run(run), waited)
+    logger.info("%s started after %s in the queue", _run(run), format_time(time.time() - run.queued))
 
 
 def run_finished(run: RunEntry, finished: FinishedRun) -> None:
     """Log a run that finished, with the time since its start and the sum of its traversals' times."""
     took = finished.ended - (run.started or run.queued)
-    logger.info("%s finished in %.3f s, traversing for %.3f s", _run(run), took, finished.seconds)
+    logger.info("%s finished in %s, traversing for %s", _run(run), format_time(took), format_time(finished.seconds))
 
 
 def run_ended_early(run: RunEntry, outcome: str, ended: FinishedRun) -> None:
     """Log a run that failed or was cancelled."""
-    logger.info("%s %s after %.3f s: %s", _run(run), outcome, ended.seconds, ended.error)
+    logger.info("%s %s after %s: %s", _run(run), outcome, format_time(ended.seconds), ended.error)
 
 
 def cancel_requested(run: RunEntry) -> None:
