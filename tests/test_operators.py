@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import dbfs
 from dbfs.cli import cluster_report, main
-from dbfs.errors import RunCancelledError, SchedulerLostError, WorkerLostError
+from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
 
 
@@ -132,6 +132,9 @@ def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own
         assert isinstance(error, SchedulerLostError), error
         assert not isinstance(error, WorkerLostError)
         assert re.search(rf"lost the connection to the scheduler at {cluster.address}; connect to", str(error))
+        client.close()
+        with pytest.raises(ClientError, match="is closed; connect and load again"):
+            graph.unload()
 
 
 def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Client) -> None:

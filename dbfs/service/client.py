@@ -82,11 +82,13 @@ class ServiceClient:
         """The Dask client.
 
         Raises:
-            ClientError: the client was deleted.
+            ClientError: the client was deleted or is closed; Dask closes a client that can't reach its scheduler.
         """
         client = self._client()
         if client is None:
             raise ClientError("the distributed.Client of this object was deleted; keep a reference to the client")
+        if client.status in ("closing", "closed"):
+            raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
         return client
 
     def call(self, message: SchedulerMessage[A]) -> A:
