@@ -1,8 +1,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from click.testing import CliRunner, Result
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli import exit_code, main
+from dbfs.cli.common import check_writable, connect
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.resolve import edge_list
 from dbfs.errors import (
     GraphNotFoundError,
     GraphTooLargeError,
@@ -94,6 +99,83 @@ def test_bad_input_is_one_line_and_exit_code_2(invoke, arguments: list[str], wor
     assert "Traceback" not in answer.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["pth:n=5", "--source", "0"], 2, "unknown generator"),
+        (["no-such-file.mtx", "--source", "0"], 2, "no-such-file.mtx"),
+        (["path:n=5", "--source", "5"], 2, "source 5 is not in path:n=5: vertices are 0..4"),
+        (["path:n=5", "--source", "0", "--max-depth", "-1"], 2, "-1 is not in the range"),
+        (["path:n=5", "--source", "0", "--directed"], 2, "path:n=5 is undirected"),
+        (["path:n=5", "--source", "0", "--out", "/proc/labels.npy"], 1, "--out /proc/labels.npy: can't be written"),
+    ],
+)
+def test_checks_come_before_a_cluster_is_started(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    monkeypatch.setattr(dbfs, "connect", None)
+    answer = CliRunner().invoke(main, ["run", *arguments])
+    assert (answer.exit_code, answer.stderr.count("Error: ")) == (code, 1), answer.output
+    assert words in answer.stderr
+
+
+def test_a_check_of_the_file_to_write_leaves_it_as_it_was(tmp_path: Path) -> None:
+    check_writable("--out", tmp_path / "new.npy")
+    assert not (tmp_path / "new.npy").exists()
+    (tmp_path / "old.npy").write_bytes(b"old")
+    check_writable("--out", tmp_path / "old.npy")
+    assert (tmp_path / "old.npy").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("edges", "options", "processes"),
+    [
+        (dbfs.path(2**22 + 1), {}, False),
+        (dbfs.path(2**22 + 2), {}, True),
+        (dbfs.path(5), {"backend": "cuda"}, True),
+        (None, {}, True),
+    ],
+)
+def test_small_graphs_stay_within_the_process(
+    monkeypatch: pytest.MonkeyPatch, edges: EdgeList | None, options: dict[str, str], processes: bool
+) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(dbfs, "connect", lambda **arguments: given.update(arguments))
+    connect(None, 2, edges=edges, **options)
+    assert given["processes"] is processes
+
+
+def test_a_file_without_a_header_is_small_by_its_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(dbfs, "connect", lambda **arguments: given.append(arguments["processes"]))
+    file = tmp_path / "edges.txt"
+    file.write_text("0 1\n")
+    connect(None, 2, edges=edge_list(file))
+    monkeypatch.setattr("dbfs.cli.common.SMALL_BYTES", 3)
+    connect(None, 2, edges=edge_list(file))
+    assert given == [False, True]
+
+
+def test_an_interrupt_has_the_exit_code_of_shells(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dbfs, "connect", interrupted)
+    answer = CliRunner().invoke(main, ["run", "path:n=5", "--source", "0"])
+    assert (answer.exit_code, answer.stderr) == (130, "Error: interrupted\n")
+
+
+@pytest.mark.full
+def test_an_interrupt_is_one_line() -> None:
+    command = [sys.executable, "-m", "dbfs", "run", "path:n=2e7", "--source", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as run:
+        # A terminal interrupts the workers as well, which build or traverse by now.
+        time.sleep(6)
+        os.killpg(run.pid, signal.SIGINT)
+        stdout, stderr = run.communicate(timeout=60)
+    assert (run.returncode, stdout, stderr) == (130, "", "Error: interrupted\n")
+
+
 def test_exit_codes() -> None:
     codes = {
         InvalidOptionError: 2,
@@ -130,13 +212,24 @@ def test_help_lists_generators_and_exit_codes() -> None:
     assert re.findall(r"^ +(\d)  ", answer.output, re.MULTILINE) == ["0", "1", "2", "3"]
 
 
-def test_shell_completion() -> None:
+@pytest.mark.parametrize(
+    ("words", "place", "completed"),
+    [
+        ("dbfs run g --dir", 3, ["plain,--directed", "plain,--direction"]),
+        ("dbfs run k", 2, ["file,k", "plain,kronecker:"]),
+        ("dbfs load grid", 2, ["file,grid", "plain,grid2d:", "plain,grid3d:"]),
+        ("dbfs estimate corpus:cag", 2, ["file,corpus:cag", "plain,corpus:cage15"]),
+        # Bash cuts words at colons.
+        ("dbfs generate corpus : cag", 4, ["plain,cage15"]),
+    ],
+)
+def test_shell_completion(words: str, place: int, completed: list[str]) -> None:
     code = "from dbfs.cli import main; main(prog_name='dbfs')"
-    asked = {"_DBFS_COMPLETE": "bash_complete", "COMP_WORDS": "dbfs run g --dir", "COMP_CWORD": "3"}
+    asked = {"_DBFS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(place)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["plain,--directed", "plain,--direction"]
+    assert done.stdout.split() == completed
 
 
 def test_dask_has_it_as_a_command_of_its_own() -> None:

@@ -130,7 +130,7 @@ def test_a_run_is_seen_and_cancelled_from_other_processes(
     assert json.loads(cancelled.stdout) == {"run_id": listed[0]["run_id"]}
     stdout, stderr = running.communicate(timeout=30)
     assert (running.returncode, stdout) == (1, "")
-    assert "cancelled: by request" in stderr
+    assert "cancelled: a client called run.cancel() or dbfs cancel" in stderr
     assert "Traceback" not in stderr
     assert invoke("runs", "--json").stdout.strip() == "[]"
     assert invoke("unload", "endless").exit_code == 0

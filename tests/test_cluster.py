@@ -1,4 +1,5 @@
 import asyncio
+import signal
 
 import dask
 import distributed
@@ -22,6 +23,22 @@ def test_the_roster_is_every_worker_in_a_fixed_order(client: distributed.Client)
     assert len(everyone) == 4
     assert roster(client, 2) == everyone[:2]
     assert set(everyone) == set(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def test_workers_block_interrupts_of_the_terminal(client: distributed.Client) -> None:
+    blocked = client.run(lambda: signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    assert list(blocked.values()) == [True] * 4
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_workers_within_the_process() -> None:
+    with dbfs.connect(n_workers=3, processes=False, dashboard_address=None) as within:
+        assert {address.partition(":")[0] for address in roster(within, None)} == {"inproc"}
+        with dbfs.load("grid2d:side=30", client=within) as graph:
+            assert (graph.ranks, graph.exchange, graph.backend) == (3, "shared_memory", "cpu")
+            assert graph.bfs(0, validate=True).depth == 58
+    with pytest.raises(InvalidOptionError, match="needs a process for each worker"):
+        dbfs.connect(processes=False, backend="cuda")
 
 
 def test_no_scheduler_there() -> None:

@@ -18,7 +18,7 @@ from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
 from dbfs.errors import DbfsError, ValidationError
 
-EXIT_FAILED, EXIT_INPUT, EXIT_INVALID = 1, 2, 3
+EXIT_FAILED, EXIT_INPUT, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 class Failure(click.ClickException):
@@ -29,19 +29,31 @@ class Failure(click.ClickException):
         self.exit_code = exit_code(error)  # type: ignore[misc]  # click reads it off the instance
 
 
+class Interrupted(click.ClickException):
+    """Ctrl-C in click's form: one line on stderr and the exit code that shells give an interrupted command."""
+
+    exit_code = EXIT_INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("interrupted")
+
+
 class DbfsGroup(click.Group):
-    """A group that turns the typed errors of its commands into ``Failure``."""
+    """A group that turns the typed errors of its commands into ``Failure``, and Ctrl-C into ``Interrupted``."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
 
         Raises:
             Failure: the command raised a ``DbfsError``.
+            Interrupted: the user pressed Ctrl-C.
         """
         try:
             return super().invoke(ctx)
         except DbfsError as error:
             raise Failure(error) from error
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted from interrupt
 
 
 def exit_code(error: DbfsError) -> int:
@@ -69,6 +81,7 @@ def main() -> None:
       1  failure: a lost worker, a passed deadline, a cancelled run, no workers
       2  wrong input: an option, a name, a vertex, a file, a graph too large
       3  a result failed validation
+      130  interrupted by Ctrl-C
     """
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from dask.utils import format_bytes
 
+from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import json_option, print_json
 from dbfs.display.progress import bar
 from dbfs.edges import generate as generators
@@ -35,8 +36,8 @@ _FORMATS_HELP = (
 )
 
 
-@click.command(epilog=f"{_FORMATS_HELP}\n\n\b\nGenerators:\n{generators.describe()}")
-@click.argument("spec")
+@click.command(cls=GraphCommand, epilog=f"{_FORMATS_HELP}\n\n\b\nGenerators:\n{generators.describe()}")
+@click.argument("spec", type=GraphType())
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--scale-down", type=int, help="For a corpus graph: keep about 1/INTEGER of its vertices.")
 @json_option

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import dbfs
-from dbfs.cli.common import check_folder, connect, json_option, print_json, scheduler_option
+from dbfs.cli.common import check_writable, connect, json_option, print_json, scheduler_option, writing
 from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
 from dbfs.records import BACKENDS
 
@@ -55,13 +55,14 @@ def graph500(
     Example: dbfs graph500 --scale 16
     """
     if out is not None:
-        check_folder("--out", out)
+        check_writable("--out", out)
     # Checks the options before a cluster is started for them.
-    dbfs.kronecker(scale, edgefactor)
-    with connect(scheduler, ranks, backend) as client:
+    edges = dbfs.kronecker(scale, edgefactor)
+    with connect(scheduler, ranks, backend, edges) as client:
         result = dbfs.graph500(scale, edgefactor=edgefactor, roots=roots, client=client, ranks=ranks, backend=backend)
     if out is not None:
-        out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")
+        with writing("--out", out):
+            out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")
     if as_json:
         print_json(result.to_dict())
     else:

@@ -11,6 +11,7 @@ from dask.utils import format_bytes, format_time
 from rich.console import Console
 
 import dbfs
+from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     cluster_option,
@@ -21,11 +22,12 @@ from dbfs.cli.common import (
     print_results,
 )
 from dbfs.display import tables
+from dbfs.edges.resolve import edge_list
 from dbfs.records import GraphStatus
 
 
-@click.command(epilog=GRAPH_HELP)
-@click.argument("graph")
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("graph", type=GraphType())
 @click.option("--name", required=True, help="Name of the graph in the cluster.")
 @click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
 @layout_options
@@ -42,8 +44,10 @@ def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **
 
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
+    # Read before the connection, so that a wrong name or option is reported at once.
+    edges = edge_list(graph, directed=layout.pop("directed"))
     with connect(scheduler, None) as client:
-        loaded = dbfs.load(graph, client=client, name=name, replace=replace, **layout)
+        loaded = dbfs.load(edges, client=client, name=name, replace=replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)
     if as_json:
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})

@@ -15,26 +15,30 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 import dbfs
+from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
-    check_folder,
+    check_writable,
     connect,
     json_option,
     layout_options,
     print_json,
     scheduler_option,
+    writing,
 )
 from dbfs.display import tables
 from dbfs.display.progress import bar
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.resolve import edge_list
 from dbfs.engines import ENGINES
-from dbfs.errors import InvalidOptionError, InvalidVertexTypeError
+from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs_workers.spec import DIRECTIONS
 
 
-@click.command(epilog=GRAPH_HELP)
-@click.argument("graph")
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("graph", type=GraphType())
 @click.option("--source", required=True, help="Vertex id to start from, 0 to n-1.")
 @click.option("--external-ids", is_flag=True, help="SOURCE is an id of the file, whose ids have gaps.")
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
@@ -46,7 +50,7 @@ from dbfs_workers.spec import DIRECTIONS
     "--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="Engine that runs the levels."
 )
 @click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
-@click.option("--max-depth", type=int, help="Stop at this distance; vertices farther away stay unreached.")
+@click.option("--max-depth", type=click.IntRange(0), help="Stop at this distance; farther vertices stay unreached.")
 @click.option("--validate", is_flag=True, help="Check the result against the graph's edges, on the workers.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the labels to FILE.npy or FILE.parquet."
@@ -70,6 +74,9 @@ def run(
 ) -> None:
     """Traverse GRAPH, a file or a generator, from one vertex.
 
+    Without --scheduler, a cluster is started for the command. For a graph of up to 4 million edges its workers are
+    threads of this process, on CPU cores, unless --backend cuda is given. For a larger one they are processes.
+
     \b
     Examples:
       dbfs run kronecker:scale=16 --source 1 --validate
@@ -79,12 +86,16 @@ def run(
     start = _vertex_id(source)
     if out is not None:
         _check_out(out)
+    edges = None
     if loaded:
         _check_loaded(scheduler, layout)
+    else:
+        edges = edge_list(graph, directed=layout.pop("directed"))
+        _check_source(edges, start, external_ids=external_ids)
     with ExitStack() as stack:
         with bar("connecting"):
-            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"]))
-        found = stack.enter_context(_graph(graph, client, layout, loaded))
+            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], edges))
+        found = stack.enter_context(_graph(graph if edges is None else edges, client, layout))
         result = found.bfs(
             found.vertex(start) if external_ids else start,
             predecessors=predecessors,
@@ -96,15 +107,15 @@ def run(
             with bar("validating"):
                 result.validate()
         if out is not None:
-            with bar(f"writing {out}"):
+            with bar(f"writing {out}"), writing("--out", out):
                 save(result, out, predecessors=predecessors)
         _print(result, validated=validate, as_json=as_json)
         result.release()
 
 
 @contextmanager
-def _graph(graph: str, client: distributed.Client, layout: dict[str, Any], loaded: bool) -> Iterator[Graph]:
-    if loaded:
+def _graph(graph: str | EdgeList, client: distributed.Client, layout: dict[str, Any]) -> Iterator[Graph]:
+    if isinstance(graph, str):
         yield dbfs.open(graph, client=client)
         return
     with dbfs.load(graph, client=client, **layout) as built:
@@ -146,6 +157,12 @@ def _vertex_id(text: str) -> int:
         raise InvalidVertexTypeError(f"source must be an integer, not {text!r}") from None
 
 
+def _check_source(edges: EdgeList, source: int, *, external_ids: bool) -> None:
+    # Checked before a cluster is started. Ids of a file are found only once the graph is built.
+    if not external_ids and edges.n and not 0 <= source < edges.n:
+        raise InvalidVertexError(f"source {source} is not in {edges.name}: vertices are 0..{edges.n - 1}")
+
+
 def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
     if scheduler is None:
         raise InvalidOptionError("--loaded needs --scheduler, the cluster that has the graph")
@@ -159,7 +176,7 @@ def _check_out(out: Path) -> None:
     # Checked before the traversal, whose result a late error would lose.
     if out.suffix not in (".npy", ".parquet"):
         raise InvalidOptionError(f"--out {out}: the name must end in .npy or .parquet")
-    check_folder("--out", out)
+    check_writable("--out", out)
 
 
 def _print(result: BFSResult, *, validated: bool, as_json: bool) -> None:

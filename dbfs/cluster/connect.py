@@ -10,7 +10,6 @@ from distributed.comm.addressing import parse_address
 
 from dbfs import config
 from dbfs.cluster import local
-from dbfs.cluster.kernels import warm_up
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
@@ -73,7 +72,6 @@ def connect(
         protocol = config.choice("cluster.protocol", PROTOCOLS)
         cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
         _require_ucx(cluster.get("protocol"))
-        warm_up()
         client = local.start(n_workers, backend, cluster)
     try:
         roster(client, n_workers, timeout=timeout)

@@ -1,5 +1,6 @@
 """Local clusters: workers as processes or within this process, on CPU cores or GPUs, and their client."""
 
+import asyncio
 import contextlib
 import importlib.util
 import logging
@@ -11,9 +12,11 @@ from typing import Any
 
 import distributed
 from dask.system import CPU_COUNT
+from distributed.core import Status
 from distributed.utils import LoopRunner
 
 from dbfs.cluster import closing
+from dbfs.cluster.kernels import warm_up
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
 from dbfs_workers.gpus import visible_gpus
@@ -22,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _QUIET = "dbfs_workers.quiet"
 _DASHBOARD_PORT = 8787
+_CLOSE_SECONDS = 1
+_STARTING = (Status.created, Status.init, Status.starting)
 
 
 class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
@@ -48,6 +53,7 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> Local
         raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
     if processes:
         require_main_guard()
+    warm_up()
     options = {"preload": _QUIET, "dashboard_address": _dashboard_address(), **options}
     gpus = visible_gpus()
     lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
@@ -75,11 +81,28 @@ def _client(kind: Any, options: dict[str, Any]) -> LocalClient:
         # terminal interrupts only this process, which ends its workers.
         loop = LoopRunner()
         loop.start()
+    others = set(distributed.SpecCluster._instances)
     try:
         return LocalClient(kind(loop=loop.loop, **options))
+    except KeyboardInterrupt:
+        for cluster in set(distributed.SpecCluster._instances) - others:
+            _close_half_started(cluster)
+        raise
     finally:
         # The cluster and the client keep the loop running from here on.
         loop.stop()
+
+
+def _close_half_started(cluster: distributed.SpecCluster) -> None:
+    """Close a cluster whose start was interrupted. Dask's own close fails on workers that were starting."""
+
+    async def close_workers() -> None:
+        starting = [each for each in cluster.workers.values() if each.status in _STARTING]
+        await asyncio.gather(*(each.close() for each in starting), return_exceptions=True)
+
+    with closing.without_log(), contextlib.suppress(Exception):
+        cluster.sync(close_workers, callback_timeout=_CLOSE_SECONDS)
+        cluster.close(timeout=_CLOSE_SECONDS)
 
 
 def _dashboard_address() -> str:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from dbfs.cli.bench.common import connect_workers, matches, memory_option
-from dbfs.cli.common import check_folder, json_option, print_json, print_results
+from dbfs.cli.common import check_writable, json_option, print_json, print_results
 from dbfs.errors import InvalidOptionError
 
 gpus_option = click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Number of GPUs.")
@@ -95,7 +95,7 @@ def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None
         names = ", ".join(dict.fromkeys(subject.graph for subject in SUBJECTS))
         raise InvalidOptionError(f"--graph {', '.join(graphs)}: no graph's name contains this; the graphs are {names}")
     if out is not None:
-        check_folder("--out", out)
+        check_writable("--out", out)
     with connect_workers(None, gpus, "cuda", memory_limit) as client:
         uses = list(bench_memory(client, gpus, subjects))
     found = [asdict(use) for use in uses]
