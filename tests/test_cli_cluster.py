@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -14,6 +16,8 @@ from click.testing import CliRunner, Result
 
 import dbfs
 from dbfs.cli import main
+from dbfs.cli.graphs import _state
+from dbfs.records import GraphStatus
 
 Invoke = Callable[..., Result]
 
@@ -58,13 +62,31 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None
     assert [(graph["name"], graph["m"]) for graph in listed] == [("town", 120), ("road", 16)]
     result = json.loads(invoke("run", "town", "--loaded", "--source", "0", "--validate", "--json").stdout)
     assert (result["reached"], result["depth"], result["ranks"]) == (36, 10, 3)
+    again = invoke("load", "path:n=8", "--name", "road", "--ranks", "1", "--replace", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["n"]) == (0, 8), again.output
+    unnamed = invoke("run", "town", "--source", "0")
+    assert unnamed.exit_code == 2
+    assert unnamed.stderr.endswith("town: no such file; the graph of that name is loaded: add --loaded\n")
     table = invoke("graphs").stdout
+    assert table.count("ready") == 2
     assert "town" in table
     assert "road" in table
     freed = json.loads(invoke("unload", "town", "--json").stdout)
     assert freed == {"name": "town", "bytes": sum(listed[0]["bytes_per_rank"])}
-    assert "road: unloaded" in invoke("unload", "road").stdout
+    assert re.fullmatch(r"road: unloaded, [\d.]+ \w+ on 1 rank\n", invoke("unload", "road").stdout)
     assert json.loads(invoke("graphs", "--json").stdout) == []
+
+
+def test_a_saved_result_is_named(invoke: Invoke, tmp_path: Path) -> None:
+    out = tmp_path / "labels.npy"
+    answer = invoke("run", "path:n=2000", "--source", "0", "--out", str(out))
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.endswith(f"{out}: wrote the distances of 2,000 vertices, 7.94 kiB\n")
+
+
+def test_a_graph_that_lost_a_rank_says_so() -> None:
+    status = GraphStatus("web", 9, 9, (9, 9), 2, 0.0, 0, "cpu", "comm", (1,))
+    assert _state(status) == "lost rank 1; load it again"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ def graph500(
     if out is not None:
         with writing("--out", out):
             out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")
+        # On stderr, because programs read the benchmark's lines from stdout.
+        click.echo(f"{out}: wrote the statistics and {len(result.searches):,} searches", err=True)
     if as_json:
         print_json(result.to_dict())
     else:

@@ -107,4 +107,4 @@ def unload(name: str, scheduler: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "bytes": freed})
     else:
-        click.echo(f"{name}: unloaded, {format_bytes(freed)} on {graph.ranks} ranks")
+        click.echo(f"{name}: unloaded, {format_bytes(freed)} on {graph.ranks} rank{'s' * (graph.ranks > 1)}")

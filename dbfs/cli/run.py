@@ -11,6 +11,7 @@ import click
 import distributed
 import numpy as np
 from click.core import ParameterSource
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -31,7 +32,7 @@ from dbfs.display.progress import bar
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.engines import ENGINES
-from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError
+from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, MissingFileError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs_workers.spec import DIRECTIONS
@@ -90,7 +91,7 @@ def run(
     if loaded:
         _check_loaded(scheduler, layout)
     else:
-        edges = edge_list(graph, directed=layout.pop("directed"))
+        edges = _edges(graph, scheduler, layout.pop("directed"))
         _check_source(edges, start, external_ids=external_ids)
     with ExitStack() as stack:
         with bar("connecting"):
@@ -110,7 +111,24 @@ def run(
             with bar(f"writing {out}"), writing("--out", out):
                 save(result, out, predecessors=predecessors)
         _print(result, validated=validate, as_json=as_json)
+        if out is not None and not as_json:
+            labels = "distances and predecessors" if predecessors else "distances"
+            size = format_bytes(out.stat().st_size)
+            click.echo(f"{out}: wrote the {labels} of {result.graph.n:,} vertices, {size}")
         result.release()
+
+
+def _edges(graph: str, scheduler: str | None, directed: bool | None) -> EdgeList:
+    """Return the edges of a file or a generator; a name that is no file may be that of a loaded graph."""
+    try:
+        return edge_list(graph, directed=directed)
+    except MissingFileError as error:
+        if scheduler is None:
+            raise
+        with connect(scheduler, None) as client:
+            if graph not in (status.name for status in dbfs.graphs(client=client)):
+                raise
+        raise MissingFileError(f"{error}; the graph of that name is loaded: add --loaded") from error
 
 
 @contextmanager
