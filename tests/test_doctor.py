@@ -78,7 +78,7 @@ def test_gpus_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     report = examine()
     found = by_name(report)
     assert found["driver"].found == "580.159.04, runs CUDA up to 13.0"
-    assert found["GPUs"].found == "2: NVIDIA H200 (sm_90, 141 GiB), NVIDIA H200 (sm_90, 141 GiB)"
+    assert found["GPUs"].found == "2: NVIDIA H200 (sm_90, 141.00 GiB), NVIDIA H200 (sm_90, 141.00 GiB)"
     assert (found["peers"].state, found["peers"].advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
     assert list(peers_table(report).columns[2].cells) == ["not measured", ""]
     assert list(peers_table(report).columns[1].cells) == ["", "no access"]

@@ -69,7 +69,7 @@ def estimate(
         print_json({"graph": graph, "ranks": ranks, "backend": backend, **found, **stages})
         return
     table = Table(
-        title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes a rank", title_justify="left", box=box.SIMPLE
+        title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes per rank", title_justify="left", box=box.SIMPLE
     )
     for column in ("when", "what", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")

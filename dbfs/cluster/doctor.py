@@ -19,6 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from dask.utils import format_bytes
+
 from dbfs.cluster.kernels import warm_up
 from dbfs_workers.cuda import probe
 from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
@@ -173,7 +175,7 @@ def _visible(gpus: tuple[probe.Gpu, ...]) -> str:
     if not gpus:
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         return "none" if chosen is None else f"none visible (CUDA_VISIBLE_DEVICES={chosen!r})"
-    return f"{len(gpus)}: " + ", ".join(f"{gpu.name} ({gpu.arch}, {gpu.nbytes / 2**30:.0f} GiB)" for gpu in gpus)
+    return f"{len(gpus)}: " + ", ".join(f"{gpu.name} ({gpu.arch}, {format_bytes(gpu.nbytes)})" for gpu in gpus)
 
 
 def _cupy(major: int) -> Finding:

@@ -22,6 +22,7 @@ from typing import Any
 
 import dask
 import distributed
+from dask.utils import format_time
 
 from dbfs.building.build import BuildOptions, check_fit
 from dbfs.cluster.connect import current_client, roster
@@ -84,7 +85,7 @@ class Graph500Result:
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Results by the benchmark's names, in its order; times in seconds, TEPS in edges a second."""
+        """Results by the benchmark's names, in its order; times in seconds, TEPS in edges per second."""
         return {
             "SCALE": self.scale,
             "edgefactor": self.edgefactor,
@@ -163,7 +164,7 @@ def graph500(
         with progresses.bar("searching", roots, progress) as shown:
             for index, key in enumerate(keys):
                 searches.append(_search(graph, key, f"search {index + 1} of {roots}"))
-                shown.set(index + 1, f"{index + 1:,} of {roots:,}, {searches[-1].seconds:.3g} s the last")
+                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {format_time(searches[-1].seconds)}")
         return Graph500Result(
             scale=scale,
             edgefactor=edgefactor,
