@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli import exit_code, main
-from dbfs.cli.common import check_writable, connect
+from dbfs.cli.common import check_writable, fits_within_process
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import (
@@ -65,6 +65,7 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
     for out in (tmp_path / "labels.npy", tmp_path / "labels.parquet"):
         answer = invoke(str(edges), "--source", "30", "--external-ids", "--out", str(out), *flags)
         assert answer.exit_code == 0, answer.output
+        assert f"{out}: labels of 4 vertices, " in answer.stdout
     labels = np.load(tmp_path / "labels.npy")
     table = pd.read_parquet(tmp_path / "labels.parquet")
     assert table["external_id"].tolist() == [10, 20, 30, 99]
@@ -128,32 +129,43 @@ def test_a_check_of_the_file_to_write_leaves_it_as_it_was(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("edges", "options", "processes"),
+    ("scheduler", "backend", "edges", "within"),
     [
-        (dbfs.path(2**22 + 1), {}, False),
-        (dbfs.path(2**22 + 2), {}, True),
-        (dbfs.path(5), {"backend": "cuda"}, True),
-        (None, {}, True),
+        (None, "auto", dbfs.path(2**22 + 1), True),
+        (None, "cpu", dbfs.path(5), True),
+        (None, "auto", dbfs.path(2**22 + 2), False),
+        (None, "cuda", dbfs.path(5), False),
+        ("tcp://127.0.0.1:8786", "auto", dbfs.path(5), False),
+        (None, "auto", None, False),
     ],
 )
 def test_small_graphs_stay_within_the_process(
-    monkeypatch: pytest.MonkeyPatch, edges: EdgeList | None, options: dict[str, str], processes: bool
+    scheduler: str | None, backend: str, edges: EdgeList | None, within: bool
 ) -> None:
-    given: dict[str, object] = {}
-    monkeypatch.setattr(dbfs, "connect", lambda **arguments: given.update(arguments))
-    connect(None, 2, edges=edges, **options)
-    assert given["processes"] is processes
+    assert fits_within_process(scheduler, backend, edges) is within
 
 
 def test_a_file_without_a_header_is_small_by_its_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given: list[object] = []
-    monkeypatch.setattr(dbfs, "connect", lambda **arguments: given.append(arguments["processes"]))
     file = tmp_path / "edges.txt"
     file.write_text("0 1\n")
-    connect(None, 2, edges=edge_list(file))
+    assert fits_within_process(None, "auto", edge_list(file))
     monkeypatch.setattr("dbfs.cli.common.SMALL_BYTES", 3)
-    connect(None, 2, edges=edge_list(file))
-    assert given == [False, True]
+    assert not fits_within_process(None, "auto", edge_list(file))
+
+
+@pytest.mark.parametrize(("edges", "processes"), [("path:n=9", False), ("path:n=5e6", True)])
+def test_a_run_starts_processes_for_large_graphs_only(
+    monkeypatch: pytest.MonkeyPatch, edges: str, processes: bool
+) -> None:
+    given: dict[str, object] = {}
+
+    def connect(**arguments: object) -> None:
+        given.update(arguments)
+        raise NoWorkersError("none")
+
+    monkeypatch.setattr(dbfs, "connect", connect)
+    assert CliRunner().invoke(main, ["run", edges, "--source", "0"]).exit_code == 1
+    assert (given["processes"], given["backend"]) == (processes, "auto" if processes else "cpu")
 
 
 def test_an_interrupt_has_the_exit_code_of_shells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,17 +83,20 @@ def layout_options(command: Command) -> Command:
     return command
 
 
-def connect(
-    scheduler: str | None, ranks: int | None, backend: str = "auto", edges: EdgeList | None = None
-) -> distributed.Client:
-    """Connect to ``scheduler``, or start a local cluster if it is None.
+def fits_within_process(scheduler: str | None, backend: str, edges: EdgeList | None) -> bool:
+    """Return whether a command's workers are threads of its own process, on CPU cores: for a small graph."""
+    return scheduler is None and backend != "cuda" and edges is not None and _small(edges)
 
-    Workers for small ``edges`` are threads of this process, on CPU cores, unless the backend is cuda. A local cluster
-    has no dashboard, because it ends with the command.
+
+def connect(
+    scheduler: str | None, ranks: int | None, backend: str = "auto", *, processes: bool = True
+) -> distributed.Client:
+    """Connect to ``scheduler``, or start a local cluster if it is None: as processes, or within this process.
+
+    A local cluster has no dashboard, because it ends with the command.
     """
     if scheduler is not None:
         return dbfs.connect(scheduler, n_workers=ranks, backend=backend)
-    processes = backend == "cuda" or edges is None or not _small(edges)
     # Without an address, the scheduler's web server would take Dask's port, and warn if that is in use.
     web: dict[str, Any] = {"dashboard_address": ":0", "scheduler_kwargs": {"dashboard": False}}
     return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, **web)

@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 import dbfs
-from dbfs.cli.common import check_writable, connect, json_option, print_json, scheduler_option, writing
+from dbfs.cli.common import (
+    check_writable,
+    connect,
+    fits_within_process,
+    json_option,
+    print_json,
+    scheduler_option,
+    writing,
+)
 from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
 from dbfs.records import BACKENDS
 
@@ -57,8 +65,9 @@ def graph500(
     if out is not None:
         check_writable("--out", out)
     # Checks the options before a cluster is started for them.
-    edges = dbfs.kronecker(scale, edgefactor)
-    with connect(scheduler, ranks, backend, edges) as client:
+    if within := fits_within_process(scheduler, backend, dbfs.kronecker(scale, edgefactor)):
+        backend = "cpu"
+    with connect(scheduler, ranks, backend, processes=not within) as client:
         result = dbfs.graph500(scale, edgefactor=edgefactor, roots=roots, client=client, ranks=ranks, backend=backend)
     if out is not None:
         with writing("--out", out):

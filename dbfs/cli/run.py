@@ -12,6 +12,7 @@ import distributed
 import numpy as np
 from click.core import ParameterSource
 from dask.utils import format_bytes
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -21,6 +22,7 @@ from dbfs.cli.common import (
     GRAPH_HELP,
     check_writable,
     connect,
+    fits_within_process,
     json_option,
     layout_options,
     print_json,
@@ -93,9 +95,11 @@ def run(
     else:
         edges = _edges(graph, scheduler, layout.pop("directed"))
         _check_source(edges, start, external_ids=external_ids)
+    if within := fits_within_process(scheduler, layout["backend"], edges):
+        layout["backend"] = "cpu"
     with ExitStack() as stack:
         with bar("connecting"):
-            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], edges))
+            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], processes=not within))
         found = stack.enter_context(_graph(graph if edges is None else edges, client, layout))
         result = found.bfs(
             found.vertex(start) if external_ids else start,
@@ -111,6 +115,8 @@ def run(
             with bar(f"writing {out}"), writing("--out", out):
                 save(result, out, predecessors=predecessors)
         _print(result, validated=validate, as_json=as_json)
+        if out is not None and not as_json:
+            click.echo(f"{out}: labels of {found.n:,} vertices, {format_bytes(out.stat().st_size)}")
         if out is not None and not as_json:
             labels = "distances and predecessors" if predecessors else "distances"
             size = format_bytes(out.stat().st_size)

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from dbfs.cli.bench.common import connect_workers, matches, memory_option
-from dbfs.cli.common import check_writable, json_option, print_json, print_results
+from dbfs.cli.common import check_writable, json_option, print_json, print_results, writing
 from dbfs.errors import InvalidOptionError
 
 gpus_option = click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Number of GPUs.")
@@ -52,7 +52,8 @@ def gpu(
         rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
     if out is not None:
         report = {"revision": revision(), "rates": [asdict(rate) for rate in rates]}
-        out.write_text(json.dumps(report, indent=2), encoding="utf-8")
+        with writing("--out", out):
+            out.write_text(json.dumps(report, indent=2), encoding="utf-8")
     columns = ("graph", "order", "direction", "GTEPS", "worst", "ms", "over it", "depth", "build s", "cuGraph")
     cells = [
         (
@@ -100,7 +101,9 @@ def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None
         uses = list(bench_memory(client, gpus, subjects))
     found = [asdict(use) for use in uses]
     if out is not None:
-        out.write_text(json.dumps({"revision": revision(), "gpus": gpus, "uses": found}, indent=2), encoding="utf-8")
+        report = {"revision": revision(), "gpus": gpus, "uses": found}
+        with writing("--out", out):
+            out.write_text(json.dumps(report, indent=2), encoding="utf-8")
     if as_json:
         print_json(found)
     else:
