@@ -65,7 +65,7 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
     for out in (tmp_path / "labels.npy", tmp_path / "labels.parquet"):
         answer = invoke(str(edges), "--source", "30", "--external-ids", "--out", str(out), *flags)
         assert answer.exit_code == 0, answer.output
-        assert f"{out}: labels of 4 vertices, " in answer.stdout
+        assert f"{out}: wrote the distances{' and predecessors' * predecessors} of 4 vertices, " in answer.stdout
     labels = np.load(tmp_path / "labels.npy")
     table = pd.read_parquet(tmp_path / "labels.parquet")
     assert table["external_id"].tolist() == [10, 20, 30, 99]

@@ -12,7 +12,6 @@ import distributed
 import numpy as np
 from click.core import ParameterSource
 from dask.utils import format_bytes
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -115,8 +114,6 @@ def run(
             with bar(f"writing {out}"), writing("--out", out):
                 save(result, out, predecessors=predecessors)
         _print(result, validated=validate, as_json=as_json)
-        if out is not None and not as_json:
-            click.echo(f"{out}: labels of {found.n:,} vertices, {format_bytes(out.stat().st_size)}")
         if out is not None and not as_json:
             labels = "distances and predecessors" if predecessors else "distances"
             size = format_bytes(out.stat().st_size)
