@@ -11,7 +11,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.cluster import connect as cluster
+from dbfs.cluster import local as cluster
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming

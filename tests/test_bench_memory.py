@@ -179,7 +179,7 @@ def without_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.extend([gpus, subjects])
         return USES
 
-    monkeypatch.setattr("dbfs.cluster.connect.visible_gpus", list)
+    monkeypatch.setattr("dbfs.cluster.local.visible_gpus", list)
     monkeypatch.setattr(memory, "bench_memory", bench)
     return asked
 

@@ -44,6 +44,7 @@ def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
     NotebookClient(read, timeout=100, kernel_name="python3").execute()
 
 
+@pytest.mark.full
 def test_a_notebook_on_a_cluster_that_runs(
     client: distributed.Client, in_a_folder_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:

@@ -43,6 +43,7 @@ def wait_until_gone(client: distributed.Client, prefix: str) -> None:
     pytest.fail(f"tasks named {prefix} are left on the cluster")
 
 
+@pytest.mark.full
 def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
     graph = dbfs.load(dbfs.path(100_000), client=mortal)
     victim = graph.gang.addresses[1]

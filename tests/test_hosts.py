@@ -91,7 +91,7 @@ def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> Ba
     return errors[0]
 
 
-@pytest.fixture(params=[pytest.param("tcp", marks=pytest.mark.full), "tls"])
+@pytest.fixture(params=["tcp", "tls"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A scheme, and the environment variables that schedulers and workers need for it."""
     if request.param == "tcp":
@@ -105,6 +105,7 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
         yield "tls", {"DASK_CONFIG": str(tmp_path / "tls")}
 
 
+@pytest.mark.full
 def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     scheme, environment = secured
     with cluster(tmp_path, environment, scheme=scheme) as (client, (left, right)):

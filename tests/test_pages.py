@@ -24,7 +24,7 @@ PAGES = [page for page in PAGES if not {"_build", "generated"} & set(page.parts)
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
     """Language and text of each block of code."""
-    yield from re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    yield from re.findall(r"^```([^`\n]*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -120,7 +120,6 @@ def test_a_build_is_told_of_while_it_lasts(client: distributed.Client) -> None:
     read = [build.pieces_read for build in told]
     assert read == sorted(read)
     assert {build.stage for build in told} <= {"reading", "exchanging", "building"}
-    assert told[0].stage == "reading"
     # A piece holds two ids of 8 bytes an edge.
     assert all(build.bytes_read >= 16 * 16_000 * build.pieces_read for build in told)
     assert all(build.pieces == 53 for build in told if build.pieces)

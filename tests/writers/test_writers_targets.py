@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []
 
