@@ -1,6 +1,6 @@
 """EdgeList: a lazy description of edges, which workers read piece by piece.
 
-Readers, generators and ``arrays`` make EdgeLists; ``dbfs.build`` cuts them into pieces, which workers read. The
+Readers, generators and ``arrays`` make EdgeLists; ``dbfs.building`` cuts them into pieces, which workers read. The
 EdgeList of a file or a generator does not hold the edges themselves.
 """
 
