@@ -11,6 +11,11 @@ EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "comm")
 BACKENDS = ("auto", *backends.BACKENDS)
 
 
+def short_name(name: str) -> str:
+    """Return a graph's name for a title: of an absolute path or an address, the file's name only."""
+    return name.rstrip("/").rpartition("/")[2] if name.startswith("/") or "://" in name else name
+
+
 @dataclass(frozen=True)
 class GraphRecord:
     """A graph in the cluster.

@@ -200,9 +200,15 @@ def test_a_plot_goes_on_where_looks_are_as_many() -> None:
     for traversal in range(3):
         # Where it has not begun there is nothing newer.
         assert seen(traversal, 0, frontier=0) is drawn
+        # One look or two make no plot of levels: the plot before stays.
+        assert seen(traversal, 20) is drawn
+        assert seen(traversal, 30) is drawn
         drawn = seen(traversal, 40)
         assert drawn is not None
-        assert (drawn.title, len(drawn.level)) == (f"street, under way, traversal {traversal + 1} of 3", 1)
+        assert (drawn.title, drawn.level.tolist()) == (
+            f"street, under way, traversal {traversal + 1} of 3",
+            [20, 30, 40],
+        )
     for level in range(50, 2100):
         drawn = seen(2, level)
         assert drawn is not None
@@ -214,6 +220,31 @@ def test_a_plot_goes_on_where_looks_are_as_many() -> None:
     drawn = trail_of(catalog, drawn)
     assert drawn is not None
     assert (drawn.title, len(drawn.level)) == ("street, cancelled in traversal 3 of 3, run 01234567", 2000)
+
+
+def test_many_short_traversals_keep_the_plot_of_levels() -> None:
+    async def queued() -> RunEntry:
+        record: Any = SimpleNamespace(name="/somewhere/data/web.mtx", addresses=())
+        return RunEntry(GraphEntry(record), "client", "0123456789", 64)
+
+    before, many = asyncio.run(queued()), asyncio.run(queued())
+    before.run_id = "9876543210"
+    catalog: Any = SimpleNamespace(runs=[before], history=History())
+    for level in range(5):
+        before.note(RunProgress(64, 0, level, "top-down", 1, level + 1, 0.1 * level))
+    catalog.history.fail(before, RunCancelledError("by request"))
+    catalog.runs = [many]
+    for traversal in range(64):
+        # One look at a traversal of a few milliseconds.
+        many.note(RunProgress(64, traversal, 3, "bottom-up", 500, 600, 0.25 * traversal))
+        drawn = trail_of(catalog)
+        assert drawn is not None
+        assert drawn.title == "web.mtx, cancelled in traversal 1 of 64, run 98765432"
+        assert drawn.level.tolist() == [0, 1, 2, 3, 4]
+    catalog.runs = []
+    catalog.history.fail(many, RunCancelledError("by request"))
+    assert catalog.history.early.run.run_id == "0123456789"
+    assert trail_of(catalog, drawn) is drawn
 
 
 @pytest.fixture
@@ -245,6 +276,15 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
 
         # A name is shown as it is, and not taken for HTML.
         sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, finished, run")
+        sees("● top-down ▲ bottom-up")
+        for width in (1000, 1600):
+            browser.set_viewport_size({"width": width, "height": 1000})
+            # Four tables and the right one of two plots take the width of the window, and none reaches beyond it.
+            at_edge = range(width - 60, width + 1)
+            until(
+                lambda: right_edges(browser),
+                lambda edges: max(edges) <= width and sum(edge in at_edge for edge in edges) == 5,  # noqa: B023
+            )
         screenshot(browser, "finished")
         run = Background(street)
         sees("runs under way 1 ", "street running 1 of 1", "street, under way")
@@ -287,6 +327,24 @@ def texts(page: Any) -> str:
         }"""
     )
     return str(found)
+
+
+def right_edges(page: Any) -> list[int]:
+    """The right edges of tables and plots, in pixels."""
+    found = page.evaluate(
+        """() => {
+            const edges = [];
+            const walk = node => {
+                const table = node.classList?.contains('slick-viewport-left');
+                if (table || node.classList?.contains('bk-Figure')) edges.push(node.getBoundingClientRect());
+                if (node.shadowRoot) node.shadowRoot.childNodes.forEach(walk);
+                node.childNodes.forEach(walk);
+            };
+            walk(document.body);
+            return edges.map(edge => Math.round(edge.right));
+        }"""
+    )
+    return [int(edge) for edge in found]
 
 
 def levels(page: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import math
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,15 @@ from bokeh.core.properties import without_property_validation
 from bokeh.layouts import column, row
 from bokeh.models import (
     AllIndices,
+    BasicTicker,
     ColumnDataSource,
     DataTable,
     Div,
     HTMLTemplateFormatter,
+    LogTicker,
     NumberFormatter,
     NumeralTickFormatter,
+    Range1d,
     TableColumn,
 )
 from bokeh.plotting import figure
@@ -53,7 +57,7 @@ _TEMPLATES = {
     _TEXT: '<span title="<%- value %>"><%- value %></span>',
     _RIGHT: '<div style="text-align: right"><%- value %></div>',
 }
-# Columns of a table: width in pixels, and kind.
+# Columns of a table: relative width, and kind. Together they take the width of the window.
 Columns = dict[str, tuple[int, int]]
 
 _GRAPHS: Columns = {
@@ -97,8 +101,19 @@ _FAILED: Columns = {
     "graph": (190, _TEXT),
     "what": (760, _TEXT),
 }
-_WIDTH = 1120
-_COLORS = {"top-down": "#1f77b4", "bottom-up": "#d95f02"}
+# Pixels of a row, and of a table around its rows.
+_ROW, _AROUND = 25, 28
+# Rows of a table that are shown at most; further ones scroll.
+_MOST_ROWS = 8
+# Colour, marker and the marker's letter, by direction.
+_MARKS = {"top-down": ("#1f77b4", "circle", "●"), "bottom-up": ("#d95f02", "triangle", "▲")}
+
+
+# With the link to this page, Dask's links need two lines of a narrow window, and the second line would hide the head.
+_TEMPLATE = """{% extends "simple.html" %}
+{% block extra_resources %}
+<style>@media (max-width: 1150px) { .navbar li a { padding: 11px 9px; } }</style>
+{% endblock %}"""
 
 
 def connect(scheduler: distributed.Scheduler, service: ServiceView, prefix: str) -> None:
@@ -124,7 +139,7 @@ def show(scheduler: distributed.Scheduler, service: ServiceView, extra: dict[str
     add_periodic_callback(doc, page, _EVERY)
     doc.title = "Dask: dbfs"
     doc.add_root(page.root)
-    doc.template = env.get_template("simple.html")
+    doc.template = env.from_string(_TEMPLATE)
     doc.template_variables.update(extra)
     doc.theme = BOKEH_THEME
 
@@ -135,27 +150,31 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     def __init__(self, service: ServiceView) -> None:
         self._service = service
         self._drawn: Trail | None = None
-        self._head = Div(width=_WIDTH)
-        self._graphs = _table(_GRAPHS, 130)
-        self._runs = _table(_RUNS, 110)
-        self._finished = _table(_FINISHED, 220)
-        self._failed = _table(_FAILED, 150)
-        self._levels = {
-            name: ColumnDataSource({"level": [], "frontier": [], "reached": []}) for name in ("all", *_COLORS)
-        }
+        self._head = Div()
+        self._graphs = _table(_GRAPHS)
+        self._runs = _table(_RUNS)
+        self._finished = _table(_FINISHED)
+        self._failed = _table(_FAILED)
+        self._levels = ColumnDataSource({name: [] for name in ("level", "frontier", "reached", "color", "marker")})
         self._frontier = self._plot("vertices in the frontier", "frontier")
         self._reached = self._plot("vertices reached", "reached")
+        self._drawing = Div()
+        # Without a run there are no levels, and the axes would be empty.
+        self._plots = row(self._frontier, self._reached, sizing_mode="stretch_width", visible=False)
         self.root = column(
             self._head,
             _title("Graphs"),
             self._graphs,
             _title("Runs under way"),
             self._runs,
-            row(self._frontier, self._reached),
+            _title("Levels"),
+            self._drawing,
+            self._plots,
             _title("Last runs"),
             self._finished,
             _title("Runs that ended early"),
             self._failed,
+            sizing_mode="stretch_width",
         )
 
     @without_property_validation  # type: ignore[untyped-decorator]
@@ -174,8 +193,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
             "cancelled": f"{history.outcomes['cancelled']:,}",
         }
         head = " · ".join(f"{name} <b>{number}</b>" for name, number in words.items())
-        if self._head.text != head:
-            self._head.text = head
+        _write(self._head, head)
         _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
         _fill(self._runs, _RUNS, [_run_row(run) for run in service.runs])
         _fill(
@@ -205,52 +223,65 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
 
     def _draw(self) -> None:
         trail = trail_of(self._service, self._drawn)
-        if trail is None or trail is self._drawn:
-            return
-        self._drawn = trail
-        self._frontier.title.text = f"Frontier by level: {trail.title}"
-        self._reached.title.text = "Reached by level"
-        shown = trail.frontier > 0
-        for name, source in self._levels.items():
-            chosen = shown if name == "all" else shown & (trail.bottom_up == (name == "bottom-up"))
-            source.data = {
-                "level": trail.level[chosen],
-                "frontier": trail.frontier[chosen],
-                "reached": trail.reached[chosen],
+        if trail is None:
+            _write(self._drawing, "No run so far.")
+        elif trail is not self._drawn:
+            self._drawn = trail
+            key = " ".join(
+                f'<span style="color: {color}">{sign}</span> {name}' for name, (color, _, sign) in _MARKS.items()
+            )
+            _write(self._drawing, f"{html.escape(trail.title)} &nbsp; {key}")
+            shown = trail.frontier > 0
+            marks = [_MARKS["bottom-up" if below else "top-down"] for below in trail.bottom_up[shown]]
+            self._levels.data = {
+                "level": trail.level[shown],
+                "frontier": trail.frontier[shown],
+                "reached": trail.reached[shown],
+                "color": [color for color, _, _ in marks],
+                "marker": [marker for _, marker, _ in marks],
             }
+            self._frontier.y_range.end = _decades_above(int(trail.frontier.max(initial=1)))
+            self._plots.visible = True
 
     def _plot(self, label: str, field: str) -> Any:
         plot = figure(
-            height=260,
-            width=_WIDTH // 2,
+            height=230,
+            sizing_mode="stretch_width",
             y_axis_type="log" if field == "frontier" else "linear",
             x_axis_label="level",
             y_axis_label=label,
             tools="pan,wheel_zoom,box_zoom,reset,save",
-            title="No run so far",
         )
-        plot.line("level", field, source=self._levels["all"], color="#bbbbbb")
-        for name, color in _COLORS.items():
-            source, marker = self._levels[name], "circle" if name == "top-down" else "triangle"
-            plot.scatter("level", field, source=source, color=color, marker=marker, size=6, legend_label=name)
+        plot.line("level", field, source=self._levels, color="#bbbbbb")
+        plot.scatter("level", field, source=self._levels, color="color", marker="marker", size=6)
         plot.toolbar.autohide = True
-        # Below the plot, because inside it the legend would hide points.
-        plot.legend.orientation = "horizontal"
-        plot.add_layout(plot.legend[0], "below")
-        if field == "reached":
-            plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+        # Levels and vertices are whole numbers.
+        plot.xaxis.ticker = BasicTicker(min_interval=1, desired_num_ticks=8, num_minor_ticks=0)
+        plot.xaxis.formatter = plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+        if field == "frontier":
+            # Whole decades: Bokeh's ticks of a range of less than two are many and uneven.
+            plot.y_range = Range1d(0.7, _decades_above(1))
+            plot.yaxis.ticker = LogTicker(mantissas=[1], num_minor_ticks=0)
+        else:
+            plot.yaxis.ticker = BasicTicker(min_interval=1, desired_num_ticks=5, num_minor_ticks=0)
         return plot
 
 
-def _table(columns: Columns, height: int) -> DataTable:
+def _decades_above(most: int) -> float:
+    """Return the end of a logarithmic axis: a power of ten of at least 100, above the largest value."""
+    return 1.5 * 10.0 ** max(2, math.ceil(math.log10(max(1, most))))
+
+
+def _table(columns: Columns) -> DataTable:
     return DataTable(
         source=ColumnDataSource({name: [] for name in columns}),
         columns=[
             TableColumn(field=name, title=name, width=width, formatter=_formatter(kind))
             for name, (width, kind) in columns.items()
         ],
-        width=_WIDTH,
-        height=height,
+        sizing_mode="stretch_width",
+        height=_AROUND,
+        row_height=_ROW,
         index_position=None,
         sortable=True,
     )
@@ -267,6 +298,7 @@ def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> No
     data = {name: list(column) for name, column in zip(columns, values, strict=True)}
     if table.source.data != data:
         table.source.data = data
+        table.height = _AROUND + _ROW * min(len(rows), _MOST_ROWS)
         # Bokeh redraws a table if its view changes, but not if the same number of rows has other values.
         table.view.filter = AllIndices()
 
@@ -305,6 +337,11 @@ def _error(run: FinishedRun) -> str:
 
 def _clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%H:%M:%S")
+
+
+def _write(place: Div, words: str) -> None:
+    if place.text != words:
+        place.text = words
 
 
 def _title(words: str) -> Div:

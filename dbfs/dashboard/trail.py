@@ -1,7 +1,8 @@
 """The frontier of one traversal by level, for a plot: of a run under way, else of the last run.
 
 A run that finished has every level. A run under way, or one that ended early, has the levels that the service saw when
-it sampled the run's progress (``RunProgress``).
+it sampled the run's progress (``RunProgress``). A run of many short traversals is sampled once or twice in each: such
+samples do not make a plot, and the plot before stays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.records import RunProgress
+from dbfs.records import RunProgress, short_name
 from dbfs_workers.reports import COUNT_FIELDS
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
 _MOST, _NAME = 2000, 24
+# Smallest number of samples that make a plot.
+_FEWEST = 3
 
 # The run id, and the last sample of a run under way. The number of samples would not do as a key: another traversal may
 # have as many, and only the last samples of a long one are kept.
@@ -50,23 +53,31 @@ class Trail:
 
 
 def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
-    """Return the trail to draw now: of the oldest run under way that was sampled, else of the last run that ended.
+    """Return the trail to draw now: of the oldest run under way that has samples enough, else of the last that ended.
+
+    Args:
+        service: the service.
+        drawn: the trail that the page shows; None if it shows none.
 
     Returns:
-        ``drawn`` itself if nothing changed since; None if there was no run so far.
+        ``drawn`` itself if nothing changed since, or while the next traversal of its run has too few samples. None if
+        there was no run so far.
     """
     key: TrailKey
     for run in service.runs:
-        if run.trail:
+        if len(run.trail) >= _FEWEST:
             key = (run.run_id, run.trail[-1])
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
+        if drawn is not None and drawn.key[0] == run.run_id:
+            return drawn
     history, early = service.history, service.history.early
-    if early is None and not history.finished:
+    if early is not None and len(early.looks) >= _FEWEST:
+        key = (early.run.run_id, None)
+        return drawn if drawn is not None and drawn.key == key else _ended_early(early, key)
+    if not history.finished:
         return drawn
-    key = ((history.finished[-1] if early is None else early.run).run_id, None)
-    if drawn is not None and drawn.key == key:
-        return drawn
-    return _finished(history, key) if early is None else _ended_early(early, key)
+    key = (history.finished[-1].run_id, None)
+    return drawn if drawn is not None and drawn.key == key else _finished(history, key)
 
 
 def _under_way(run: RunView, key: TrailKey) -> Trail:
@@ -84,6 +95,7 @@ def _title(run: FinishedRun, how: str) -> str:
 
 
 def _short(name: str) -> str:
+    name = short_name(name)
     return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
 
 
