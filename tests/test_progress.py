@@ -199,17 +199,59 @@ def test_bars_that_end_in_another_order_than_they_began(monkeypatch: pytest.Monk
     assert all(word in shown for word in ("first", "second", "third"))
 
 
-def test_bars_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+class Output:
+    """An output below a notebook's cell, as IPython's display handle: its states, oldest first."""
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, str]] = []
+
+    def display(self, data: dict[str, str], *, raw: bool, display_id: bool) -> "Output":
+        assert raw
+        assert display_id
+        self.states.append(data)
+        return self
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.states.append(data)
+
+
+def test_bars_in_a_notebook(monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder) -> None:
     terminal = open_terminal(monkeypatch)
     shell = type("ZMQInteractiveShell", (), {"config": {}})()
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    output = Output()
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=output.display))
     monkeypatch.setattr(terminal, "isatty", lambda: False)
-    with progress.bar("cells", 4) as bar:
-        bar.set(1, "the first")
+    monkeypatch.setattr(progress, "_REDRAW", 0.0)
+    with progress.bar("cells <1>", 4) as bar:
+        bar.set(1, "the <first>")
         bar.advance(2)
-    shown = terminal.getvalue()
-    assert "cells  25%" in shown
-    assert "the first" in shown
+    assert [state["text/plain"] for state in output.states] == [
+        "cells <1> [                    ] 0%, 0 s",
+        "cells <1> [#####               ] 25%, the <first>, 0 s",
+        "cells <1> [###############     ] 75%, the <first>, 0 s",
+        "",
+    ]
+    second = '<div>cells &lt;1&gt; <progress value="0.250"></progress> 25%, the &lt;first&gt;, 0 s</div>'
+    assert output.states[1]["text/html"] == second
+    assert output.states[-1]["text/html"] == ""
+    with progress.bar("endless"):
+        pass
+    assert output.states[-2]["text/html"] == "<div>endless <progress></progress> 0 s</div>"
+    # Nothing on stderr, which a notebook shows in red.
+    assert terminal.getvalue() == ""
+    assert not recwarn.list
+
+
+def test_a_notebooks_bar_is_redrawn_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output()
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=output.display))
+    monkeypatch.setattr(progress, "_in_notebook", lambda: True)
+    for _ in progress.track(range(10_000), "steps", True):
+        pass
+    assert 3 <= len(output.states) < 100
+    assert "0 of 10,000" in output.states[1]["text/plain"]
 
 
 def test_a_bar_that_nobody_can_mean() -> None:

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a notebook (tqdm) or a terminal (rich), or calls of the user's own function.
+"""Progress of long work: a bar in a notebook (HTML) or a terminal (rich), or calls of the user's own function.
 
 An argument ``progress=`` is one of
 
@@ -20,6 +20,8 @@ Other loops can show the same bars, which may be nested::
 from __future__ import annotations
 
 import contextlib
+import html
+import math
 import sys
 import threading
 import time
@@ -42,6 +44,8 @@ ProgressOption = bool | Callable[[Snapshot], None] | None
 
 # Seconds before a bar appears. The bar of shorter work would only flicker.
 _DELAY = 0.4
+# Seconds between two pictures of a notebook's bar.
+_REDRAW = 0.1
 
 
 class Bar(Protocol):
@@ -191,23 +195,54 @@ class _NoBar:
 
 
 class _NotebookBar:
-    """A bar of tqdm below the cell."""
+    """A bar below the cell: one output, which IPython replaces in place and empties at the end.
+
+    A saved notebook or an export keeps no line of it. A bar of tqdm leaves one line for each change there, or with
+    ipywidgets its first state, and warns on stderr without ipywidgets.
+    """
 
     def __init__(self, what: str, total: float | None) -> None:
-        from tqdm.auto import tqdm
+        from IPython.display import display
 
-        form = "{desc} {percentage:3.0f}% |{bar}| {postfix} [{elapsed}]" if total else "{desc} {postfix} [{elapsed}]"
-        self._bar = tqdm(total=total, desc=what, leave=False, bar_format=form)
+        self._what = what
+        self._total = total
+        self._done = 0.0
+        self._note = ""
+        self._began = time.monotonic()
+        self._drawn = -math.inf
+        self._output: Any = display(self._bundle(), raw=True, display_id=True)
 
     def set(self, done: float, note: str = "") -> None:
-        self._bar.n = done
-        self._bar.set_postfix_str(note)
+        self._done, self._note = done, note
+        self._draw()
 
     def advance(self, step: float = 1) -> None:
-        self._bar.update(step)
+        self._done += step
+        self._draw()
 
     def close(self) -> None:
-        self._bar.close()
+        self._output.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _draw(self) -> None:
+        # Each update is a message to the browser, and short steps make thousands.
+        now = time.monotonic()
+        if now - self._drawn >= _REDRAW:
+            self._drawn = now
+            self._output.update(self._bundle(), raw=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """Return the bar by MIME type."""
+        share = None if not self._total else min(1.0, self._done / self._total)
+        after = [] if share is None else [f"{share:.0%}"]
+        after += [self._note] if self._note else []
+        after.append(f"{time.monotonic() - self._began:.0f} s")
+        words = html.escape(", ".join(after))
+        # Without a value, browsers draw work without a known end.
+        value = "" if share is None else f' value="{share:.3f}"'
+        return {
+            "text/plain": f"{self._what} [{'#' * round(20 * (share or 0)):20}] {', '.join(after)}",
+            "text/html": f"<div>{html.escape(self._what)} <progress{value}></progress> {words}</div>",
+        }
 
 
 class _TerminalBar:
