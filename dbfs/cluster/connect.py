@@ -95,7 +95,9 @@ def _remote_client(address: str, seconds: float) -> distributed.Client:
     except OSError as error:
         after = time.monotonic() - began
         waited = f"within {seconds:g} s" if after >= seconds else f"({after:.1f} s)"
-        raise NoWorkersError(f"no scheduler answered at {address} {waited}: {error.__cause__ or error}") from error
+        # A timeout that strikes between two attempts has no text; Dask's own sentence around it has.
+        reason = str(error.__cause__ or "") or str(error) or "timed out"
+        raise NoWorkersError(f"no scheduler answered at {address} {waited}: {reason}") from error
 
 
 def _require_ucx(address: str | None) -> None:
