@@ -20,7 +20,7 @@ from dbfs.display import plots
 from dbfs.display.notebook import html, svg
 from dbfs.errors import MissingPackageError
 from dbfs.graph.graph import Graph
-from dbfs.records import RunProgress, RunStatus
+from dbfs.records import GraphStatus, RunProgress, RunStatus
 from dbfs_workers.levels.counts import PHASES
 from dbfs_workers.reports import TIME_FIELDS
 
@@ -106,6 +106,9 @@ def test_the_small_chart_shades_bottom_up_levels(graph: Graph) -> None:
     assert len(shades) == len(result.reports)
     assert svg.frontier(()) == ""
     assert svg.bars([5], "edges") == svg.bars([0, 0], "edges") == ""
+    # Equal to the eye.
+    assert svg.bars([1000, 1000, 990], "edges") == ""
+    assert "rank 2: 900" in svg.bars([1000, 1000, 900], "edges")
 
 
 def test_the_state_of_a_cluster(graph: Graph, client: distributed.Client) -> None:
@@ -137,6 +140,31 @@ def test_runs_are_shown_with_where_they_are() -> None:
     assert "runs under way: 1, waiting: 1>" in repr(state)
 
 
+def test_the_state_of_a_cluster_takes_the_width_there_is() -> None:
+    path = "/a/folder/with/a/long/name/" + 30 * "x"
+    graph = GraphStatus(
+        name=path,
+        n=5,
+        m=8,
+        ranks=2,
+        bytes_per_rank=(35_400_000, 36_000_000),
+        backend="cpu",
+        exchange="comm",
+        created=0.0,
+        runs=3,
+        lost=(),
+    )
+    run = RunStatus("0123456789abcdef", path, "Client-worker-5f0f66ba-c75d-11f1", 1, False, 61.0, None)
+    markup = dbfs.ClusterState("tcp://a:1", "", (), (graph,), (run,))._repr_html_()
+    cells = {cell.text: cell.attrib.get("style", "") for cell in parsed(markup).iter("td")}
+    # Names take several lines, numbers one, and the unit of a range is written once.
+    assert "overflow-wrap: anywhere" in cells[path]
+    assert "overflow-wrap: anywhere" in cells["Client-worker-5f0f66ba-c75d-11f1"]
+    assert "nowrap" in cells["33.76 to 34.33 MiB"]
+    assert html._bytes_range((990_000_000, 1_500_000_000)) == "0.92 to 1.40 GiB"
+    assert html._bytes_range((500, 2000)) == "500 B to 1.95 kiB"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0 µs"), (4.2e-6, "4.2 µs"), (1.234e-3, "1.23 ms"), (0.9, "900 ms"), (59.94, "59.9 s"), (7200, "7,200 s")],
@@ -161,6 +189,36 @@ def test_the_frontier_plot_shows_the_levels(graph: Graph) -> None:
     shaded = [patch.get_extents().transformed(mine.transData.inverted()) for patch in mine.patches]
     within = [any(box.x0 < level < box.x1 for box in shaded) for level in result.levels.index]
     assert within == (result.levels["direction"] == "bottom-up").tolist()
+
+
+def test_a_title_names_a_file_without_its_folder(client: distributed.Client) -> None:
+    for name, title in (
+        ("/home/user/data/web.mtx", "web.mtx"),
+        ("s3://bucket/data/web.mtx", "web.mtx"),
+        ("data/web.mtx", "data/web.mtx"),
+        ("kronecker:scale=3", "kronecker:scale=3"),
+    ):
+        with dbfs.load("path:n=9", client=client, name=name) as graph:
+            result = graph.bfs(0)
+            for ax in (result.plot_frontier(), result.plot_levels(), graph.plot_degrees()):
+                assert ax.get_title("left").strip() == title
+
+
+def test_plots_in_a_grid_name_their_axes_once(graph: Graph) -> None:
+    result = graph.bfs(graph.sample_sources(1)[0])
+    _, axes = plt.subplots(2, 2)
+    for ax in axes.flat:
+        result.plot_frontier(ax)
+    assert [ax.get_xlabel() for ax in axes.flat] == ["", "", "level", "level"]
+    assert [ax.get_ylabel() for ax in axes.flat] == ["size of the frontier", "", "size of the frontier", ""]
+    # In any order, and only of the same name.
+    _, axes = plt.subplots(2, 2)
+    result.plot_frontier(axes[1, 1])
+    result.plot_frontier(axes[0, 1])
+    graph.plot_degrees(axes[1, 0])
+    result.plot_frontier(axes[0, 0])
+    assert [ax.get_xlabel() for ax in axes.flat] == ["level", "", "degree", "level"]
+    assert [ax.get_ylabel() for ax in axes.flat] == ["size of the frontier", "", "vertices", "size of the frontier"]
 
 
 @pytest.mark.parametrize("engine", ["resident", "taskgraph"])
@@ -268,8 +326,14 @@ def overlap(one: Bbox, other: Bbox) -> bool:
 def test_long_runs_are_drawn_in_stretches(client: distributed.Client) -> None:
     with dbfs.load("path:n=2000", client=client, ranks=2) as path:
         result = path.bfs(0)
-    bars = [patch for patch in result.plot_levels().patches if patch.get_height() == pytest.approx(0.8)]
+    ax = result.plot_levels()
+    bars = [patch for patch in ax.patches if patch.get_height() == pytest.approx(0.8)]
     assert len(bars) <= 3 * 2 * 32
+    (top,) = ax.child_axes
+    # The numbers of 32 stretches would touch each other.
+    assert 4 <= len(top.get_xticks()) <= 14
+    low, high = result.plot_frontier().get_ylim()
+    assert high / low >= 10
     drawn = sum(bar.get_width() for bar in bars)
     assert drawn > 0
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import MissingPackageError
+from dbfs.records import short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,11 +62,11 @@ def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
         label = "bottom-up: edges inspected" if number == 0 else None
         ax.axvspan(first - 0.5, last + 0.5, label=label, **_BOTTOM_UP_SHADE)
     ax.set_yscale("log")
-    ax.set_ylim(bottom=0.7)
+    # At least one decade, because matplotlib's ticks of a shorter one are many.
+    ax.set_ylim(0.7, max(20.0, ax.get_ylim()[1]))
     ax.set_xlim(-0.5, max(len(levels) - 0.5, 0.5))
     _whole_ticks(ax)
-    ax.set_xlabel("level")
-    ax.set_ylabel("vertices, directed edges")
+    _name_axes(ax, "level", "size of the frontier")
     ax.grid(axis="y", alpha=0.3)
     _headline(ax, result.graph.name, f"from {_sources(result)}: {result.reached:,} reached, depth {result.depth:,}")
     ax.legend(frameon=False, fontsize="small")
@@ -149,8 +150,7 @@ def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
             title=f"{isolated:,} of degree 0 not shown" if isolated else None,
             title_fontsize="small",
         )
-    ax.set_xlabel(kind)
-    ax.set_ylabel("vertices")
+    _name_axes(ax, kind, "vertices")
     ax.grid(axis="y", alpha=0.3)
     _headline(ax, graph.name, f"{graph.n:,} vertices, mean {kind} {mean:.3g}, largest {graph.max_degree:,}")
     return ax
@@ -168,10 +168,27 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
     """Write two lines above the axes, the second one smaller."""
-    ax.set_title(f"{_short(title, 70)}\n", loc="left", fontsize="medium", pad=pad)
+    ax.set_title(f"{_short(short_name(title), 70)}\n", loc="left", fontsize="medium", pad=pad)
     ax.annotate(
         below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
     )
+
+
+def _name_axes(ax: Axes, x: str, y: str) -> None:
+    """Name the axes; in a grid of plots with the same names, only the lowest x axis and the leftmost y axis."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    cell = ax.get_subplotspec()
+    if cell is None:
+        return
+    for other in ax.figure.axes:
+        place = other.get_subplotspec()
+        if other is ax or place is None or place.get_gridspec() is not cell.get_gridspec():
+            continue
+        if place.colspan == cell.colspan and other.get_xlabel() == x:
+            (ax if cell.rowspan.start < place.rowspan.start else other).set_xlabel("")
+        if place.rowspan == cell.rowspan and other.get_ylabel() == y:
+            (ax if cell.colspan.start > place.colspan.start else other).set_ylabel("")
 
 
 def _legend_beside_label(ax: Axes) -> None:
@@ -212,6 +229,7 @@ def _whole_ticks(ax: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def _level_ticks(
@@ -221,10 +239,11 @@ def _level_ticks(
     starts: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> None:
-    """Write level numbers above the axes: above each level, or the first of a stretch, as far as they fit."""
+    """Write level numbers above the axes: above each level as far as they fit, or about ten if levels share a bar."""
     ticks: list[float] = []
     words: list[str] = []
     free = 0.0
+    space = (0.01 if len(stretches) == len(reports) else 0.06) * ends[-1] if reports else 0.0
     for first, last in stretches:
         word = f"{reports[first].level:,}"
         half = 0.008 * (len(word) + 1) * ends[-1]
@@ -232,7 +251,7 @@ def _level_ticks(
         if at - half >= free or not ticks:
             ticks.append(at)
             words.append(word)
-            free = at + half
+            free = at + half + space
     top = ax.secondary_xaxis("top")
     top.set_xticks(ticks, words, fontsize="small")
     top.tick_params(length=0, pad=1)

@@ -53,8 +53,12 @@ def _count(value: int) -> str:
 
 
 def _bytes_range(values: tuple[int, ...]) -> str:
-    least, most = format_bytes(min(values)), format_bytes(max(values))
-    return least if least == most else f"{least} to {most}"
+    least, most = str(format_bytes(min(values))), str(format_bytes(max(values)))
+    if least == most:
+        return least
+    number, unit = least.split()
+    # The unit once: a table has no space for it twice.
+    return f"{number if most.endswith(f' {unit}') else least} to {most}"
 
 
 @functools.cache
