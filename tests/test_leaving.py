@@ -39,9 +39,9 @@ def test_an_example_ends_silently(tmp_path: Path, processes: bool, last: str) ->
 @pytest.mark.full
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_client_of_dask_ends_silently(tmp_path: Path, processes: bool) -> None:
-    client = (
-        f"from distributed import Client\nclient = Client(n_workers=2, threads_per_worker=1, processes={processes})"
-    )
+    # A free port: Dask itself warns if the dashboard's usual one is taken.
+    options = f'n_workers=2, threads_per_worker=1, processes={processes}, dashboard_address=":0"'
+    client = f"from distributed import Client\nclient = Client({options})"
     done = ended(tmp_path, guarded(f"{client}\n{WORK}"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "256\n", "")
 
