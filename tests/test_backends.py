@@ -303,6 +303,7 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     assert gang.received[6:] == [RecoverGpu] * 4
 
 
+@pytest.mark.full
 def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: pytest.LogCaptureFixture) -> None:
     arrays = GRAPHS["dense random"]()
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:

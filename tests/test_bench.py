@@ -220,7 +220,10 @@ def test_scaling(client: distributed.Client, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("benchmark", "text", "figures"),
-    [("corpus", CORPUS, ["frontiers", "ranks", "rates"]), ("scaling", SCALING, ["scaling"])],
+    [
+        pytest.param("corpus", CORPUS, ["frontiers", "ranks", "rates"], marks=pytest.mark.full),
+        ("scaling", SCALING, ["scaling"]),
+    ],
 )
 def test_commands_write_json_and_figures(
     client: distributed.Client, tmp_path: Path, benchmark: str, text: str, figures: list[str]
