@@ -34,7 +34,7 @@ pytestmark = [
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.product((False, True), repeat=2)]
-# The first size compiles for the architecture of the measured figures, and the largest variant of the resident kernel.
+# The first size compiles for the architecture of the measured figures, and one variant of the resident kernel.
 ARCHITECTURE_ROWS = [pytest.param(arch, marks=[] if arch == "sm_90" else pytest.mark.full) for arch in ARCHITECTURES]
 VARIANT_ROWS = [
     pytest.param(
