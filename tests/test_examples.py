@@ -40,8 +40,31 @@ def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
     kept = [cell.get("outputs") for cell in read.cells if cell.cell_type == "code"]
     assert any(kept), "it was saved without its output"
     assert not [output for outputs in kept for output in outputs if output.output_type == "error"]
+    assert not on_stderr(read)
     # Raises an error if a cell does.
     NotebookClient(read, timeout=100, kernel_name="python3").execute()
+    assert not on_stderr(read)
+
+
+def on_stderr(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return what a notebook wrote to stderr, which a browser shows in red."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [output.text for output in outputs if output.get("name") == "stderr"]
+
+
+@pytest.mark.full
+def test_bars_in_a_notebook_leave_no_line(in_a_folder_of_its_own: Path) -> None:
+    code = """
+import dbfs
+client = dbfs.connect(backend="cpu", processes=False)
+run = dbfs.graph500(12, client=client)
+client.close()"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    # The searches have a bar: an output that is empty at the end.
+    assert {output.output_type for output in outputs} == {"display_data"}
+    assert not any(any(output.data.values()) for output in outputs)
 
 
 @pytest.mark.full
