@@ -81,7 +81,7 @@ def test_a_saved_result_is_named(invoke: Invoke, tmp_path: Path) -> None:
     out = tmp_path / "labels.npy"
     answer = invoke("run", "path:n=2000", "--source", "0", "--out", str(out))
     assert answer.exit_code == 0, answer.output
-    assert answer.stdout.endswith(f"{out}: wrote the distances of 2,000 vertices, 7.94 kiB\n")
+    assert answer.stdout.endswith(f"{out}: wrote the distances of 2,000 vertices, 7.94 KiB\n")
 
 
 def test_a_graph_that_lost_a_rank_says_so() -> None:

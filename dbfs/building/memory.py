@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dask.utils import format_bytes, parse_bytes
+from dask.utils import parse_bytes
 
 from dbfs import config
 from dbfs.cluster.gang import Gang
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
+from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import click
-from dask.utils import format_bytes
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +13,7 @@ from rich.table import Table
 from dbfs.cli.cluster_report import ClusterReport, examine_cluster
 from dbfs.cli.common import connect, json_option, print_json
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
+from dbfs.units import format_bytes
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILED: "red"}
 

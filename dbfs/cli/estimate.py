@@ -1,7 +1,6 @@
 """``dbfs estimate``: the memory that a graph will need, computed without reading or building it."""
 
 import click
-from dask.utils import format_bytes
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +10,7 @@ from dbfs.building.build import BuildOptions
 from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
 from dbfs.edges import generate
+from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
 
 

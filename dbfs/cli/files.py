@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from dask.utils import format_bytes
 
 from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import json_option, print_json
@@ -17,6 +16,7 @@ from dbfs.edges import generate as generators
 from dbfs.edges import readers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
+from dbfs.units import format_bytes
 
 if TYPE_CHECKING:
     # The import loads SciPy and pyarrow, which is slow.

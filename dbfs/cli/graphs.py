@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from dask.utils import format_bytes, format_time
 from rich.console import Console
 
 import dbfs
@@ -24,6 +23,7 @@ from dbfs.cli.common import (
 from dbfs.display import tables
 from dbfs.edges.resolve import edge_list
 from dbfs.records import GraphStatus
+from dbfs.units import format_bytes, format_seconds
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -77,7 +77,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
             status.backend,
             status.exchange,
             str(status.runs),
-            format_time(now - status.created),
+            format_seconds(now - status.created),
             _state(status),
         )
         for status in found

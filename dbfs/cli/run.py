@@ -11,7 +11,6 @@ import click
 import distributed
 import numpy as np
 from click.core import ParameterSource
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -36,6 +35,7 @@ from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, MissingFileError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
+from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS
 
 

@@ -1,12 +1,12 @@
 """``dbfs runs`` and ``cancel``: the runs of a running cluster."""
 
 import click
-from dask.utils import format_time
 
 import dbfs
 from dbfs.cli.common import cluster_option, connect, json_option, print_json, print_results
 from dbfs.errors import InvalidOptionError, RunNotFoundError
 from dbfs.records import RunStatus
+from dbfs.units import format_seconds
 
 
 @click.command()
@@ -25,7 +25,7 @@ def runs(scheduler: str, as_json: bool) -> None:
 
 def _row(status: RunStatus) -> tuple[str, ...]:
     at = status.progress
-    state, seconds = "running" if status.running else "waiting", format_time(status.seconds)
+    state, seconds = "running" if status.running else "waiting", format_seconds(status.seconds)
     if at is None:
         return (status.run_id[:8], status.graph, f"of {status.traversals}", state, "", "", "", "", seconds)
     traversal = f"{min(at.finished + 1, at.traversals)} of {at.traversals}"

@@ -19,9 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from dask.utils import format_bytes
-
 from dbfs.cluster.kernels import warm_up
+from dbfs.units import format_bytes
 from dbfs_workers.cuda import probe
 from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs_workers.exchange.segment import Segment

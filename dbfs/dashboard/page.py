@@ -29,7 +29,6 @@ from bokeh.models import (
     TableColumn,
 )
 from bokeh.plotting import figure
-from dask.utils import format_bytes, format_time
 from distributed.dashboard.components import DashboardComponent, add_periodic_callback
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 from distributed.dashboard.core import BokehApplication
@@ -38,6 +37,7 @@ from tornado.ioloop import IOLoop
 
 from dbfs.dashboard import PATH
 from dbfs.dashboard.trail import Trail, trail_of
+from dbfs.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import distributed
@@ -321,7 +321,7 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
 
 def _run_row(run: RunView) -> tuple[Any, ...]:
     at = run.progress
-    seconds = format_time(time.time() - (run.started or run.queued))
+    seconds = format_seconds(time.time() - (run.started or run.queued))
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
         return (*head, f"of {run.traversals}", None, "", None, None, "", seconds)

@@ -28,11 +28,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dask.utils import format_bytes
-
 from dbfs import config
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
+from dbfs.units import format_bytes
 
 if TYPE_CHECKING:
     import rich.progress

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import distributed
-from dask.utils import format_bytes
 
 from dbfs.cluster.connect import current_client
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListGraphs, ListRuns
+from dbfs.units import format_bytes
 
 
 @dataclass(frozen=True)

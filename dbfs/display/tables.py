@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from dask.utils import format_bytes
 from rich import box
 from rich.table import Table
 
 from dbfs.graph.counts import edges_in_words
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
+from dbfs.units import format_bytes
 
 
 def describe(graph: Graph) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 import numpy as np
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dbfs import config, engines
@@ -31,6 +30,7 @@ from dbfs.integers import vertex_number, whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
+from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.tasks import queries
 

@@ -22,7 +22,6 @@ from typing import Any
 
 import dask
 import distributed
-from dask.utils import format_time
 
 from dbfs.building.build import BuildOptions, check_fit
 from dbfs.cluster.connect import current_client, roster
@@ -35,6 +34,7 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.load import choose_backend, load
 from dbfs.graph500.output import block, statistics
 from dbfs.integers import whole_count
+from dbfs.units import format_seconds
 from dbfs.validation.validate import validate
 
 EDGEFACTOR = 16
@@ -164,7 +164,7 @@ def graph500(
         with progresses.bar("searching", roots, progress) as shown:
             for index, key in enumerate(keys):
                 searches.append(_search(graph, key, f"search {index + 1} of {roots}"))
-                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {format_time(searches[-1].seconds)}")
+                shown.set(index + 1, f"{index + 1:,} of {roots:,}, the last in {format_seconds(searches[-1].seconds)}")
         return Graph500Result(
             scale=scale,
             edgefactor=edgefactor,

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import time
 
-from dask.utils import format_bytes, format_time
-
 from dbfs.records import FinishedRun, GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.units import format_bytes, format_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +21,7 @@ def graph_loaded(graph: GraphEntry) -> None:
     logger.info(
         "%s loaded in %s by %s: %s vertices, %s directed edges, %s on %d ranks, %s, %s",
         _graph(record),
-        format_time(record.read_seconds + record.build_seconds),
+        format_seconds(record.read_seconds + record.build_seconds),
         record.client,
         f"{record.stripe.n:,}",
         f"{sum(info.m_local for info in record.infos):,}",
@@ -40,24 +39,27 @@ def graph_refused(record: GraphRecord, error: BaseException) -> None:
 
 def graph_unloaded(graph: GraphEntry, why: str) -> None:
     """Log a graph that is about to be freed, and why."""
-    age, runs = format_time(time.time() - graph.record.created), "1 run" if graph.runs == 1 else f"{graph.runs:,} runs"
+    age = format_seconds(time.time() - graph.record.created)
+    runs = "1 run" if graph.runs == 1 else f"{graph.runs:,} runs"
     logger.info("%s unloaded after %s and %s: %s", _graph(graph.record), age, runs, why)
 
 
 def run_started(run: RunEntry) -> None:
     """Log a run whose turn has come."""
-    logger.info("%s started after %s in the queue", _run(run), format_time(time.time() - run.queued))
+    logger.info("%s started after %s in the queue", _run(run), format_seconds(time.time() - run.queued))
 
 
 def run_finished(run: RunEntry, finished: FinishedRun) -> None:
     """Log a run that finished, with the time since its start and the sum of its traversals' times."""
     took = finished.ended - (run.started or run.queued)
-    logger.info("%s finished in %s, traversing for %s", _run(run), format_time(took), format_time(finished.seconds))
+    logger.info(
+        "%s finished in %s, traversing for %s", _run(run), format_seconds(took), format_seconds(finished.seconds)
+    )
 
 
 def run_ended_early(run: RunEntry, outcome: str, ended: FinishedRun) -> None:
     """Log a run that failed or was cancelled."""
-    logger.info("%s %s after %s: %s", _run(run), outcome, format_time(ended.seconds), ended.error)
+    logger.info("%s %s after %s: %s", _run(run), outcome, format_seconds(ended.seconds), ended.error)
 
 
 def cancel_requested(run: RunEntry) -> None:

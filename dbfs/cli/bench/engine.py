@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Sequence
 
 import click
-from dask.utils import format_bytes
 
 from dbfs.building.build import ORDERS
 from dbfs.cli.bench.common import ranks_option
 from dbfs.cli.common import connect, json_option, print_results
+from dbfs.units import format_bytes
 
 
 @click.command()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from dask.utils import format_bytes
-
 from dbfs.display.notebook import svg
 from dbfs.graph.counts import edges_in_words
+from dbfs.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import jinja2
@@ -35,14 +34,6 @@ def state_html(state: ClusterState) -> str:
     return _render("state", state=state)
 
 
-def seconds(value: float) -> str:
-    """Format a duration with its unit: 1.23 ms."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}" if value < 1000 else f"{value:,.0f} s"
-    return f"{value * 1e6:.2g} µs"
-
-
 def rate(mteps: float) -> str:
     """Format a rate of traversed edges with its unit: 1.23 GTEPS."""
     return f"{mteps / 1e3:.3g} GTEPS" if mteps >= 1e3 else f"{mteps:.3g} MTEPS"
@@ -53,7 +44,7 @@ def _count(value: int) -> str:
 
 
 def _bytes_range(values: tuple[int, ...]) -> str:
-    least, most = str(format_bytes(min(values))), str(format_bytes(max(values)))
+    least, most = format_bytes(min(values)), format_bytes(max(values))
     if least == most:
         return least
     number, unit = least.split()
@@ -69,7 +60,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader("dbfs.display.notebook"), autoescape=True, undefined=jinja2.StrictUndefined
     )
     environment.filters.update(
-        {"bytes": format_bytes, "bytes_range": _bytes_range, "count": _count, "seconds": seconds, "rate": rate}
+        {"bytes": format_bytes, "bytes_range": _bytes_range, "count": _count, "seconds": format_seconds, "rate": rate}
     )
     return environment
 

@@ -11,11 +11,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
-from dask.utils import format_bytes
 
 from dbfs.edges.writers.stream import EdgeStream, Survey, Written
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
+from dbfs.units import format_bytes
 
 # Peak bytes of an entry: the pieces' ids and their concatenation, or the coordinates' rows, columns and values beside
 # the CSR's.
