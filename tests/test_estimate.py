@@ -116,7 +116,7 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
         "It fits 139.00 GiB, built in 3 turns; one turn would take 256.00 GiB. The build generates all edges 3 times.\n"
     )
     assert estimate(*graph, "--memory", "100GiB").endswith(
-        "It does not fit 100.00 GiB, not even built in 3 turns: take more ranks, or more memory a rank.\n"
+        "It does not fit 100.00 GiB, not even built in 3 turns: take more ranks, or more memory per rank.\n"
     )
     found = json.loads(estimate(*graph, "--memory", "139GiB", "--json"))
     assert (found["turns"], found["passes"], found["fits"], found["memory"]) == (3, 3, True, 139 * GIB)

@@ -96,7 +96,7 @@ class Slow:
 
 
 class SlowEdges(EdgeList):
-    """One slow piece a rank."""
+    """One slow piece per rank."""
 
     def cut(self, piece_edges: int) -> list[Slow]:
         return [Slow() for _ in range(3)]

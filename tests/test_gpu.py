@@ -1,7 +1,8 @@
 """CUDA rows of the parity suite, and runs on GPUs that end early: cancelled, late, or with a dead peer.
 
-Two clusters: one with a worker a GPU, for ranks that map each other's memory (1, 2 and 4 GPUs); one whose four workers
-share the first GPU, for what needs no GPU of its own: the taskgraph engine, and the resident loop through the host.
+Two clusters: one with a worker per GPU, for ranks that map each other's memory (1, 2 and 4 GPUs); one whose four
+workers share the first GPU, for what needs no GPU of its own: the taskgraph engine, and the resident loop through the
+host.
 """
 
 import logging
@@ -174,7 +175,7 @@ def test_vertices_that_have_in_edges_only(gpus: distributed.Client, leaves: int,
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) -> None:
-    # Up to 30,000 vertices a level: led ones, then light ones of all ranks that leave some in their queues.
+    # Up to 30,000 vertices per level: led ones, then light ones of all ranks that leave some in their queues.
     side = 200
     ids = np.arange(side**3)
     axes = (ids % side, ids // side % side, ids // side**2)

@@ -103,7 +103,7 @@ def test_rates_are_harmonic() -> None:
     assert found["bfs  harmonic_mean_TEPS"] == pytest.approx(independent.harmonic_mean(rates))
     assert found["bfs  min_TEPS"] == pytest.approx(100)
     assert found["bfs  max_TEPS"] == pytest.approx(1200)
-    # The mean of the two next to it, as times an edge: 1/200 and 1/100, then 1/1200 and 1/400.
+    # The mean of the two next to it, as times per edge: 1/200 and 1/100, then 1/1200 and 1/400.
     assert found["bfs  firstquartile_TEPS"] == pytest.approx(1 / 0.0075)
     assert found["bfs  median_TEPS"] == pytest.approx(1 / 0.00375)
     assert found["bfs  thirdquartile_TEPS"] == pytest.approx(600)

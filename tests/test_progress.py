@@ -43,7 +43,7 @@ def test_a_run_is_told_of_while_it_lasts_and_ends_with_its_listener(endless: dbf
     levels = [run.level for run in told]
     assert levels == sorted(levels)
     assert levels[-1] < ENDLESS
-    # A path reaches one vertex a level. Ranks are asked one after another: the level is that of the last one asked.
+    # A path reaches one vertex per level. Ranks are asked one after another: the level is that of the last one asked.
     assert all(0 < run.reached <= run.level + 1 + endless.ranks for run in told)
     assert [run.seconds for run in told] == sorted(run.seconds for run in told)
     # The run was cancelled, and the gang is free.
@@ -120,7 +120,7 @@ def test_a_build_is_told_of_while_it_lasts(client: distributed.Client) -> None:
     read = [build.pieces_read for build in told]
     assert read == sorted(read)
     assert {build.stage for build in told} <= {"reading", "exchanging", "building"}
-    # A piece holds two ids of 8 bytes an edge.
+    # A piece holds two ids of 8 bytes per edge.
     assert all(build.bytes_read >= 16 * 16_000 * build.pieces_read for build in told)
     assert all(build.pieces == 53 for build in told if build.pieces)
 

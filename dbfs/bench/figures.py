@@ -180,7 +180,7 @@ def _scaling(points: Sequence[ScalingPoint]) -> Figure:
         ax.set_xticks(ranks, [str(count) for count in ranks])
         ax.minorticks_off()
         ax.set_xlabel("ranks")
-        ax.set_ylabel("speed-up" if kind == STRONG else "efficiency: rate a rank over the first's")
+        ax.set_ylabel("speed-up" if kind == STRONG else "efficiency: rate per rank over the first's")
         ax.set_title(f"{kind} scaling", fontsize="medium", loc="left")
         ax.grid(alpha=0.3)
         ax.set_ylim(bottom=0)

@@ -57,8 +57,8 @@ class Rate:
         graph, order, direction: see ``Row``.
         predecessors: whether predecessors were recorded.
         gpus: number of GPUs.
-        gteps: directed edges traversed a second of device time, in billions: the median of the traversals. Device time
-            includes the reset of the state; the labels stay on the GPUs.
+        gteps: directed edges traversed per second of device time, in billions: the median of the traversals. Device
+            time includes the reset of the state; the labels stay on the GPUs.
         worst: the lowest of these rates.
         milliseconds: median device time.
         call: median of the milliseconds from the client's call to the result, less the device time.

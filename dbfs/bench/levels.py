@@ -34,9 +34,9 @@ class LevelCost:
 
 
 TASKGRAPH = {
-    "taskgraph, a task a phase, one graph a level": {"fuse-below": 0, "levels-per-submission": 1},
-    "taskgraph, one fused task a rank, one graph a level": {"fuse-below": 4096, "levels-per-submission": 1},
-    "taskgraph, one fused task a rank, several levels a graph": {},
+    "taskgraph, a task per phase, one graph per level": {"fuse-below": 0, "levels-per-submission": 1},
+    "taskgraph, one fused task per rank, one graph per level": {"fuse-below": 4096, "levels-per-submission": 1},
+    "taskgraph, one fused task per rank, several levels per graph": {},
 }
 RESIDENT_LEVELS = 2000
 

@@ -26,8 +26,8 @@ class Rates:
         ranks: number of ranks.
         direction: direction of the levels: top-down, bottom-up, or auto.
         depth: mean depth over the sources.
-        distance_mteps: directed edges traversed a second of level time, in millions, when only distances are recorded:
-            the edges of all sources divided by the sum of their median times.
+        distance_mteps: directed edges traversed per second of level time, in millions, when only distances are
+            recorded: the edges of all sources divided by the sum of their median times.
         predecessor_mteps: the same, when predecessors are also recorded.
         milliseconds: mean level time of a traversal that records only distances.
         inspected: inspected edges divided by the edges of the traversed components. 1 if each edge is expanded once,

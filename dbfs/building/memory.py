@@ -66,7 +66,7 @@ class Estimate:
             for name, part in (("partition", self.partition), ("build", self.build), ("run", self.run))
         ]
         turns = f", built in {self.turns} turns" if self.turns > 1 else ""
-        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} a rank{turns}"
+        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} per rank{turns}"
 
 
 def estimate_bytes(
@@ -186,7 +186,7 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
         if limit and needed.peak_bytes > share * limit:
             raise GraphTooLargeError(
                 f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) a rank; rank {rank} may take {int(share * limit):,} bytes "
+                f"({format_bytes(needed.peak_bytes)}) per rank; rank {rank} may take {int(share * limit):,} bytes "
                 f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )

@@ -1,4 +1,4 @@
-"""Builds on CPUs, as Dask tasks in rounds of one piece a rank.
+"""Builds on CPUs, as Dask tasks in rounds of one piece per rank.
 
 One task reads a piece on the rank that it was dealt to, and another bins its edges by owner. Each owner collects its
 bins round by round, and makes its partition of the bins of all rounds.

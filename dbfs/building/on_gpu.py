@@ -19,8 +19,8 @@ from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_gpu as tasks
 
-# So many that a piece's generation (about 100 bytes an edge, for a short time) takes less memory than all keys of the
-# rank (8 bytes a directed edge, and 8 to sort them).
+# So many that a piece's generation (about 100 bytes per edge, for a short time) takes less memory than all keys of the
+# rank (8 bytes per directed edge, and 8 to sort them).
 _PIECES_A_RANK = 16
 # With three turns a build takes at most twice the partition's memory. More turns would cost time and save nothing.
 _TURNS = (1, 2, 3)

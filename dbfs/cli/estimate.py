@@ -100,7 +100,7 @@ def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     room = format_bytes(needed.memory)
     if not needed.fits:
         even = f", not even built in {needed.turns} turns" if needed.turns > 1 else ""
-        return f"It does not fit {room}{even}: take more ranks, or more memory a rank."
+        return f"It does not fit {room}{even}: take more ranks, or more memory per rank."
     if needed.turns > 1:
         at_once = format_bytes(needed.peaks[0])
         return f"It fits {room}, built in {needed.turns} turns; one turn would take {at_once}. {cost}"

@@ -30,7 +30,7 @@ def connect(
     timeout: float | str | None = None,
     **cluster: Any,
 ) -> distributed.Client:
-    """Return a client of the scheduler at ``address``, or of a new local cluster with one thread a worker.
+    """Return a client of the scheduler at ``address``, or of a new local cluster with one thread per worker.
 
     A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda,
     else one worker for each CPU core. Closing the client closes the local cluster, and so does the end of the program.

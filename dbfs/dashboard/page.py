@@ -67,7 +67,7 @@ _GRAPHS: Columns = {
     "ranks": (50, _COUNT),
     "backend": (70, _TEXT),
     "exchange": (110, _TEXT),
-    "bytes a rank": (90, _BYTES),
+    "bytes per rank": (90, _BYTES),
     "bytes": (90, _BYTES),
     "runs": (60, _COUNT),
     "lost ranks": (90, _TEXT),

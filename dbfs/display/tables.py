@@ -16,7 +16,7 @@ def describe(graph: Graph) -> str:
     return (
         f"{graph.name}: {graph.n:,} vertices, {edges_in_words(graph)}, {graph.self_loops:,} self-loops, "
         f"{graph.duplicates:,} duplicates, {graph.ranks} ranks, "
-        f"{format_bytes(max(graph.nbytes))} a rank, built in {graph.build_seconds:.2f} s"
+        f"{format_bytes(max(graph.nbytes))} per rank, built in {graph.build_seconds:.2f} s"
     )
 
 
@@ -26,7 +26,7 @@ def tight_table(title: str) -> Table:
 
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
-    """Return a table with one row a traversal. Edges and MTEPS are directed edges of the traversed component."""
+    """Return a table with one row per traversal. Edges and MTEPS are directed edges of the traversed component."""
     table = tight_table("Breadth-first searches")
     for column in ("source", "reached", "depth", "edges\n(directed)", "time\nms", "MTEPS"):
         table.add_column(column, justify="right")
@@ -46,7 +46,7 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
 
 
 def levels_table(result: BFSResult, most: int = 24) -> Table:
-    """Return a table with one row a level, which leaves out the middle of more than ``most`` levels."""
+    """Return a table with one row per level, which leaves out the middle of more than ``most`` levels."""
     table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")

@@ -90,7 +90,8 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix
     if not is_sparse:
         raise EdgeInputError(f"from_scipy takes a SciPy sparse matrix or array, not {type(matrix).__name__}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise EdgeInputError(f"the matrix must be square (one row a vertex), not {' x '.join(map(str, matrix.shape))}")
+        shape = " x ".join(map(str, matrix.shape))
+        raise EdgeInputError(f"the matrix must be square (one row per vertex), not {shape}")
     pattern: Any = matrix.tocsr(copy=True)
     pattern.sum_duplicates()
     pattern.eliminate_zeros()

@@ -60,7 +60,7 @@ class LevelReport:
 
 @dataclass(frozen=True)
 class PublishedLabels:
-    """The labels of one traversal as Dask data, one array a rank, on the worker of that rank.
+    """The labels of one traversal as Dask data, one array per rank, on the worker of that rank.
 
     Attributes:
         distances: by rank, futures of int32 arrays: the rank's vertices in order, -1 unreached.
@@ -119,7 +119,7 @@ class Outcome:
 
     Attributes:
         labels: access to the labels.
-        levels: makes one report a level. A function, because a road network has thousands of levels and many callers
+        levels: makes one report per level. A function, because a road network has thousands of levels and many callers
             read none of the reports.
         depth: the largest distance.
         reached: number of vertices reached, the sources included.

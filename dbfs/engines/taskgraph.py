@@ -6,13 +6,13 @@ them. The client reads the barrier and stops when every bin is empty. The state 
 the result of a task; the phases change the state in place and check their own order.
 
 A task takes milliseconds, however small its work is. Therefore a level that starts with few vertices runs as one fused
-task a rank: the contraction of the previous level, expand, and filter + partition. The bins of such a level travel
+task per rank: the contraction of the previous level, expand, and filter + partition. The bins of such a level travel
 through the barrier (6 transfers on 4 ranks instead of 15). While the frontier grows slowly, the client submits several
 such levels as one graph. Every level is top-down.
 
-Measured with 4 ranks on 2 cores, path graph, milliseconds a level (``dbfs bench levels``): 54 with 13 tasks and bins
+Measured with 4 ranks on 2 cores, path graph, milliseconds per level (``dbfs bench levels``): 54 with 13 tasks and bins
 fetched one by one, 35 with bins through the barrier, 28 with expand and filter + partition fused, 25 with all three
-fused, and 20 with 4 levels a graph.
+fused, and 20 with 4 levels per graph.
 """
 
 import time
@@ -148,7 +148,7 @@ class TaskGraphTraversal:
                 barriers.append(barrier)
                 if not barrier.count:
                     break
-            # Several levels a graph only while the frontier hardly grows: a level inside a window stays fused, and an
+            # Several levels per graph only while the frontier hardly grows: a level inside a window stays fused, and an
             # exploding one would send all its bins through the barrier. With targets one level at a time, since a
             # level past the last target must not count.
             grows = max(barrier.count for barrier in passed) > 2 * found
@@ -167,7 +167,7 @@ class TaskGraphTraversal:
         return passed
 
     def _fused_level(self, graph: TaskGraph) -> Ref:
-        """Add one task a rank: contract the last level, expand, filter + partition. The barrier carries the bins."""
+        """Add one task per rank: contract the last level, expand, filter + partition. The barrier carries the bins."""
         run, level = self.spec.run_id, self.level
         if not self.bins_in_barrier:
             self._contract(graph)
@@ -188,7 +188,7 @@ class TaskGraphTraversal:
         return self._barrier(graph)
 
     def _level(self, graph: TaskGraph) -> Ref:
-        """Add one task a rank for each phase. The bins stay in the outboxes."""
+        """Add one task per rank for each phase. The bins stay in the outboxes."""
         run, level = self.spec.run_id, self.level
         self._contract(graph)
         for rank in self.ranks:
@@ -206,7 +206,7 @@ class TaskGraphTraversal:
         return self.uncontracted
 
     def _contract(self, graph: TaskGraph) -> None:
-        """Add one task a rank that contracts the last level's bins for that rank."""
+        """Add one task per rank that contracts the last level's bins for that rank."""
         barrier, run, level = self.uncontracted, self.spec.run_id, self.level - 1
         if barrier is None:
             return

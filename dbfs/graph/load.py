@@ -60,7 +60,7 @@ def load(
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
             which is faster on graphs with hubs. Vertex ids of callers do not change.
-        keep_edges: also keep the edges on the workers as they were read (8 bytes an edge). Validation then checks
+        keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory

@@ -127,7 +127,7 @@ class BFSResult:
         return by_position if order is None else order.predecessors_by_vertex(by_position)
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
-        """Return the labels as a Dask array on the workers, one chunk a rank; no labels move.
+        """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
 
         The array is striped: chunk ``r`` holds vertices ``r, r + p, r + 2p, ...``, so that vertex ``v`` is element
         ``v // p`` of chunk ``v % p``. In a graph loaded with ``order="degree"`` the stripe holds positions

@@ -6,7 +6,7 @@ The client's clock measures:
 - generation: until the generated edges are on the workers, as arrays of vertex ids;
 - construction: from there until the graph can be traversed, including forming its gang;
 - a search: the call ``graph.bfs(key, predecessors=True)``, from before the key is visited until every rank has its part
-  of the predecessors, 4 bytes a vertex, in its memory. Fetching them is not included;
+  of the predecessors, 4 bytes per vertex, in its memory. Fetching them is not included;
 - a validation: the call ``dbfs.validate`` on the search's result, against the generated edges.
 
 Before the measurement a small graph goes through all steps, so that every rank has loaded its code. Otherwise the first
@@ -130,7 +130,7 @@ def graph500(
 
     Args:
         scale: logarithm to base 2 of the number of vertices.
-        edgefactor: edges a vertex; the specification requires 16.
+        edgefactor: edges per vertex; the specification requires 16.
         roots: number of search keys, which are distinct vertices of degree at least 1; the specification requires 64.
         client: any synchronous ``distributed.Client``; Dask's current one if None.
         ranks: number of workers that take part, one rank each; all if None.

@@ -190,6 +190,6 @@ def _shared_gpu(addresses: Sequence[str], gpus: Sequence[str]) -> str:
         if other != rank:
             return (
                 f"ranks {other} and {rank} ({address}) are on one GPU ({gpu}); "
-                "start one worker a GPU, as dask-cuda does"
+                "start one worker per GPU, as dask-cuda does"
             )
     return ""

@@ -1,8 +1,8 @@
 """Validation of labels on the workers: each rank checks its own edges (``dbfs_workers.checks.validation``).
 
-During the check a rank needs the labels of all ranks, 8 bytes a vertex. Its edges stay in its memory, or its GPU's, and
-are checked there. After ``load(..., keep_edges=True)`` the edges are those of the input, put aside before anything was
-built: the check then also finds a graph that was built wrong. Otherwise the edges are the graph's own.
+During the check a rank needs the labels of all ranks, 8 bytes per vertex. Its edges stay in its memory, or its GPU's,
+and are checked there. After ``load(..., keep_edges=True)`` the edges are those of the input, put aside before anything
+was built: the check then also finds a graph that was built wrong. Otherwise the edges are the graph's own.
 """
 
 from __future__ import annotations

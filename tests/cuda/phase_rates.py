@@ -2,7 +2,7 @@
 
     python -m tests.cuda.phase_rates
 
-Random columns, 16 a row, rank 0 of 4: no long lists and no locality. Times are by events around the call, host's part
+Random columns, 16 per row, rank 0 of 4: no long lists and no locality. Times are by events around the call, host's part
 included, medians of 8 with the state put back before each. The limit is the longer of two: the bytes that the backend's
 docstrings count at a copy's rate, and the words of bitmaps at a gather's, both measured in the same run.
 """

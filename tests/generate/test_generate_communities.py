@@ -27,7 +27,7 @@ def test_every_vertex_has_its_slots() -> None:
 
 
 def test_vertices_list_their_degrees_and_are_met_as_often() -> None:
-    """Twice 400 edges a vertex of the highest class: 800 on average, and half the edges stay in their community."""
+    """Twice 400 edges per vertex of the highest class: 800 on average, and half the edges stay in their community."""
     classes = DegreeClasses((100, 400), (90, 10))
     edges = communities("", 8, classes, directed=False)
     sources, targets = edges.cut(2**40)[0].read()

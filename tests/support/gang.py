@@ -92,7 +92,7 @@ def serve(pipe: Connection) -> None:
         with sending:
             pipe.send((ticket, answer))
 
-    # A thread a call: during a run the rank must still take the call that aborts it.
+    # A thread per call: during a run the rank must still take the call that aborts it.
     with contextlib.suppress(EOFError):
         while True:
             threading.Thread(target=call, args=pipe.recv(), daemon=True).start()

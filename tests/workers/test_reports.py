@@ -49,7 +49,7 @@ def test_the_ends_of_a_type(low: int, high: int, order: str) -> None:
 
 
 def frontier_of_a_grid(levels: int) -> np.ndarray:
-    """One rank's counts where a frontier grows and shrinks by a few vertices a level, as GPUs report them."""
+    """One rank's counts where a frontier grows and shrinks by a few vertices per level, as GPUs report them."""
     rng = np.random.default_rng(1)
     frontier = np.minimum(np.arange(levels), np.arange(levels)[::-1]) // 2 + rng.integers(1, 20, levels)
     discovered = np.append(frontier[1:], 0)

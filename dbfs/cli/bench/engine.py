@@ -59,7 +59,7 @@ def levels(ranks: int, levels: int, as_json: bool) -> None:
         costs = list(bench_levels(client, ranks, levels))
     rows = [(c.way, str(c.ranks), f"{c.milliseconds:.3f}", f"{c.ratio:.4f}") for c in costs]
     print_results(
-        "A level of a path graph", ("engine and way", "ranks", "ms a level", "ratio"), rows, costs, as_json=as_json
+        "A level of a path graph", ("engine and way", "ranks", "ms per level", "ratio"), rows, costs, as_json=as_json
     )
 
 

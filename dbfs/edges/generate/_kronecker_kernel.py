@@ -1,11 +1,11 @@
 """Graph500's Kronecker generator (``kronecker``): the part compiled by Numba, one call of ``draw_edges`` a piece.
 
 Edges are drawn in blocks of ``BLOCK``. The random generator's state of a block is five rows (z1..z5) with one 31-bit
-word an edge. So each step is a loop over a row without branches or carried dependences, which the compiler turns into
+word per edge. So each step is a loop over a row without branches or carried dependences, which the compiler turns into
 vector instructions. A step writes its value over the row of the oldest word: rows change roles instead of moving.
 
-Work an edge: two multiplications a level (the generator's recurrence), and 25 to step to the next block's states. Bytes
-an edge: 16 written; the rest stays in the L1 cache.
+Work per edge: two multiplications per level (the generator's recurrence), and 25 to step to the next block's states.
+Bytes per edge: 16 written; the rest stays in the L1 cache.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.jit import INT64, UINT32, int64, kernel, void
 
-# Million edges a second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
+# Million edges per second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
 # first block's states are made in Python, which costs each piece 7 microseconds for each edge of a block: so 128.
 BLOCK = 128
 

@@ -1,4 +1,4 @@
-"""The path: one vertex a level, so the deepest traversal that n vertices allow."""
+"""The path: one vertex per level, so the deepest traversal that n vertices allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ Source: Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining
 level, an edge falls into one of the four quadrants of the adjacency matrix: a (both bits 0), b (target bit 1), c
 (source bit 1) or d (both bits 1).
 
-Edge i is drawn from numbers of a counter-based generator at indices that depend on i alone, 32 bits a level. So any
+Edge i is drawn from numbers of a counter-based generator at indices that depend on i alone, 32 bits per level. So any
 range of edges is generated without the edges before it. The ids are permuted afterwards: otherwise hubs would have ids
 with many zero bits, and rank 0 would own most edges.
 """
@@ -27,8 +27,8 @@ _MAX_EDGEFACTOR = 2**20
 _LEVEL_BITS = 32
 _EDGES, _IDS = 1, 2
 
-# Edges of a block on the CPU, whose arrays stay in the cache. Million edges a second at scale 21, in one run: 2^12 gave
-# 1.4, 2^14 2.1, 2^16 1.9, 2^20 0.5.
+# Edges of a block on the CPU, whose arrays stay in the cache. Million edges per second at scale 21, in one run: 2^12
+# gave 1.4, 2^14 2.1, 2^16 1.9, 2^20 0.5.
 _CPU_BLOCK = 2**14
 
 
@@ -130,7 +130,7 @@ def rmat(
 
     Args:
         scale: ids are drawn from 0..2^scale - 1.
-        edgefactor: edges a vertex, if m is None.
+        edgefactor: edges per vertex, if m is None.
         a, b, c: probabilities of the quadrants (source bit 0, target bit 0), (0, 1) and (1, 0), rounded to 2^-32; the
             rest is the probability of (1, 1). The defaults are Graph500's.
         seed: 64 bits.

@@ -1,4 +1,4 @@
-"""Edge lists: text files with an edge a line, two id columns and any further ones; SNAP's files among them.
+"""Edge lists: text files with an edge per line, two id columns and any further ones; SNAP's files among them.
 
 Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collection", 2014. Its files open with comments
 ``# Directed graph ...`` (or ``Undirected``) and ``# Nodes: n Edges: m``. The result is a ``PairFile`` of external ids.

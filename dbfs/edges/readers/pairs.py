@@ -1,4 +1,4 @@
-"""Formats with one edge a line: the grammar of their lines, and strict and fast parsing.
+"""Formats with one edge per line: the grammar of their lines, and strict and fast parsing.
 
 A whole block of text is first matched against the grammar's pattern; only then do libraries convert it: NumPy if the
 block is a plain table of integers, else pandas. So input about which the libraries are lenient (``1.0``, ``+1``,
@@ -276,7 +276,7 @@ class PairPiece:
 
 @dataclass(frozen=True)
 class PairFile(EdgeList):
-    """A file with one edge a line.
+    """A file with one edge per line.
 
     Attributes:
         source: the file.

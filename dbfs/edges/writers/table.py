@@ -1,4 +1,4 @@
-"""Writer of Parquet tables (Apache Parquet, by pyarrow) with an edge a row.
+"""Writer of Parquet tables (Apache Parquet, by pyarrow) with an edge per row.
 
 In comes an ``EdgeStream``; out go bytes to a ``Sink``.
 """

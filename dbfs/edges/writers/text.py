@@ -1,4 +1,4 @@
-"""Writers of formats with an edge a line: Matrix Market, edge lists, and ``.gr`` of PACE and DIMACS.
+"""Writers of formats with an edge per line: Matrix Market, edge lists, and ``.gr`` of PACE and DIMACS.
 
 Sources: see ``readers.matrix_market``, ``readers.edge_list`` and ``readers.gr``. In comes an ``EdgeStream``; out go
 bytes to a ``Sink``.
