@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dbfs_workers import backends
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import Identifier, ShownText
 
 EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "comm")
 BACKENDS = ("auto", *backends.BACKENDS)
@@ -41,11 +42,11 @@ class GraphRecord:
         build_seconds: time of reading and building.
     """
 
-    graph_id: str
-    name: str
+    graph_id: Identifier
+    name: ShownText
     named: bool
-    client: str
-    source: str
+    client: Identifier
+    source: ShownText
     directed: bool
     stripe: Stripe
     addresses: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dbfs.errors import StaleRunError
+from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
 from dbfs.records import GraphRecord
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
@@ -52,10 +52,12 @@ from dbfs_workers.messages import (
     WorkerMessage,
 )
 from dbfs_workers.plugin import WorkerService
+from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import GraphName, printable
 
 STRIPE = Stripe(100, 2)
 SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
@@ -197,8 +199,78 @@ def test_errors_keep_their_type(caplog: pytest.LogCaptureFixture) -> None:
     assert "the handler leave_gang failed" in caplog.text
 
 
-def test_a_message_that_does_not_unpickle_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+JUNK = [
+    (b"not a pickle", VersionMismatchError, "can't be unpickled"),
+    (b"", VersionMismatchError, "can't be unpickled"),
+    (None, VersionMismatchError, "can't be unpickled"),
+    (pickle.dumps(None), VersionMismatchError, "has not the fields of LeaveGang"),
+    (pickle.dumps(GetGpu()), VersionMismatchError, "has not the fields of LeaveGang"),
+    (pickle.dumps(LeaveGang(5)), InvalidOptionError, "dbfs_leave_gang: graph_id must be str, not 5"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("junk", "error", "words"), JUNK, ids=[str(at) for at in range(len(JUNK))])
+def test_junk_in_place_of_a_message_is_refused(
+    junk: Any, error: type[Exception], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     handler = handlers(Service())[LeaveGang.operation]
-    with pytest.raises(RuntimeError, match="leave_gang: UnpicklingError"):
-        unpack("tcp://a:1", LeaveGang("id"), asyncio.run(handler(b"not a pickle")))
-    assert "the handler leave_gang failed" in caplog.text
+    with pytest.raises(error, match=words):
+        unpack("tcp://a:1", LeaveGang("id"), asyncio.run(handler(junk)))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_every_field_of_a_message_is_checked(message: Message[Any]) -> None:
+    kind = type(message)
+    check(message, kind, "operation")
+    for field in dataclasses.fields(message):  # type: ignore[arg-type]
+        # Dask keys may be anything.
+        if field.name != "partition_key":
+            with pytest.raises(InvalidOptionError, match=f"operation: {field.name} must be "):
+                check(dataclasses.replace(message, **{field.name: {}}), kind, "operation")  # type: ignore[type-var]
+        # As if the sender's version had no such field.
+        other = pickle.loads(pickle.dumps(message))
+        del vars(other)[field.name]
+        with pytest.raises(VersionMismatchError, match=f"has not the fields of {kind.__name__}"):
+            check(other, kind, "operation")
+
+
+def test_fields_of_records_in_messages_are_checked() -> None:
+    check(AddGraph(dataclasses.replace(RECORD, name="π ☃ <b>")), AddGraph, "operation")
+    wrong: list[dict[str, Any]] = [
+        {"name": 5},
+        {"name": "\x1b[31m"},
+        {"source": "\udcff"},
+        {"client": "x" * 256},
+        {"stripe": None},
+        {"infos": (None,)},
+        {"created": "now"},
+        {"named": 1},
+        {"addresses": ["tcp://a:1"]},
+    ]
+    for field in wrong:
+        with pytest.raises(InvalidOptionError, match="operation: record must be GraphRecord"):
+            check(AddGraph(dataclasses.replace(RECORD, **field)), AddGraph, "operation")
+
+
+@pytest.mark.parametrize("name", [5, None, "", "   ", "a\nb", "\x1b[31m", "\udcff", "\u202e", "x" * 256, b"roads"])
+def test_a_name_that_is_not_printable_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="name must be printable text of 1 to 255 characters, not "):
+        require(name, GraphName, "name")
+
+
+def test_the_printable_form_of_a_text() -> None:
+    assert printable("roads of Zürich [π] <b>") == "roads of Zürich [π] <b>"
+    assert printable("\x1b]0;x\x07\n\udcff\u202e") == "\\x1b]0;x\\x07\\n\\udcff\\u202e"
+    assert printable(5) == "5"
+    assert printable("abcdefghij", 6) == "abc…ij"
+    for long in ("x" * 10_000_000, "\x1b" * 10_000_000):
+        once = printable(long)
+        assert len(once) == 4096
+        assert printable(once) == once
+
+
+def test_messages_of_errors_are_printable() -> None:
+    error = FormatError("roads\x1b[2J\udcff.txt:3: junk")
+    assert str(error) == "roads\\x1b[2J\\udcff.txt:3: junk"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

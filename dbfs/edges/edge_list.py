@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbfs_workers.storage.pieces import Piece
+from dbfs_workers.text import printable
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class EdgeList(ABC):
     """Facts of edges before they are read.
 
     Attributes:
-        name: the edges' name in messages and listings: a path, or a generator's spec.
+        name: the edges' name in messages and listings: a path, or a generator's spec, in its printable form.
         n: number of vertices, with ids 0..n-1. None if ids are external (any non-negative int64): then the vertices are
             the distinct ids that occur, numbered in ascending order.
         m: number of edges in all pieces; None if unknown before reading. If known, reading another number of edges is
@@ -30,6 +31,10 @@ class EdgeList(ABC):
     m: int | None
     directed: bool
     mirrored: bool
+
+    def __post_init__(self) -> None:
+        # A file's name may hold any byte but two.
+        object.__setattr__(self, "name", printable(self.name))
 
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[Piece]:

@@ -20,6 +20,8 @@ from dbfs.graph.graph import Graph
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
+from dbfs_workers.received import require
+from dbfs_workers.text import GraphName
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -53,8 +55,9 @@ def load(
         directed: for a file: overrides what its format or header says. For arrays: False if None. For a matrix: None
             for a directed graph unless the matrix is symmetric.
         format: for a file: overrides the guess from its name and header.
-        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A graph
-            without a name is unloaded when this client closes or the last reference to the ``Graph`` ends.
+        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
+            printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
+            last reference to the ``Graph`` ends.
         replace: unload the graph that has the name, which also cancels its runs, before this graph is built. So both
             need not fit at once; if the build fails, neither is there.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
@@ -76,11 +79,13 @@ def load(
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
-        InvalidOptionError: an option's value is not one of its choices.
+        InvalidOptionError: an option's value is not one of its choices, or the name is not printable.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     if replace and name is None:
         raise InvalidOptionError("replace=True needs name=, the name of the graph to replace")
+    if name is not None:
+        require(name, GraphName, "name")
     client = current_client(client)
     try:
         listed = edge_list(edges, directed=directed, format=format)
@@ -138,6 +143,7 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.
+        InvalidOptionError: no graph can have the name, which is not printable text of at most 255 characters.
         ClientError: there is no usable client.
     """
     client = current_client(client)

@@ -14,6 +14,7 @@ from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.text import GraphName, Identifier
 
 
 class SchedulerMessage(Message[A_co]):
@@ -33,11 +34,12 @@ class ReserveName(SchedulerMessage[None]):
         replace: whether to unload the graph that has the name.
 
     Raises:
+        InvalidOptionError: the name is not printable text of at most 255 characters.
         NameTakenError: another graph has the name, or is being built under it.
     """
 
-    name: str
-    client: str
+    name: GraphName
+    client: Identifier
     replace: bool
 
 
@@ -49,7 +51,7 @@ class ReleaseName(SchedulerMessage[None]):
         name: the name.
     """
 
-    name: str
+    name: GraphName
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formed]]):
         GraphNotFoundError: no graph has the name; the message lists the names.
     """
 
-    name: str
+    name: GraphName
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class FreeAll(SchedulerMessage[None]):
         client: id of the client.
     """
 
-    client: str
+    client: Identifier
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ class Enqueue(SchedulerMessage[list[list[RankReport]]]):
     """
 
     graph_id: str
-    client: str
-    run_id: str
+    client: Identifier
+    run_id: Identifier
     specs: Pickled[list[TraversalSpec]]
     traversals: int
     deadline: float
@@ -183,7 +185,7 @@ class GetProgress(SchedulerMessage[RunProgress | None]):
         run_id: the run's id.
     """
 
-    run_id: str
+    run_id: Identifier
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class CancelRun(SchedulerMessage[None]):
         RunNotFoundError: no run with this id waits or is under way.
     """
 
-    run_id: str
+    run_id: Identifier
 
 
 # Labels that ranks keep.
@@ -220,8 +222,8 @@ class PublishLabels(SchedulerMessage[None]):
     """
 
     graph_id: str
-    client: str
-    run_id: str
+    client: Identifier
+    run_id: Identifier
     index: int
 
 

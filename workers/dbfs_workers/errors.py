@@ -6,9 +6,14 @@ takes its message and nothing else, so that it survives pickling on its way from
 
 from typing import Any
 
+from dbfs_workers.text import printable
+
 
 class DbfsError(Exception):
-    """Base of all errors that dbfs raises on purpose."""
+    """Base of all errors that dbfs raises on purpose. Its message is printable, whatever path or name stands in it."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(message))
 
     # Python's own default, repeated here because Dask pickles the errors of tasks by tblib. Where a class does not
     # define ``__reduce__``, tblib takes a way of its own, which no subclass of ``MemoryError`` survives.
@@ -53,7 +58,7 @@ class MainGuardError(DbfsError, SystemExit):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         # Python prints the code of a SystemExit that is not a number, without a traceback, and exits with 1.
-        self.code = message
+        self.code = str(self)
 
 
 class MissingPackageError(DbfsError, ImportError):

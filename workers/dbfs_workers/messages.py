@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.members.on_gpu import Infos
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.stripe import Stripe
-
-if TYPE_CHECKING:
-    from dbfs_workers.members.on_gpu import Infos
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""

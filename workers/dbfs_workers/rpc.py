@@ -5,7 +5,8 @@ answer. A service marks the method that handles a message with ``@TheMessage.han
 the use of the answer at the call, and the types of the message and of the answer at the handler.
 
 Messages travel over Dask's comms, pickled, under the operation that their class names. The answer is ``{"ok": bytes}``
-or ``{"error": bytes}``, pickled as well: Dask would log an exception that leaves a handler, and lose its type.
+or ``{"error": bytes}``, pickled as well: Dask would log an exception that leaves a handler, and lose its type. Whoever
+can send a message can run code, as by Dask's own messages, which are pickled, too (SECURITY.md).
 """
 
 import functools
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dbfs_workers.errors import DbfsError, VersionMismatchError
+from dbfs_workers.received import check
+from dbfs_workers.text import printable
 
 logger = logging.getLogger(__name__)
 
@@ -110,21 +113,43 @@ def handlers(service: object) -> dict[str, Callable[[bytes], Awaitable[Envelope]
     """Return a service's handlers by operation, as Dask's servers take them."""
     marked = {name: getattr(method, _MESSAGE, None) for name, method in inspect.getmembers(type(service))}
     return {
-        message.operation: _answering(getattr(service, name)) for name, message in marked.items() if message is not None
+        message.operation: _answering(message, getattr(service, name))
+        for name, message in marked.items()
+        if message is not None
     }
 
 
-def _answering(method: Callable[[Any], Awaitable[Any]]) -> Callable[[bytes], Awaitable[Envelope]]:
-    """Wrap a handler so that it takes a pickled message and returns an envelope."""
+def _answering(
+    kind: type[Message[Any]], method: Callable[[Any], Awaitable[Any]]
+) -> Callable[[bytes], Awaitable[Envelope]]:
+    """Wrap the handler of the messages of a class so that it takes a pickled message and returns an envelope."""
 
     @functools.wraps(method)
     async def handler(message: bytes) -> Envelope:
         try:
-            return {"ok": pickle.dumps(await method(pickle.loads(message)))}
+            return {"ok": pickle.dumps(await method(_received(kind, message)))}
         except DbfsError as error:
             return {"error": pickle.dumps(error)}
         except Exception as error:
             logger.exception("dbfs: the handler %s failed", method.__name__)
-            return {"error": pickle.dumps(RuntimeError(f"{method.__name__}: {type(error).__name__}: {error}"))}
+            words = printable(f"{method.__name__}: {type(error).__name__}: {error}")
+            return {"error": pickle.dumps(RuntimeError(words))}
 
     return handler
+
+
+def _received(kind: type[Message[Any]], pickled: bytes) -> Message[Any]:
+    """Return a message that arrived, unpickled and checked.
+
+    Raises:
+        VersionMismatchError, InvalidOptionError: it is no message of the class; see ``received.check``.
+    """
+    try:
+        message: Message[Any] = pickle.loads(pickled)
+    except Exception as error:
+        raise VersionMismatchError(
+            f"{kind.operation}: the message can't be unpickled ({type(error).__name__}: {error}); "
+            "is the sender's dbfs of another version?"
+        ) from error
+    check(message, kind, kind.operation)
+    return message
