@@ -265,7 +265,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
     browser.on("pageerror", lambda error: wrong.append(str(error)))
     with (
         dbfs.load("kronecker:scale=14", client=shown, name="<b>web</b>") as web,
-        dbfs.load(f"path:n={ENDLESS}", client=shown, name="street") as street,
+        dbfs.load(f"path:n={ENDLESS}", client=shown, name="/data/roads/street") as street,
     ):
         for source in web.sample_sources(5):
             web.bfs(source)
@@ -275,8 +275,10 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
             until(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
 
         # A name is shown as it is, and not taken for HTML.
-        sees("graphs 2 (", "<b>web</b> 16,384", "1.1 MiB", "shared_memory", "web</b>, finished, run")
+        sees("graphs 2 (", "<b>web</b> 16,384", "1.08 MiB", "shared_memory", "web</b>, finished, run")
         sees("● top-down ▲ bottom-up")
+        # Of a path the file's name is shown, and the whole of it under the pointer.
+        assert browser.get_by_title("/data/roads/street").first.text_content() == "street"
         for width in (1000, 1600):
             browser.set_viewport_size({"width": width, "height": 1000})
             # Four tables and the right one of two plots take the width of the window, and none reaches beyond it.
@@ -302,8 +304,8 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
         with pytest.raises(DeadlineExceededError):
             street.bfs(0, deadline=0.6)
         # The same rows with other values, too.
-        runs = {status.name: status.runs for status in dbfs.graphs(client=shown)}["street"]
-        sees("street DeadlineExceededError: rank", f"45.8 MiB {runs} ")
+        runs = {status.name: status.runs for status in dbfs.graphs(client=shown)}["/data/roads/street"]
+        sees("street DeadlineExceededError: rank", f"45.78 MiB {runs} ")
         screenshot(browser, "failed")
     sees("graphs 0 (")
     assert wrong == []

@@ -10,6 +10,7 @@ import contextlib
 import html
 import math
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from tornado.ioloop import IOLoop
 
 from dbfs.dashboard import PATH
 from dbfs.dashboard.trail import Trail, trail_of
+from dbfs.records import short_name
 from dbfs.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -50,31 +52,29 @@ _EVERY = 500
 """Milliseconds between two updates of an open page."""
 
 # Kinds of columns. Each page creates its own formatters, because a Bokeh model belongs to one document.
-_TEXT, _RIGHT, _COUNT, _BYTES, _TENTHS, _THOUSANDTHS = range(6)
-_NUMBERS = {_COUNT: "0,0", _BYTES: "0.0 b", _TENTHS: "0,0.0", _THOUSANDTHS: "0,0.000"}
-_TEMPLATES = {
-    # Text is escaped; the title shows it in full under the pointer.
-    _TEXT: '<span title="<%- value %>"><%- value %></span>',
-    _RIGHT: '<div style="text-align: right"><%- value %></div>',
-}
+_TEXT, _NAME, _RIGHT, _COUNT, _TENTHS, _BYTES, _SECONDS = range(7)
+_NUMBERS = {_COUNT: "0,0", _TENTHS: "0,0.0"}
+# A column of these kinds has a second field with its values as text. The table sorts by the values themselves.
+_SHOWN: dict[int, Callable[[Any], str]] = {_NAME: short_name, _BYTES: format_bytes, _SECONDS: format_seconds}
+_LEFT_ALIGNED = (_TEXT, _NAME)
 # Columns of a table: relative width, and kind. Together they take the width of the window.
 Columns = dict[str, tuple[int, int]]
 
 _GRAPHS: Columns = {
-    "graph": (230, _TEXT),
+    "graph": (230, _NAME),
     "vertices": (100, _COUNT),
     "edges": (110, _COUNT),
     "ranks": (50, _COUNT),
     "backend": (70, _TEXT),
     "exchange": (110, _TEXT),
     "bytes per rank": (90, _BYTES),
-    "bytes": (90, _BYTES),
+    "bytes in all": (90, _BYTES),
     "runs": (60, _COUNT),
     "lost ranks": (90, _TEXT),
 }
 _RUNS: Columns = {
     "run": (80, _TEXT),
-    "graph": (230, _TEXT),
+    "graph": (230, _NAME),
     "state": (70, _TEXT),
     "traversal": (90, _RIGHT),
     "level": (80, _COUNT),
@@ -82,24 +82,24 @@ _RUNS: Columns = {
     "frontier": (110, _COUNT),
     "reached": (110, _COUNT),
     "of the graph": (90, _RIGHT),
-    "for": (80, _RIGHT),
+    "for": (80, _SECONDS),
 }
 _FINISHED: Columns = {
     "ended": (80, _TEXT),
     "run": (80, _TEXT),
-    "graph": (230, _TEXT),
+    "graph": (230, _NAME),
     "traversals": (80, _COUNT),
     "depth": (80, _COUNT),
     "reached": (110, _COUNT),
     "edges": (120, _COUNT),
-    "levels ms": (100, _THOUSANDTHS),
+    "time": (100, _SECONDS),
     "MTEPS": (90, _TENTHS),
 }
 _FAILED: Columns = {
     "ended": (80, _TEXT),
     "run": (80, _TEXT),
-    "graph": (190, _TEXT),
-    "what": (760, _TEXT),
+    "graph": (190, _NAME),
+    "error": (760, _TEXT),
 }
 # Pixels of a row, and of a table around its rows.
 _ROW, _AROUND = 25, 28
@@ -184,9 +184,9 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         running = [run for run in service.runs if run.started is not None]
         size = sum(info.nbytes for graph in service.graphs.values() for info in graph.record.infos)
         words = {
-            "graphs": f"{len(service.graphs)} ({format_bytes(size)})",
-            "runs under way": len(running),
-            "waiting": len(service.runs) - len(running),
+            "graphs": f"{len(service.graphs):,} ({format_bytes(size)})",
+            "runs under way": f"{len(running):,}",
+            "waiting": f"{len(service.runs) - len(running):,}",
             "traversals made": f"{history.traversals:,}",
             "edges traversed": f"{history.edges:,}",
             "runs failed": f"{history.outcomes['failed']:,}",
@@ -208,7 +208,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
                     run.depth,
                     run.reached,
                     run.edges,
-                    run.seconds * 1e3,
+                    run.seconds,
                     run.mteps,
                 )
                 for run in reversed(history.finished)
@@ -274,9 +274,9 @@ def _decades_above(most: int) -> float:
 
 def _table(columns: Columns) -> DataTable:
     return DataTable(
-        source=ColumnDataSource({name: [] for name in columns}),
+        source=ColumnDataSource(_data(columns, [])),
         columns=[
-            TableColumn(field=name, title=name, width=width, formatter=_formatter(kind))
+            TableColumn(field=name, title=name, width=width, formatter=_formatter(name, kind))
             for name, (width, kind) in columns.items()
         ],
         sizing_mode="stretch_width",
@@ -287,15 +287,34 @@ def _table(columns: Columns) -> DataTable:
     )
 
 
-def _formatter(kind: int) -> Any:
-    if kind in _TEMPLATES:
-        return HTMLTemplateFormatter(template=_TEMPLATES[kind])
-    return NumberFormatter(format=_NUMBERS[kind], text_align="right", null_format="")
+def _formatter(name: str, kind: int) -> Any:
+    if kind in _NUMBERS:
+        return NumberFormatter(format=_NUMBERS[kind], text_align="right", null_format="")
+    words = f"obj['{_shown(name)}']" if kind in _SHOWN else "value"
+    # Text is escaped; the title shows it in full under the pointer.
+    align, title = ("left", "value") if kind in _LEFT_ALIGNED else ("right", words)
+    return HTMLTemplateFormatter(
+        template=f'<div style="text-align: {align}" title="<%- {title} %>"><%- {words} %></div>'
+    )
+
+
+def _shown(name: str) -> str:
+    """Return the field that has a column's values as text."""
+    return f"{name}, shown"
+
+
+def _data(columns: Columns, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Return a table's fields: the values of each column, and for some kinds their text."""
+    data: dict[str, list[Any]] = {}
+    for index, (name, (_, kind)) in enumerate(columns.items()):
+        data[name] = [row[index] for row in rows]
+        if kind in _SHOWN:
+            data[_shown(name)] = [_SHOWN[kind](value) for value in data[name]]
+    return data
 
 
 def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> None:
-    values = zip(*rows, strict=True) if rows else [()] * len(columns)
-    data = {name: list(column) for name, column in zip(columns, values, strict=True)}
+    data = _data(columns, rows)
     if table.source.data != data:
         table.source.data = data
         table.height = _AROUND + _ROW * min(len(rows), _MOST_ROWS)
@@ -321,11 +340,11 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
 
 def _run_row(run: RunView) -> tuple[Any, ...]:
     at = run.progress
-    seconds = format_seconds(time.time() - (run.started or run.queued))
+    seconds = time.time() - (run.started or run.queued)
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
-        return (*head, f"of {run.traversals}", None, "", None, None, "", seconds)
-    traversal = f"{min(at.finished + 1, run.traversals)} of {run.traversals}"
+        return (*head, f"of {run.traversals:,}", None, "", None, None, "", seconds)
+    traversal = f"{min(at.finished + 1, run.traversals):,} of {run.traversals:,}"
     share = f"{at.reached / max(1, run.graph.record.stripe.n):.1%}"
     return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds)
 
