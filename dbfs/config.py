@@ -50,6 +50,18 @@ def count(key: str, *, least: int = 1) -> int:
     return number
 
 
+def flag(key: str) -> bool:
+    """Return the value of ``dbfs.<key>``, true or false.
+
+    Raises:
+        InvalidOptionError: the value is neither.
+    """
+    value = get(key)
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"dbfs.{key}: {value!r} is neither true nor false")
+    return value
+
+
 def choice(key: str, choices: Sequence[str]) -> str:
     """Return the value of ``dbfs.<key>``, one of ``choices``.
 

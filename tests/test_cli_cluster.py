@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import pytest
 from click.testing import CliRunner, Result
@@ -148,7 +149,10 @@ def test_a_run_is_seen_and_cancelled_from_other_processes(
     assert listed[0]["run_id"][:8] in table
     assert "1 of 1" in table
     assert "top-down" in table
-    cancelled = invoke("cancel", listed[0]["run_id"][:6], "--json")
+    refused = invoke("cancel", listed[0]["run_id"][:6])
+    assert "may cancel run" in refused.stderr
+    with dask.config.set({"dbfs.service.anyone-may-stop": True}):
+        cancelled = invoke("cancel", listed[0]["run_id"][:6], "--json")
     assert json.loads(cancelled.stdout) == {"run_id": listed[0]["run_id"]}
     stdout, stderr = running.communicate(timeout=30)
     assert (running.returncode, stdout) == (1, "")

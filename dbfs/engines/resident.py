@@ -63,7 +63,7 @@ class ResidentEngine:
                 service.drop(record.graph_id, *traversal)
             if not isinstance(error, DbfsError):
                 # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
-                service.send(CancelRun(run_id))
+                service.send(CancelRun(run_id, gang.client.id))
             raise
 
         outcomes = []

@@ -72,7 +72,9 @@ class Graph(GraphCounts):
         self._order: DegreeOrder | None = None
         if not record.named:
             # Only this object refers to a nameless graph, which is therefore unloaded with it.
-            weakref.finalize(self, _unload_later, ServiceClient.of(client), record.graph_id).atexit = False
+            service, message = ServiceClient.of(client), UnloadGraph(record.graph_id, client.id)
+            # Not waited for, since finalizers run in any thread.
+            weakref.finalize(self, service.send, message).atexit = False
 
     @property
     def gang(self) -> Gang:
@@ -176,13 +178,15 @@ class Graph(GraphCounts):
                 graph need its in-edges (``load(..., in_edges=True)``); without them ``auto`` stays top-down.
             engine: one of ``dbfs.engines.ENGINES``.
             validate: check the result on the workers before returning it.
-            deadline: seconds (or a Dask duration) that the run may take; ``dbfs.deadline`` if None.
+            deadline: seconds (or a Dask duration) that the call may wait for the run, the queue included;
+                ``dbfs.deadline`` if None.
             progress: a bar during the run, or a function called with a ``RunProgress``: see ``dbfs.display.progress``.
 
         Raises:
             InvalidVertexError, InvalidVertexTypeError: a source or a target is not a vertex id.
             InvalidOptionError: an option's value is not one of its choices.
             InvalidOptionTypeError: ``max_depth`` is not an integer.
+            QueueFullError: too many runs wait already.
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
             StaleRunError: the run ended early.
             ValidationError: ``validate`` found a fault in the result.
@@ -320,7 +324,8 @@ class Graph(GraphCounts):
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
                     result.publish()
             self._unloaded = True
-            ServiceClient.of(self._gang.client).call(UnloadGraph(self.record.graph_id))
+            client = self._gang.client
+            ServiceClient.of(client).call(UnloadGraph(self.record.graph_id, client.id))
 
     def __enter__(self) -> Graph:
         return self
@@ -413,8 +418,3 @@ class Graph(GraphCounts):
         if isinstance(given, Sequence | Set) and not isinstance(given, str):
             return tuple(self.check_vertex(one, what) for one in given)
         return (self.check_vertex(given, what),)
-
-
-def _unload_later(service: ServiceClient, graph_id: str) -> None:
-    """Unload a graph without waiting, since finalizers run in any thread."""
-    service.send(UnloadGraph(graph_id))

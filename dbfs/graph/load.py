@@ -71,7 +71,8 @@ def load(
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.display.progress``.
 
     Raises:
-        ClientError, NoWorkersError: there is no usable client, or not enough workers.
+        ClientError, NoWorkersError: there is no usable client, the client left the cluster meanwhile, or there are not
+            enough workers.
         FormatError, TruncatedFileError, MissingFileError: the file can't be read.
         EdgeInputError: the arrays or the matrix are malformed, or ``edges`` is of another type. The message names the
             call that converts a DataFrame, a NetworkX graph, or a list of pairs.
@@ -98,13 +99,14 @@ def load(
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
     service = ServiceClient.of(client)
+    graph_id = uuid.uuid4().hex
     if name is not None:
-        service.call(ReserveName(name, client.id, replace))
+        service.call(ReserveName(name, graph_id, client.id, replace))
     try:
         with build_reporter(progress, listed.name if name is None else name) as report:
             built = build(listed, gang, options, chosen, report)
         record = GraphRecord(
-            graph_id=uuid.uuid4().hex,
+            graph_id=graph_id,
             name=listed.name if name is None else name,
             named=name is not None,
             client=client.id,
@@ -130,7 +132,7 @@ def load(
             release(built.futures)
     except BaseException:
         if name is not None:
-            service.send(ReleaseName(name))
+            service.send(ReleaseName(name, graph_id))
         raise
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"

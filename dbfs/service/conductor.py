@@ -26,19 +26,20 @@ class Conductor:
     async def conduct(self, run: RunEntry, request: Enqueue) -> list[list[RankReport]]:
         """Start every rank of a run and wait for the reports; returns and errors as for ``Enqueue``."""
         graph = run.graph
-        await self._recover(run, request.deadline)
+        await self._recover(run)
+        deadline = run.remaining
         start = StartRank(
             graph_id=request.graph_id,
             number=run.number,
             client=request.client,
             specs=request.specs,
-            deadline=request.deadline,
+            deadline=deadline,
             dropped=request.dropped,
         )
         calls = [asyncio.ensure_future(self._workers.call(address, start)) for address in graph.record.addresses]
         watch = RunWatch(run, self._workers.call)
         try:
-            late = await self._wait(run, calls, request.deadline)
+            late = await self._wait(run, calls, deadline)
         finally:
             watch.stop()
         errors = [
@@ -48,7 +49,7 @@ class Conductor:
         ]
         graph.must_recover = graph.maps_gpus and bool(late or errors)
         if late:
-            why = f"not done after {request.deadline:g} s"
+            why = f"not done after {run.deadline:g} s"
             await self.stop(run, Cause.DEADLINE, why)
             for call in late:
                 call.cancel()
@@ -99,14 +100,14 @@ class Conductor:
             late = (await asyncio.wait(calls, timeout=GRACE))[1]
         return late
 
-    async def _recover(self, run: RunEntry, deadline: float) -> None:
+    async def _recover(self, run: RunEntry) -> None:
         """Clear the state that a failed run left on the ranks' GPUs."""
         graph = run.graph
         if graph.must_recover:
             try:
-                await forming.recover(graph.record, self._workers.call, deadline)
+                await forming.recover(graph.record, self._workers.call, run.remaining)
             except TimeoutError:
                 raise DeadlineExceededError(
-                    f"run {run.run_id}: some ranks did not recover from the previous failed run within {deadline:g} s"
+                    f"run {run.run_id}: some ranks did not recover from the previous failed run within its deadline"
                 ) from None
             graph.must_recover = False

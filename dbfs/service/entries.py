@@ -8,6 +8,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
@@ -15,6 +16,19 @@ from dbfs.service.worker_calls import UnreachableError
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A name that is kept for a graph while the graph is built.
+
+    Attributes:
+        graph_id: the graph, which alone may take the name or give it back.
+        client: id of the client that builds the graph.
+    """
+
+    graph_id: str
+    client: str
 
 
 class GraphEntry:
@@ -77,7 +91,9 @@ class RunEntry:
         client: id of the client that waits for the run.
         run_id: the run's id.
         traversals: number of traversals.
+        deadline: seconds that the run may take, waiting included.
         workers: addresses of the gang's workers.
+        behind: the runs that the run had to wait for, in words; empty if there was none.
         queued: when the run was queued.
         started: when the run started; None while it waits.
         turn: done when the run may start; an exception if the run was ended while it waited.
@@ -86,18 +102,41 @@ class RunEntry:
         trail: looks at the traversal under way, oldest first: those that found a frontier.
     """
 
-    def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int) -> None:
+    def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int, deadline: float) -> None:
         self.graph = graph
         self.client = client
         self.run_id = run_id
         self.traversals = traversals
+        self.deadline = deadline
         self.workers = frozenset(graph.record.addresses)
+        self.behind = ""
         self.queued = time.time()
+        self._ends = time.monotonic() + deadline
         self.started: float | None = None
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
         self.progress: RunProgress | None = None
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
+
+    def queue_behind(self, ahead: Sequence["RunEntry"]) -> None:
+        """Note the runs ahead, those that share a worker with this one."""
+        blocking = [other for other in ahead if other.workers & self.workers]
+        if blocking:
+            more = f" and {len(blocking) - 1:,} more" if len(blocking) > 1 else ""
+            self.behind = f"run {blocking[0].run_id}{more}"
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline; at least a millisecond, since 0 is no timeout for some of its users."""
+        return max(1e-3, self._ends - time.monotonic())
+
+    def times(self) -> str:
+        """Describe where the run's time went, for messages."""
+        now = time.time()
+        waited = f"waited {(self.started or now) - self.queued:.2g} s in the queue"
+        if self.behind:
+            waited += f" behind {self.behind}"
+        return waited if self.started is None else f"{waited}, ran {now - self.started:.2g} s"
 
     def note(self, progress: RunProgress) -> None:
         """Keep the result of a look at the ranks, unless an earlier look came further."""

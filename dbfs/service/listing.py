@@ -37,8 +37,10 @@ class Run:
 
         Raises:
             RunNotFoundError: the run is over.
+            NotOwnerError: another client started the run, and ``dbfs.service.anyone-may-stop`` is not set.
         """
-        ServiceClient.of(self._client).call(CancelRun(self.status.run_id))
+        service = ServiceClient.of(self._client)
+        service.call(CancelRun(self.status.run_id, service.client.id))
 
     def __repr__(self) -> str:
         return f"<dbfs.Run {self.status}>"

@@ -30,28 +30,33 @@ class ReserveName(SchedulerMessage[None]):
 
     Attributes:
         name: the name.
+        graph_id: id of the graph, which alone may take the name.
         client: id of the client that builds the graph; the reservation ends if that client leaves.
         replace: whether to unload the graph that has the name.
 
     Raises:
         InvalidOptionError: the name is not printable text of at most 255 characters.
         NameTakenError: another graph has the name, or is being built under it.
+        ClientError: the client is not in the cluster.
     """
 
     name: GraphName
+    graph_id: str
     client: Identifier
     replace: bool
 
 
 @dataclass(frozen=True)
 class ReleaseName(SchedulerMessage[None]):
-    """End the reservation of a name whose graph could not be built.
+    """End the reservation of a name for a graph that could not be built. Ignored if another graph has the reservation.
 
     Attributes:
         name: the name.
+        graph_id: id of the graph.
     """
 
     name: GraphName
+    graph_id: str
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class AddGraph(SchedulerMessage[Formed]):
         record: the graph.
 
     Raises:
+        ClientError: the graph's client left in the meantime.
+        NameTakenError: the name is not reserved for the graph any more.
         WorkerLostError: a rank's worker left in the meantime.
         BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError: see ``forming.form``.
     """
@@ -112,9 +119,14 @@ class UnloadGraph(SchedulerMessage[None]):
 
     Attributes:
         graph_id: the graph.
+        client: id of the client that unloads it.
+
+    Raises:
+        NotOwnerError: another client loaded the graph, without a name.
     """
 
     graph_id: str
+    client: Identifier
 
 
 @dataclass(frozen=True)
@@ -154,11 +166,13 @@ class Enqueue(SchedulerMessage[list[list[RankReport]]]):
         run_id: the run's id.
         specs: the traversals, all of this run id. The scheduler passes them on unread.
         traversals: number of traversals.
-        deadline: seconds that the run may take once it has started.
+        deadline: seconds that the run may take, waiting included.
         dropped: traversals whose labels the ranks release first.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
+        ClientError: the client is not in the cluster.
+        QueueFullError: too many runs wait already.
         WorkerLostError, DeadlineExceededError, RunCancelledError: the run ended early.
         RunAbortedError, DeviceFailedError, StaleRunError: the run failed.
     """
@@ -194,12 +208,15 @@ class CancelRun(SchedulerMessage[None]):
 
     Attributes:
         run_id: the run's id.
+        client: id of the client that cancels it.
 
     Raises:
         RunNotFoundError: no run with this id waits or is under way.
+        NotOwnerError: another client started the run.
     """
 
     run_id: Identifier
+    client: Identifier
 
 
 # Labels that ranks keep.

@@ -15,13 +15,22 @@ from typing import Any
 import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dbfs import dashboard
-from dbfs.errors import GraphNotFoundError, NameTakenError, RunNotFoundError, WorkerLostError
+from dbfs import config, dashboard
+from dbfs.errors import (
+    ClientError,
+    DeadlineExceededError,
+    GraphNotFoundError,
+    NameTakenError,
+    NotOwnerError,
+    QueueFullError,
+    RunNotFoundError,
+    WorkerLostError,
+)
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming, log
 from dbfs.service.build_stages import Stage, stages
 from dbfs.service.conductor import Conductor
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import GraphEntry, Reservation, RunEntry
 from dbfs.service.history import History
 from dbfs.service.messages import (
     AddGraph,
@@ -54,7 +63,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     Attributes:
         graphs: graphs by graph id, in the order of loading.
-        reserved: names of graphs that are being built, with the ids of their clients.
+        reserved: reservations of names, by name, for graphs that are being built.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.
     """
@@ -64,7 +73,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     def __init__(self) -> None:
         self.graphs: dict[str, GraphEntry] = {}
-        self.reserved: dict[str, str] = {}
+        self.reserved: dict[str, Reservation] = {}
         self.runs: list[RunEntry] = []
         self.history = History()
         self._tasks: set[asyncio.Future[None]] = set()
@@ -82,13 +91,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def reserve_name(self, message: ReserveName) -> None:
         """See ``ReserveName``."""
         name = message.name
+        self._require_client(message.client, f"the name {name!r}")
         if name in self.reserved:
             raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
         same = [graph for graph in self.graphs.values() if graph.record.name == name]
         if same and not (message.replace and all(graph.record.named for graph in same)):
             raise NameTakenError(f"a graph named {name!r} exists already; unload or replace it, or choose another name")
         # Reserved before the old graph is unloaded, so that no other client takes the name meanwhile.
-        self.reserved[name] = message.client
+        self.reserved[name] = Reservation(message.graph_id, message.client)
         for graph in same:
             del self.graphs[graph.record.graph_id]
             await self._dissolve(graph, f"{message.client} replaces it")
@@ -96,7 +106,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ReleaseName.handler
     async def release_name(self, message: ReleaseName) -> None:
         """See ``ReleaseName``."""
-        self.reserved.pop(message.name, None)
+        reservation = self.reserved.get(message.name)
+        if reservation is not None and reservation.graph_id == message.graph_id:
+            del self.reserved[message.name]
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
@@ -109,18 +121,21 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         record = message.record
         graph = GraphEntry(record)
         try:
-            missing = [address for address in record.addresses if address not in self.scheduler.workers]
-            if missing:
-                lost = ", ".join(missing)
-                raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
-            graph.formed = await forming.form(record, self._workers.call)
+            self._require_admission(record)
+            # From here on, because Dask frees the data if the client leaves while the gang forms.
+            self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
+            try:
+                graph.formed = await forming.form(record, self._workers.call)
+                self._require_admission(record)
+            except BaseException:
+                await self._disband(graph)
+                raise
         except Exception as error:
             log.graph_refused(record, error)
             raise
-        self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
         self.graphs[record.graph_id] = graph
         if record.named:
-            self.reserved.pop(record.name, None)
+            del self.reserved[record.name]
         log.graph_loaded(graph)
         return graph.formed
 
@@ -142,9 +157,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
         """See ``UnloadGraph``."""
-        graph = self.graphs.pop(message.graph_id, None)
+        graph = self.graphs.get(message.graph_id)
         if graph is not None:
-            await self._dissolve(graph, "a client unloaded it")
+            if not graph.record.named:
+                _require_owner(message.client, graph.record.client, f"unload {graph.record.name}")
+            del self.graphs[message.graph_id]
+            await self._dissolve(graph, f"{message.client} unloaded it")
 
     @FreeAll.handler
     async def free_all(self, message: FreeAll) -> None:
@@ -164,26 +182,36 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> list[list[RankReport]]:
-        """See ``Enqueue``. The run waits at ``run.turn`` until ``_start_runs`` gives it its turn."""
+        """See ``Enqueue``."""
         graph = self.graphs.get(message.graph_id)
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded; load it again")
-        run = RunEntry(graph, message.client, message.run_id, message.traversals)
+        self._require_client(message.client, f"run {message.run_id}")
+        self._require_place_in_queue(message.run_id)
+        run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
+        run.queue_behind(self.runs)
         self.runs.append(run)
         try:
             self._start_runs()
-            await run.turn
+            await self._take_turn(run)
             graph.require_whole()
             graph.runs += 1
             reports = await self._conductor.conduct(run, message)
             self.history.add(run, reports)
             return reports
+        except DeadlineExceededError as error:
+            timed = DeadlineExceededError(f"{error} ({run.times()})")
+            self.history.fail(run, timed)
+            raise timed from error
         except Exception as error:
             self.history.fail(run, error)
             raise
         finally:
             self.runs.remove(run)
             self._start_runs()
+            if run.client not in self.scheduler.clients:
+                # The ranks may have kept the labels after they forgot the client.
+                self._forget(run.client, graph)
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
@@ -202,6 +230,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``CancelRun``."""
         for run in self.runs:
             if run.run_id == message.run_id:
+                _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
                 await self._conductor.stop(run, Cause.CANCELLED, "a client called run.cancel() or dbfs cancel")
                 return
@@ -237,7 +266,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
-        self.reserved = {name: owner for name, owner in self.reserved.items() if owner != client}
+        self.reserved = {name: held for name, held in self.reserved.items() if held.client != client}
         for run in self.runs:
             if run.client == client:
                 self._spawn(self._conductor.stop(run, Cause.CANCELLED, "its client left"))
@@ -246,7 +275,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._spawn(self._dissolve(self.graphs.pop(graph_id), "its client left"))
                 self._free(graph)
             else:
-                self._spawn(self._workers.call_all(graph.record.addresses, ForgetClient(graph_id, client)))
+                self._forget(client, graph)
 
     async def before_close(self) -> None:
         """Free all graphs, so that Dask warns of no lost data. Dask calls this before the scheduler closes."""
@@ -274,6 +303,54 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _require_client(self, client: str, what: str) -> None:
+        """Check that a client is in the cluster: what a stranger leaves behind, no later event would clear."""
+        if client not in self.scheduler.clients:
+            raise ClientError(f"{what}: no client {client} is in the cluster; connect and load again")
+
+    def _require_admission(self, record: GraphRecord) -> None:
+        """Check that a graph that was built may still be added: its client, its reservation and its workers are there.
+
+        Raises:
+            ClientError, NameTakenError, WorkerLostError: see ``AddGraph``.
+        """
+        self._require_client(record.client, record.name)
+        if record.named:
+            reservation = self.reserved.get(record.name)
+            if reservation is None or reservation.graph_id != record.graph_id:
+                raise NameTakenError(f"{record.name}: the name is not reserved for this graph any more; load it again")
+        missing = [address for address in record.addresses if address not in self.scheduler.workers]
+        if missing:
+            lost = ", ".join(missing)
+            raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
+
+    def _require_place_in_queue(self, run_id: str) -> None:
+        """Check that no more runs wait than the configuration allows."""
+        most = config.count("service.waiting-runs")
+        waiting = sum(run.started is None for run in self.runs)
+        if waiting >= most:
+            raise QueueFullError(
+                f"run {run_id}: {waiting:,} runs wait already, the most that dbfs.service.waiting-runs allows; "
+                "try again later, or make several traversals in one run (bfs_many)"
+            )
+
+    async def _take_turn(self, run: RunEntry) -> None:
+        """Wait until ``_start_runs`` gives the run its turn.
+
+        Raises:
+            DeadlineExceededError: the deadline passed first.
+            RunCancelledError, WorkerLostError: the run was ended while it waited.
+        """
+        await asyncio.wait([run.turn], timeout=run.remaining)
+        if not run.turn.done():
+            run.refuse(DeadlineExceededError(f"run {run.run_id}: its turn did not come within {run.deadline:g} s"))
+        await run.turn
+
+    def _forget(self, client: str, graph: GraphEntry) -> None:
+        """Have the ranks of a graph release the labels of a client that has left."""
+        record = graph.record
+        self._spawn(self._workers.call_all(record.addresses, ForgetClient(record.graph_id, client)))
+
     def _start_runs(self) -> None:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
@@ -291,6 +368,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         for run in list(self.runs):
             if run.graph is graph:
                 await self._conductor.stop(run, Cause.CANCELLED, "the graph was unloaded")
+        await self._disband(graph)
+
+    async def _disband(self, graph: GraphEntry) -> None:
+        """End a graph's gang, and free its data."""
         graph_id, addresses = graph.record.graph_id, graph.record.addresses
         if graph.maps_gpus:
             await self._workers.call_all(addresses, DetachGpus(graph_id))
@@ -304,3 +385,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 def _holder(graph_id: str) -> str:
     """Return the client name under which the scheduler keeps a graph's keys, as Dask does for published datasets."""
     return f"dbfs-{graph_id}"
+
+
+def _require_owner(client: str, owner: str, action: str) -> None:
+    """Check that a client may stop what another client owns; ``action`` says what it asks for."""
+    if client != owner and not config.flag("service.anyone-may-stop"):
+        raise NotOwnerError(
+            f"only its own client {owner} may {action}, not {client}; "
+            "dbfs.service.anyone-may-stop: true in the scheduler's configuration allows it to all clients"
+        )

@@ -134,6 +134,14 @@ class RunNotFoundError(DbfsError, LookupError):
     """Raised if no run with the id waits or is under way."""
 
 
+class NotOwnerError(DbfsError, PermissionError):
+    """Raised if a client cancels another client's run, or unloads another client's graph that has no name."""
+
+
+class QueueFullError(DbfsError, RuntimeError):
+    """Raised for a run that would wait behind more runs than ``dbfs.service.waiting-runs`` allows."""
+
+
 # The course of a run, and its results.
 
 
