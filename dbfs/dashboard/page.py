@@ -273,7 +273,11 @@ def _decades_above(most: int) -> float:
 
 
 def _table(columns: Columns) -> DataTable:
+    right = [number for number, (_, kind) in enumerate(columns.values(), start=1) if kind not in _LEFT_ALIGNED]
+    heads = ", ".join(f".slick-header-column:nth-child({number}) .slick-column-name" for number in right)
     return DataTable(
+        # Bokeh puts all heads to the left, also those of numbers.
+        stylesheets=[f"{heads} {{ float: right; }}"],
         source=ColumnDataSource(_data(columns, [])),
         columns=[
             TableColumn(field=name, title=name, width=width, formatter=_formatter(name, kind))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dbfs.records import EarlyEnd, FinishedRun
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
-_MOST, _NAME = 2000, 24
+_MOST, _NAME = 2000, 60
 # Smallest number of samples that make a plot.
 _FEWEST = 3
 
@@ -90,7 +90,7 @@ def _ended_early(early: EarlyEnd, key: TrailKey) -> Trail:
 
 
 def _title(run: FinishedRun, how: str) -> str:
-    # The plot cuts off long titles, so that the outcome comes before the run id. A table of its own has the error.
+    # A table of its own has the error.
     return f"{_short(run.graph)}, {how}, run {run.run_id[:8]}"
 
 
