@@ -7,7 +7,6 @@ messages. The member keeps the labels until they are dropped or published. Publi
 worker: clients fetch, count and free them like any task's result.
 """
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +19,7 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
-from dbfs_workers.members.member import Member, OwnedLabels
+from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
@@ -140,16 +139,18 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def start_rank(self, message: StartRank) -> list[RankReport]:
         """See ``StartRank``."""
         member = self._member(message.graph_id)
-        member.number = message.number
-        member.drop(message.dropped)
         partition: Partition = self.worker.data[member.partition_key]
-        specs = message.specs.value()
-        runs = await member.in_thread(
-            member.traverse, partition, message.number, specs, time.monotonic() + message.deadline
+        # Before the thread starts: ``GetPosition`` and ``AbortRun`` may come at once.
+        member.number = message.number
+        return await member.in_thread(
+            member.make_part,
+            partition,
+            message.number,
+            message.client,
+            message.specs.value(),
+            message.deadline,
+            message.dropped,
         )
-        for index, (spec, run) in enumerate(zip(specs, runs, strict=True)):
-            member.kept[spec.run_id, index] = OwnedLabels(message.client, run.labels)
-        return [RankReport.of(run) for run in runs]
 
     @GetPosition.handler
     async def get_position(self, message: GetPosition) -> RunPosition | None:
@@ -197,7 +198,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``ForgetClient``."""
         member = self.members.get(message.graph_id)
         if member is not None:
-            member.kept = {place: kept for place, kept in member.kept.items() if kept.client != message.client}
+            member.forget(message.client)
 
     def deliver(self, graph_id: str, message: Any) -> None:
         """Take a message of ``exchange.comm`` from a peer; see ``exchange.transport`` for why it is not answered."""

@@ -5,6 +5,8 @@ the worker plugin imports those two only if a gang runs on GPUs.
 """
 
 import asyncio
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.reports import RankRun, RunPosition
+from dbfs_workers.reports import RankReport, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -49,12 +51,61 @@ class Member(ABC):
         # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
         # GPU may be used by one thread only.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
+        # The one thread at a time: the executor's, or the thread of a line that makes a part of a leased run.
+        self._in_use = threading.Lock()
         self.number = 0
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._alone, work, *arguments)
+
+    def make_part(
+        self,
+        partition: Partition,
+        number: int,
+        client: str,
+        specs: list[TraversalSpec],
+        deadline: float,
+        dropped: Iterable[Sequence[Any]],
+        first: int = 0,
+    ) -> list[RankReport]:
+        """Release labels, take part in consecutive traversals of a run, keep their labels, and report.
+
+        Called in the member's thread, or in the thread of a line that has the member for itself.
+
+        Args:
+            partition: this rank's edges.
+            number: the gang's serial number of this part of the run.
+            client: id of the client that the labels belong to.
+            specs: the traversals, all of one run id.
+            deadline: seconds that they may take.
+            dropped: run ids and indices of traversals whose labels are released.
+            first: index of the first traversal in the run.
+
+        Raises:
+            DbfsError: see ``traverse``.
+        """
+        end = time.monotonic() + deadline
+        self.number = number
+        self.drop(dropped)
+        runs = self.traverse(partition, number, specs, end)
+        for index, (spec, run) in enumerate(zip(specs, runs, strict=True), first):
+            self.kept[spec.run_id, index] = OwnedLabels(client, run.labels)
+        return [RankReport.of(run) for run in runs]
+
+    def make_part_alone(self, *arguments: Any) -> list[RankReport]:
+        """Call ``make_part`` in a thread that is not the member's. Waits until no other thread uses the member."""
+        return self._alone(self.make_part, *arguments)
+
+    def forget(self, client: str) -> None:
+        """Release the labels of a client."""
+        for place in [place for place, kept in list(self.kept.items()) if kept.client == client]:
+            self.kept.pop(place, None)
+
+    def _alone(self, work: Callable[..., T], *arguments: Any) -> T:
+        with self._in_use:
+            return work(*arguments)
 
     def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
         """Release labels, given by run id and index."""
