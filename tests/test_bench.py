@@ -267,6 +267,19 @@ def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert "Traceback" not in answer.output
 
 
+def test_a_folder_that_takes_no_results_is_refused_before_the_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(dbfs, "connect", lambda **options: started.append(options))
+    for benchmark in ("corpus", "scaling"):
+        (tmp_path / f"{benchmark}.json").mkdir()
+        answer = CliRunner().invoke(main, ["bench", benchmark, "--out", str(tmp_path)])
+        assert answer.exit_code == 1
+        assert f"--out {tmp_path / benchmark}.json: can't be written: Is a directory" in answer.stderr
+    assert started == []
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"benchmark": "corpus"}', '{"benchmark": "scaling", "points": [{"rates": {"n": 1}}]}']
 )

@@ -199,10 +199,11 @@ def test_without_gpus_nothing_is_measured(without_gpus: list[Any], tmp_path: Pat
         ),
         (["--out", str(tmp_path / "no" / "x.json")], 2, f"there is no folder {tmp_path / 'no'}"),
     ):
-        answer = invoke(*arguments)
-        assert answer.exit_code == code, answer.output
-        assert words in answer.stderr
-        assert "Traceback" not in answer.output
+        for benchmark in ("memory", "gpu"):
+            answer = CliRunner().invoke(main, ["bench", benchmark, *arguments])
+            assert answer.exit_code == code, answer.output
+            assert words in answer.stderr
+            assert "Traceback" not in answer.output
     assert without_gpus == []
 
 

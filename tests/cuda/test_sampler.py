@@ -10,7 +10,7 @@ import pytest
 
 from dbfs_workers.cuda import sampler
 from dbfs_workers.cuda.sampler import Sampler
-from dbfs_workers.errors import DeadlineExceededError, DeviceFailedError, RunAbortedError
+from dbfs_workers.errors import DeadlineExceededError, DeviceFailedError, StaleRunError
 
 
 class Memory:
@@ -106,7 +106,7 @@ def test_stop_raises_the_error_of_a_reading() -> None:
 def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, worker = Memory(), SimpleNamespace()
     monkeypatch.setattr(sampler, "used", memory.read)
-    with pytest.raises(RunAbortedError, match="this worker has no memory sampler"):
+    with pytest.raises(StaleRunError, match="this worker has no memory sampler"):
         sampler.stop(worker)
     memory.now = 1000
     sampler.start(worker)
@@ -115,7 +115,7 @@ def test_a_worker_has_one_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler.start(worker)
     assert sampling() == 1
     assert sampler.stop(worker).nbytes == 10
-    with pytest.raises(RunAbortedError, match="this worker has no memory sampler"):
+    with pytest.raises(StaleRunError, match="this worker has no memory sampler"):
         sampler.stop(worker)
 
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import click
 import distributed
 
 import dbfs
 from dbfs.cli.common import connect
+from dbfs.errors import InvalidOptionError
+
+
+class OfGraph(Protocol):
+    """What a benchmark measures of one graph."""
+
+    @property
+    def graph(self) -> str:
+        """The graph's name."""
+        ...
+
+
+Named = TypeVar("Named", bound=OfGraph)
 
 ranks_option = click.option("--ranks", type=click.IntRange(1), default=4, show_default=True, help="Number of workers.")
 memory_option = click.option(
@@ -28,6 +41,15 @@ def connect_workers(scheduler: str | None, ranks: int, backend: str, memory_limi
     return dbfs.connect(n_workers=ranks, backend=backend, **local)
 
 
-def matches(graph: str, parts: Sequence[str]) -> bool:
-    """Return whether a graph's name contains one of ``parts``; every name does if there are no parts."""
-    return not parts or any(part in graph for part in parts)
+def chosen(named: Iterable[Named], parts: Sequence[str]) -> list[Named]:
+    """Return those whose graph's name contains one of ``parts``; all if there are no parts.
+
+    Raises:
+        InvalidOptionError: no name contains any of them.
+    """
+    everything = list(named)
+    found = [one for one in everything if not parts or any(part in one.graph for part in parts)]
+    if not found:
+        names = ", ".join(dict.fromkeys(one.graph for one in everything))
+        raise InvalidOptionError(f"--graph {', '.join(parts)}: no graph's name contains this; the graphs are {names}")
+    return found

@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dbfs.cli.bench.common import connect_workers, matches, memory_option
+from dbfs.cli.bench.common import chosen, connect_workers, memory_option
 from dbfs.cli.common import check_writable, json_option, print_json, print_results, writing
-from dbfs.errors import InvalidOptionError
 
 gpus_option = click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Number of GPUs.")
 out_option = click.option(
@@ -47,7 +46,9 @@ def gpu(
     """
     from dbfs.bench.gpu import ROWS, bench_gpu, revision
 
-    rows = [row for row in ROWS if matches(row.graph, graphs)]
+    rows = chosen(ROWS, graphs)
+    if out is not None:
+        check_writable("--out", out)
     with connect_workers(None, gpus, "cuda", memory_limit) as client:
         rates = list(bench_gpu(client, gpus, rows, sources, predecessors))
     if out is not None:
@@ -91,10 +92,7 @@ def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None
     from dbfs.bench.memory import SUBJECTS, bench_memory
     from dbfs.bench.tables import memory_table
 
-    subjects = [subject for subject in SUBJECTS if matches(subject.graph, graphs)]
-    if not subjects:
-        names = ", ".join(dict.fromkeys(subject.graph for subject in SUBJECTS))
-        raise InvalidOptionError(f"--graph {', '.join(graphs)}: no graph's name contains this; the graphs are {names}")
+    subjects = chosen(SUBJECTS, graphs)
     if out is not None:
         check_writable("--out", out)
     with connect_workers(None, gpus, "cuda", memory_limit) as client:

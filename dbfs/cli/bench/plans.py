@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from dbfs.cli.bench.common import connect_workers, memory_option
-from dbfs.cli.common import json_option, print_json, scheduler_option
+from dbfs.cli.common import check_writable, json_option, print_json, scheduler_option, writing
 from dbfs.display import progress
 from dbfs.errors import InvalidOptionError, MissingPackageError
 
@@ -42,8 +42,7 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
     """Measure the graphs of Merrill 2012.
 
     The results are rates with distances and with predecessors, redundant work, and frontiers. Rates are directed edges
-    a second, as Merrill counts them. The small plan suits two CPU cores; the full plan needs
-    4 GPUs.
+    per second, as Merrill counts them. The small plan suits two CPU cores; the full plan needs 4 GPUs.
 
     Example: dbfs bench corpus --plan small --out figures
     """
@@ -52,7 +51,7 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
     from dbfs.bench.tables import corpus_tables
 
     chosen = CorpusPlan.read(find("corpus", plan))
-    folder = None if out is None else _figures_folder(out)
+    folder = None if out is None else _results_folder(out, "corpus")
     with (
         connect_workers(scheduler, max(chosen.ranks), chosen.settings.backend, memory_limit) as client,
         progress.bar("bench corpus", len(chosen.graphs) * len(chosen.ranks)) as bar,
@@ -79,7 +78,7 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
     from dbfs.bench.tables import scaling_tables
 
     chosen = ScalingPlan.read(find("scaling", plan))
-    folder = None if out is None else _figures_folder(out)
+    folder = None if out is None else _results_folder(out, "scaling")
     with (
         connect_workers(scheduler, chosen.ranks, chosen.settings.backend, memory_limit) as client,
         progress.bar("bench scaling", sum(len(series.graphs) for series in chosen.series)) as bar,
@@ -110,7 +109,8 @@ def figures(saved: Path, out: Path, as_json: bool) -> None:
     from dbfs.bench.saved import read
 
     results = read(saved)
-    drawn = [str(path) for path in draw(results, _figures_folder(out))]
+    with writing("--out", out):
+        drawn = [str(path) for path in draw(results, _figures_folder(out))]
     if as_json:
         print_json(drawn)
     else:
@@ -123,8 +123,20 @@ def _advancing(bar: progress.Bar) -> Callable[[str], None]:
     return lambda what: bar.set(next(done), what)
 
 
+def _results_folder(out: Path, benchmark: str) -> Path:
+    """Make the folder for results and figures. Called before the benchmark, whose results a late error would lose.
+
+    Raises:
+        MissingPackageError, InvalidOptionError: see ``_figures_folder``.
+        OutputError: the results can't be written there.
+    """
+    folder = _figures_folder(out)
+    check_writable("--out", folder / f"{benchmark}.json")
+    return folder
+
+
 def _figures_folder(out: Path) -> Path:
-    """Make the folder for figures. Called before the benchmark, whose results a late error would lose.
+    """Make the folder for figures.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
@@ -150,8 +162,9 @@ def _show(results: Results, tables: Iterable[Table], folder: Path | None, *, as_
         from dbfs.bench.figures import draw
 
         text = json.dumps(saved, indent=2)
-        (folder / f"{saved['benchmark']}.json").write_text(text, encoding="utf-8")
-        draw(results, folder)
+        with writing("--out", folder):
+            (folder / f"{saved['benchmark']}.json").write_text(text, encoding="utf-8")
+            draw(results, folder)
     if as_json:
         print_json(saved)
         return

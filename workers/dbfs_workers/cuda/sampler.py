@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dbfs_workers.cuda import device_memory, failures
-from dbfs_workers.errors import DbfsError, DeadlineExceededError, RunAbortedError
+from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
 
 # Seconds between readings.
 INTERVAL: Final = 0.2e-3
@@ -121,12 +121,15 @@ def stop(dask_worker: Any) -> Peak:
     """Stop the worker's sampler and return the peak since ``start``.
 
     Raises:
-        RunAbortedError: the worker has no sampler.
+        StaleRunError: the worker has no sampler.
         DeviceFailedError: CUDA failed while the sampler read.
         DeadlineExceededError: the sampler had ended at its deadline.
     """
     sampler: Sampler | None = getattr(dask_worker, "dbfs_sampler", None)
     if sampler is None:
-        raise RunAbortedError("this worker has no memory sampler: the worker was restarted, or sampling not started")
+        raise StaleRunError(
+            "this worker has no memory sampler: another measurement stopped it, or the worker was restarted since; "
+            "measure again, with no other measurement on these workers"
+        )
     dask_worker.dbfs_sampler = None
     return sampler.stop()
