@@ -187,7 +187,7 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
 def test_a_plot_goes_on_where_looks_are_as_many() -> None:
     async def queued() -> RunEntry:
         record: Any = SimpleNamespace(name="street", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", 3)
+        return RunEntry(GraphEntry(record), "client", "0123456789", 3, 60.0)
 
     run = asyncio.run(queued())
     catalog: Any = SimpleNamespace(runs=[run], history=History())
@@ -225,7 +225,7 @@ def test_a_plot_goes_on_where_looks_are_as_many() -> None:
 def test_many_short_traversals_keep_the_plot_of_levels() -> None:
     async def queued() -> RunEntry:
         record: Any = SimpleNamespace(name="/somewhere/data/web.mtx", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", 64)
+        return RunEntry(GraphEntry(record), "client", "0123456789", 64, 60.0)
 
     before, many = asyncio.run(queued()), asyncio.run(queued())
     before.run_id = "9876543210"

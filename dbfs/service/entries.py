@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.worker_calls import UnreachableError
+from dbfs.units import format_seconds
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
@@ -133,10 +134,10 @@ class RunEntry:
     def times(self) -> str:
         """Describe where the run's time went, for messages."""
         now = time.time()
-        waited = f"waited {(self.started or now) - self.queued:.2g} s in the queue"
+        waited = f"waited {format_seconds((self.started or now) - self.queued)} in the queue"
         if self.behind:
             waited += f" behind {self.behind}"
-        return waited if self.started is None else f"{waited}, ran {now - self.started:.2g} s"
+        return waited if self.started is None else f"{waited}, ran {format_seconds(now - self.started)}"
 
     def note(self, progress: RunProgress) -> None:
         """Keep the result of a look at the ranks, unless an earlier look came further."""
