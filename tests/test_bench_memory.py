@@ -220,7 +220,7 @@ def test_what_was_measured_is_printed_and_written(
     out = tmp_path / "memory.json"
     answer = invoke("--gpus", "2", "--graph", "kronecker", "--graph", "grid", "--memory-limit", "0", "--out", str(out))
     assert answer.exit_code == 0, answer.output
-    assert wanted == [{"n_workers": 2, "backend": "cuda", "dashboard_address": ":0", "memory_limit": 0}]
+    assert wanted == [{"n_workers": 2, "backend": "cuda", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}]
     asked, subjects = without_gpus
     assert asked == 2
     assert [s.graph for s in subjects] == ["kronecker 24"] * 2 + ["kronecker 26", "grid7pt.300", "grid5pt.5000"]

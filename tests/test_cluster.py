@@ -1,8 +1,14 @@
 import asyncio
 import signal
+import subprocess
+import sys
+import textwrap
+import urllib.request
+from typing import Any
 
 import dask
 import distributed
+import psutil
 import pytest
 
 import dbfs
@@ -39,6 +45,51 @@ def test_workers_within_the_process() -> None:
             assert graph.bfs(0, validate=True).depth == 58
     with pytest.raises(InvalidOptionError, match="needs a process for each worker"):
         dbfs.connect(processes=False, backend="cuda")
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Hosts of the addresses at which a process and its children listen."""
+    each = [process, *process.children(recursive=True)]
+    ports = [port for one in each for port in one.net_connections() if port.status == psutil.CONN_LISTEN]
+    return {port.laddr.ip for port in ports}
+
+
+@pytest.mark.parametrize("options", [{}, {"dashboard_address": None}], ids=["dashboard", "no dashboard"])
+def test_the_web_servers_within_the_process_are_on_the_loopback(options: dict[str, Any]) -> None:
+    with dbfs.connect(n_workers=2, processes=False, **options) as within:
+        cluster = within.cluster
+        servers = [cluster.scheduler.http_server, *(worker.http_server for worker in cluster.workers.values())]
+        assert [server.address for server in servers] == ["127.0.0.1"] * 3
+        assert within.dashboard_link == f"http://127.0.0.1:{servers[0].port}/status"
+    with dbfs.connect(n_workers=1, processes=False, dashboard_address=":0") as within:
+        assert within.cluster.scheduler.http_server.address == "0.0.0.0"
+        assert "//0.0.0.0" not in within.dashboard_link
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [{}, {"dashboard_address": None}], ids=["dashboard", "no dashboard"])
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_local_cluster_listens_on_the_loopback(processes: bool, options: dict[str, Any]) -> None:
+    # In a process of its own, because clusters of other tests listen in this one.
+    program = f"""
+        import sys, time
+        import dbfs
+        if __name__ == "__main__":
+            with dbfs.connect(n_workers=1, backend="cpu", processes={processes}, **{options}) as client:
+                print(client.dashboard_link, flush=True)
+                sys.stdin.read()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        link = running.stdout.readline()
+        assert listening(psutil.Process(running.pid)) == {"127.0.0.1"}
+        assert link.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(link.replace("status", "metrics")) as answer:
+            assert b"dask_scheduler_clients" in answer.read()
+        running.communicate("")
+    assert running.returncode == 0
 
 
 def test_no_scheduler_there() -> None:

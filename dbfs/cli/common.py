@@ -13,7 +13,9 @@ import click
 import distributed
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 import dbfs
 from dbfs.building.build import ORDERS
@@ -21,6 +23,7 @@ from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError, OutputError
 from dbfs.records import BACKENDS
+from dbfs_workers.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -97,15 +100,13 @@ def connect(
     """
     if scheduler is not None:
         return dbfs.connect(scheduler, n_workers=ranks, backend=backend)
-    # Without an address, the scheduler's web server would take Dask's port, and warn if that is in use.
-    web: dict[str, Any] = {"dashboard_address": ":0", "scheduler_kwargs": {"dashboard": False}}
-    return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, **web)
+    return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, dashboard_address=None)
 
 
 def _small(edges: EdgeList) -> bool:
     if edges.m is not None:
         return edges.m <= SMALL_EDGES
-    # A file without a header. A URL is not found here, and counts as large.
+    # A file without a header. A URL, or a file whose name is not printable, is not found here, and counts as large.
     path = Path(edges.name)
     return path.is_file() and path.suffix not in _COMPRESSED and path.stat().st_size <= SMALL_BYTES
 
@@ -139,6 +140,11 @@ def writing(option: str, out: Path) -> Iterator[None]:
         raise OutputError(f"{option} {out}: can't be written: {error.strerror or error}") from error
 
 
+def plain(value: object) -> Text:
+    """Return the printable form of a value for rich, which reads brackets and colons in a ``str`` as its markup."""
+    return Text(printable(value))
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2))
@@ -159,11 +165,11 @@ def print_results(
     if as_json:
         print_json([asdict(result) for result in results])
         return
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE)
     for column in columns:
         table.add_column(column, justify="left" if column == columns[0] else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     console = Console()
     if not console.is_terminal:
         # A file or a pipe has no width to fit, and cells would be cut to 80 columns.

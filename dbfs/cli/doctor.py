@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbfs.cli.cluster_report import ClusterReport, examine_cluster
-from dbfs.cli.common import connect, json_option, print_json
+from dbfs.cli.common import connect, json_option, plain, print_json
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
 from dbfs.units import format_bytes
 
@@ -70,23 +70,25 @@ def _print_cluster(console: Console, report: ClusterReport) -> None:
     for column in ("rank", "address", "threads", "memory limit", "GPU", "dbfs", "Python", "Dask"):
         table.add_column(column, justify="right" if column in ("rank", "threads", "memory limit") else "left")
     for worker in report.workers:
-        table.add_row(
-            str(worker.rank),
+        cells = (
+            worker.rank,
             worker.address,
-            str(worker.threads),
+            worker.threads,
             format_bytes(worker.memory_limit) if worker.memory_limit else "none",
             worker.gpu or "none",
             worker.versions["dbfs"] or "none",
             (worker.versions["python"] or "").partition(".final")[0],
-            worker.versions["distributed"],
+            worker.versions["distributed"] or "none",
         )
+        # A worker reports of itself what it likes.
+        table.add_row(*map(plain, cells))
     console.print(table)
     if report.backend is not None:
         ranks = f"{len(report.workers)} rank{'s' * (len(report.workers) > 1)}"
         gets = f"A graph on {ranks} gets the backend {report.backend} and the exchange {report.exchange}."
         console.print(gets, highlight=False, soft_wrap=True)
     for line in report.advice:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(plain(line), soft_wrap=True)
 
 
 def peers_table(report: MachineReport) -> Table:

@@ -3,6 +3,7 @@
 import click
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import dbfs
@@ -12,6 +13,7 @@ from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_opti
 from dbfs.edges import generate
 from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
+from dbfs_workers.text import printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -68,9 +70,8 @@ def estimate(
         }
         print_json({"graph": graph, "ranks": ranks, "backend": backend, **found, **stages})
         return
-    table = Table(
-        title=f"{graph} on {ranks} rank{'s' * (ranks > 1)}: bytes per rank", title_justify="left", box=box.SIMPLE
-    )
+    title = f"{escape(printable(graph))} on {ranks} rank{'s' * (ranks > 1)}: bytes per rank"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in ("when", "what", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
     for stage, parts in stages.items():

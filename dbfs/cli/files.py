@@ -17,6 +17,7 @@ from dbfs.edges import readers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.units import format_bytes
+from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
     # The import loads SciPy and pyarrow, which is slow.
@@ -92,4 +93,4 @@ def _report(out: Path, written: Written, seconds: float) -> str:
     left_out = f", {written.left_out:,} self-loops and duplicates left out" if written.left_out else ""
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)
-    return f"{out}: {vertices}{written.m:,} {kind} edges{left_out}, {size} in {seconds:.1f} s"
+    return f"{printable(out)}: {vertices}{written.m:,} {kind} edges{left_out}, {size} in {seconds:.1f} s"

@@ -17,6 +17,7 @@ from dbfs.cli.common import (
     connect,
     json_option,
     layout_options,
+    plain,
     print_json,
     print_results,
 )
@@ -52,7 +53,7 @@ def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **
     if as_json:
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
     else:
-        Console().print(tables.describe(loaded), highlight=False, soft_wrap=True)
+        Console().print(plain(tables.describe(loaded)), soft_wrap=True)
 
 
 @click.command()

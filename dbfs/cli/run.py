@@ -23,6 +23,7 @@ from dbfs.cli.common import (
     fits_within_process,
     json_option,
     layout_options,
+    plain,
     print_json,
     scheduler_option,
     writing,
@@ -37,6 +38,7 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.text import printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -117,7 +119,7 @@ def run(
         if out is not None and not as_json:
             labels = "distances and predecessors" if predecessors else "distances"
             size = format_bytes(out.stat().st_size)
-            click.echo(f"{out}: wrote the {labels} of {result.graph.n:,} vertices, {size}")
+            click.echo(f"{printable(out)}: wrote the {labels} of {result.graph.n:,} vertices, {size}")
         result.release()
 
 
@@ -205,6 +207,6 @@ def _print(result: BFSResult, *, validated: bool, as_json: bool) -> None:
         print_json({**result.to_dict(), "validated": validated})
         return
     console = Console()
-    console.print(tables.describe(result.graph), highlight=False, soft_wrap=True)
+    console.print(plain(tables.describe(result.graph)), soft_wrap=True)
     console.print(tables.results_table([result], validated=validated))
     console.print(tables.levels_table(result))

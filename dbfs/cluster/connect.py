@@ -47,7 +47,9 @@ def connect(
             ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). The default of
-            ``protocol`` is ``dbfs.cluster.protocol``, that of ``threads_per_worker`` is 1.
+            ``protocol`` is ``dbfs.cluster.protocol``, that of ``threads_per_worker`` is 1, and that of
+            ``dashboard_address`` is port 8787 of the loopback (any free port if that is taken), because the dashboard
+            has no password. ``dashboard_address=":8787"`` opens the dashboard to other machines.
 
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.

@@ -13,7 +13,7 @@ from typing import Any
 import distributed
 from dask.system import CPU_COUNT
 from distributed.core import Status
-from distributed.utils import LoopRunner
+from distributed.utils import LoopRunner, format_dashboard_link
 
 from dbfs.cluster import closing
 from dbfs.cluster.kernels import warm_up
@@ -24,9 +24,32 @@ from dbfs_workers.gpus import visible_gpus
 logger = logging.getLogger(__name__)
 
 _QUIET = "dbfs_workers.quiet"
+LOOPBACK = "127.0.0.1"
+"""Host of a local cluster's ports: other machines can't reach them."""
+
 _DASHBOARD_PORT = 8787
 _CLOSE_SECONDS = 1
 _STARTING = (Status.created, Status.init, Status.starting)
+
+
+class InnerWorker(distributed.Worker):  # type: ignore[misc]  # distributed is untyped
+    """A worker within the process, whose web server listens on the loopback; Dask's own choice is all addresses."""
+
+    def start_http_server(self, routes: Any, dashboard_address: str | None, *arguments: Any, **keywords: Any) -> None:
+        """Start the web server. Dask calls this when the worker starts."""
+        super().start_http_server(routes, dashboard_address or f"{LOOPBACK}:0", *arguments, **keywords)
+
+
+class InnerCluster(distributed.LocalCluster):  # type: ignore[misc]  # distributed is untyped
+    """A cluster within the process. Its link to the dashboard has the address that the web server listens on."""
+
+    @property
+    def dashboard_link(self) -> str:
+        """Address of the dashboard. Dask takes the host from the scheduler's address, which names the machine."""
+        server = getattr(self.scheduler, "http_server", None)
+        if server is None or server.address in ("0.0.0.0", "::"):
+            return str(super().dashboard_link)
+        return str(format_dashboard_link(server.address, server.port))
 
 
 class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is untyped
@@ -54,18 +77,19 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> Local
     if processes:
         require_main_guard()
     warm_up()
-    options = {"preload": _QUIET, "dashboard_address": _dashboard_address(), **options}
+    options = {"preload": _QUIET, **_web(options)}
     gpus = visible_gpus()
     lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
     if backend == "auto" and lacking:
         logger.info("a local cluster on CPU cores: %s", lacking)
     if backend == "cuda" and lacking:
         raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
+    if not processes:
+        # Dask's own default is one worker within the process.
+        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT}
+        return _client(InnerCluster, {**inner, **options})
     if backend == "cpu" or lacking:
-        if not processes:
-            # Dask's own default is one worker within the process.
-            n_workers = n_workers or CPU_COUNT
-        elif backend == "cpu" and gpus:
+        if backend == "cpu" and gpus:
             # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
             options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
         return _client(distributed.LocalCluster, {"n_workers": n_workers, **options})
@@ -105,14 +129,26 @@ def _close_half_started(cluster: distributed.SpecCluster) -> None:
         cluster.close(timeout=_CLOSE_SECONDS)
 
 
+def _web(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a local cluster with those of its web server."""
+    if options.get("dashboard_address", "") is not None:
+        return {"dashboard_address": _dashboard_address(), **options}
+    # Without the dashboard there is still a server, for metrics. Dask would let it listen on all addresses.
+    scheduler = {"dashboard": False, **options.get("scheduler_kwargs", {})}
+    return {**options, "dashboard_address": f"{LOOPBACK}:0", "scheduler_kwargs": scheduler}
+
+
 def _dashboard_address() -> str:
-    """Return Dask's usual address of the dashboard, or any free port if another cluster has it: Dask would warn."""
+    """Return Dask's usual port of the dashboard, or any free port if another cluster has it: Dask would warn.
+
+    On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
+    """
     with socket.socket() as taken:
         try:
-            taken.bind(("", _DASHBOARD_PORT))
+            taken.bind((LOOPBACK, _DASHBOARD_PORT))
         except OSError:
-            return ":0"
-    return f":{_DASHBOARD_PORT}"
+            return f"{LOOPBACK}:0"
+    return f"{LOOPBACK}:{_DASHBOARD_PORT}"
 
 
 @contextlib.contextmanager

@@ -168,7 +168,8 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
     """Write two lines above the axes, the second one smaller."""
-    ax.set_title(f"{_short(short_name(title), 70)}\n", loc="left", fontsize="medium", pad=pad)
+    # A name with dollar signs is no formula.
+    ax.set_title(f"{_short(short_name(title), 70)}\n", loc="left", fontsize="medium", pad=pad, parse_math=False)
     ax.annotate(
         below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
     )

@@ -32,6 +32,7 @@ from dbfs import config
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
 from dbfs.units import format_bytes
+from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
     import rich.progress
@@ -177,6 +178,7 @@ def _in_notebook() -> bool:
 def _new_bar(what: str, total: float | None, option: bool | None) -> Bar:
     if not _shown(option):
         return _NoBar()
+    what = printable(what)
     return _NotebookBar(what, total) if _in_notebook() else _TerminalBar(what, total)
 
 

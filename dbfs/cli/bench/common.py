@@ -10,6 +10,7 @@ import distributed
 
 import dbfs
 from dbfs.cli.common import connect
+from dbfs.cluster.local import LOOPBACK
 from dbfs.errors import InvalidOptionError
 
 
@@ -37,8 +38,8 @@ def connect_workers(scheduler: str | None, ranks: int, backend: str, memory_limi
     """Connect to ``scheduler``, or to a local cluster of ``ranks`` workers with that memory limit if it is None."""
     if scheduler is not None:
         return connect(scheduler, ranks, backend)
-    local: dict[str, Any] = {"dashboard_address": ":0", "memory_limit": 0 if memory_limit == "0" else memory_limit}
-    return dbfs.connect(n_workers=ranks, backend=backend, **local)
+    limit: Any = 0 if memory_limit == "0" else memory_limit
+    return dbfs.connect(n_workers=ranks, backend=backend, dashboard_address=f"{LOOPBACK}:0", memory_limit=limit)
 
 
 def chosen(named: Iterable[Named], parts: Sequence[str]) -> list[Named]:
