@@ -40,8 +40,8 @@ def _row(status: RunStatus) -> tuple[str, ...]:
 def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
     """End a run by its next level. RUN_ID is the id that dbfs runs lists, or the beginning of an id.
 
-    The caller that waits for the run gets RunCancelledError. The scheduler refuses to cancel another client's run unless
-    dbfs.service.anyone-may-stop is true in its configuration.
+    The caller that waits for the run gets RunCancelledError. The command is a client of its own, which may cancel the
+    runs of others only if dbfs.service.anyone-may-stop is true in the scheduler's configuration.
 
     Example: dbfs cancel 3f2a --scheduler tcp://host:8786
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 import weakref
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from dbfs.errors import (
 from dbfs.graph.counts import GraphCounts, edges_in_words
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
+from dbfs.graph.stream import stream
 from dbfs.integers import vertex_number, whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
@@ -187,6 +188,7 @@ class Graph(GraphCounts):
             InvalidOptionError: an option's value is not one of its choices.
             InvalidOptionTypeError: ``max_depth`` is not an integer.
             QueueFullError: too many runs wait already.
+            NoRoomForLabelsError: the labels that clients keep on the workers leave no room for this traversal's.
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
             StaleRunError: the run ended early.
             ValidationError: ``validate`` found a fault in the result.
@@ -222,7 +224,8 @@ class Graph(GraphCounts):
     ) -> list[BFSResult]:
         """Run a traversal from each source, one after another in one run of the gang; labels stay on the workers.
 
-        Arguments and errors as for ``bfs``. The deadline is for all traversals together.
+        Arguments and errors as for ``bfs``. The deadline is for all traversals together, and their labels must fit at
+        once. ``bfs_stream`` makes any number of traversals.
         """
         each = self._several(sources, "source")
         if not each:
@@ -237,6 +240,38 @@ class Graph(GraphCounts):
             deadline=deadline,
             progress=progress,
         )
+
+    def bfs_stream(
+        self,
+        sources: Iterable[int],
+        *,
+        predecessors: bool = False,
+        max_depth: int | None = None,
+        direction: str = "auto",
+        engine: str = "auto",
+        deadline: float | str | None = None,
+    ) -> Iterator[BFSResult]:
+        """Run a traversal from each source, and yield the results in order, for any number of sources.
+
+        At most ``dbfs.graph.stream.AHEAD`` traversals are made before the caller takes their results. The labels of a
+        result are freed when the caller drops it, so the workers keep few at a time. Dropping the iterator ends the
+        traversals.
+
+        Arguments and errors as for ``bfs``. The sources are read as they are needed. The deadline is for each run of a
+        few traversals.
+        """
+
+        def traverse(some: list[int]) -> list[BFSResult]:
+            return self.bfs_many(
+                some,
+                predecessors=predecessors,
+                max_depth=max_depth,
+                direction=direction,
+                engine=engine,
+                deadline=deadline,
+            )
+
+        return stream(sources, traverse)
 
     def sample_sources(self, count: int, seed: int = 1) -> list[int]:
         """Return distinct random vertices of degree at least 1, self-loops not counted; the same for any rank count.

@@ -85,7 +85,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._conductor = Conductor(self._workers)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
-        await scheduler.register_worker_plugin(None, pickle.dumps(WorkerService()), name=NAME, idempotent=True)
+        on_workers = WorkerService(float(config.get("build.memory-share")))
+        await scheduler.register_worker_plugin(None, pickle.dumps(on_workers), name=NAME, idempotent=True)
 
     @ReserveName.handler
     async def reserve_name(self, message: ReserveName) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dbfs_workers.cuda import device_memory
@@ -15,17 +16,21 @@ from dbfs_workers.errors import (
     DeviceFailedError,
     GraphTooLargeError,
     InvalidOptionError,
+    NoRoomForLabelsError,
     RunAbortedError,
     RunCancelledError,
     StaleRunError,
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.stripe import Stripe
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
-SYMMETRIC = SimpleNamespace(parents=object())
+SYMMETRIC = SimpleNamespace(parents=object(), stripe=Stripe(100, 3))
 
 
 class CudaRuntimeError(RuntimeError):
@@ -63,6 +68,7 @@ class Engine:
 @pytest.fixture
 def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     cuda = SimpleNamespace(
+        Device=lambda: SimpleNamespace(mem_info=(3, 3)),
         runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
         driver=SimpleNamespace(CUDADriverError=CudaRuntimeError),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
@@ -159,3 +165,10 @@ def test_options_of_a_run(member: CudaMember) -> None:
     nowhere: Any = SimpleNamespace(parents=None)
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
         member.traverse(nowhere, 2, [spec], time.monotonic() + 5)
+
+
+def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:
+    labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
+    member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
+    with pytest.raises(NoRoomForLabelsError, match="run run, rank 2: .* 3 bytes are free for labels"):
+        run(member, lambda engine: pytest.fail("the kernel was launched"))

@@ -92,6 +92,10 @@ class GraphTooLargeError(DbfsError, MemoryError):
     """Raised if a graph does not fit; the message has the bytes (or ids) needed and those available."""
 
 
+class NoRoomForLabelsError(DbfsError, MemoryError):
+    """Raised if the labels of a traversal do not fit beside those that are kept; the message says what frees room."""
+
+
 # The cluster.
 
 

@@ -19,6 +19,7 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
+from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
@@ -51,13 +52,17 @@ T = TypeVar("T")
 class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
     """The workers' half of the service, one on each worker. ``dbfs_workers.messages`` documents what a handler does.
 
+    Args:
+        memory_share: largest share of the worker's memory limit, or of its GPU's memory, that labels may fill.
+
     Attributes:
         members: this worker's part in the gang of each graph, by graph id.
     """
 
     name = NAME
 
-    def __init__(self) -> None:
+    def __init__(self, memory_share: float = 1.0) -> None:
+        self._memory_share = memory_share
         self.members: dict[str, Member] = {}
 
     def setup(self, worker: distributed.Worker) -> None:
@@ -226,6 +231,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Become a member of a gang, in place of an earlier member of the same gang."""
         if graph_id in self.members:
             self.members.pop(graph_id).close()
+        member.room = LabelRoom.of(self.worker, self._memory_share)
         self.members[graph_id] = member
 
     async def _enter_on_gpu(self, graph_id: str, member: Member, make: Callable[[Partition], T]) -> T:

@@ -42,6 +42,13 @@ def free_bytes() -> int:
     return min(free, limit - int(pool.used_bytes())) if limit else free
 
 
+def free_for_labels(share: float) -> int:
+    """Return ``free_bytes`` without the part of the GPU's memory, 1 - ``share``, that labels leave to other uses."""
+    import cupy
+
+    return free_bytes() - int((1 - share) * int(cupy.cuda.Device().mem_info[1]))
+
+
 def require(nbytes: int, where: str) -> None:
     """Refuse an allocation of more bytes than are free.
 

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.members import label_room
+from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.reports import RankReport, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 
 T = TypeVar("T")
 
@@ -43,7 +46,10 @@ class Member(ABC):
         partition_key: Dask key of its partition.
         number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
         kept: labels of traversals, by run id and the traversal's index in the run.
+        room: the worker's memory that labels may fill. The worker's plugin sets it.
     """
+
+    room = LabelRoom()
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         self.rank = rank
@@ -107,6 +113,21 @@ class Member(ABC):
         with self._in_use:
             return work(*arguments)
 
+    def require_room(self, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+        """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
+
+        Raises:
+            NoRoomForLabelsError: see ``label_room.require``.
+        """
+        label_room.require(
+            self.free_bytes(),
+            [kept.labels for kept in list(self.kept.values())],
+            stripe,
+            len(specs),
+            predecessors=specs[0].predecessors,
+            where=f"run {specs[0].run_id}, rank {self.rank}",
+        )
+
     def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
         """Release labels, given by run id and index."""
         for run_id, index in dropped:
@@ -136,7 +157,12 @@ class Member(ABC):
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.
             StaleRunError: the number is not greater than that of the last run, or a peer is in another run.
             InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges.
+            NoRoomForLabelsError: the labels do not fit.
         """
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Return the bytes that labels may still take in the memory of the member's device."""
 
     @abstractmethod
     def position(self, number: int) -> RunPosition | None:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dbfs_workers import backends
+from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.members.member import Member
@@ -38,6 +39,12 @@ class LoopMember(Member):
         from dbfs_workers.levels import loop
         from dbfs_workers.storage.scratch import Scratch
 
+        try:
+            self.require_room(partition.stripe, specs)
+        except NoRoomForLabelsError as error:
+            # The peers would wait for this rank until the deadline.
+            self.abort(number, Cause.FAILED, str(error))
+            raise
         if self._scratch is None:
             self._scratch = Scratch(partition, backends.get(self.backend).xp)
         self._watch = loop.Watch(number)
@@ -52,6 +59,10 @@ class LoopMember(Member):
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Return the labels as they are: NumPy arrays."""
         return labels
+
+    def free_bytes(self) -> int:
+        """See ``Member``."""
+        return self.room.free_bytes()
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Stop a run on all ranks by their next crossing."""

@@ -107,6 +107,7 @@ class CudaMember(Member):
                 )
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
+                self.require_room(partition.stripe, specs)
                 return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
         finally:
             with self._lock:
@@ -123,6 +124,10 @@ class CudaMember(Member):
 
         parents = labels.predecessors
         return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
+
+    def free_bytes(self) -> int:
+        """See ``Member``."""
+        return device_memory.free_for_labels(self.room.share)
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""

@@ -54,6 +54,10 @@ class StagedMember(LoopMember):
         to_host, parents = backends.get(self.backend).to_host, labels.predecessors
         return RankLabels(to_host(labels.distances), None if parents is None else to_host(parents))
 
+    def free_bytes(self) -> int:
+        """See ``Member``."""
+        return device_memory.free_for_labels(self.room.share)
+
     def _free(self) -> None:
         import cupy
 

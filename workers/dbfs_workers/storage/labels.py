@@ -24,6 +24,11 @@ class RankLabels:
     distances: NDArray[np.int32]
     predecessors: NDArray[np.uint32] | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.distances.nbytes + (0 if self.predecessors is None else self.predecessors.nbytes)
+
     @classmethod
     def unreached(cls, xp: Any, stripe: Stripe, *, predecessors: bool) -> "RankLabels":
         """Return the labels of a rank that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
@@ -42,6 +47,11 @@ class RankLabels:
         vertices = stripe.vertex(ids)
         vertices[ids == NO_VERTEX] = UNREACHED
         return self.distances[:owned], vertices
+
+
+def label_bytes(stripe: Stripe, *, predecessors: bool) -> int:
+    """Return ``RankLabels.nbytes`` of one traversal: 4 bytes per row for each label."""
+    return (8 if predecessors else 4) * stripe.n_local
 
 
 def label_sources(

@@ -1,0 +1,76 @@
+"""The room for labels: a traversal is refused if its labels, beside those that are kept, would fill a worker's memory.
+
+Labels are not Dask data until they are published, so Dask does not spill them. Without a bound, Dask's nanny would kill
+a worker that keeps too many, and all graphs of the worker would be lost.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import distributed
+import psutil
+from distributed.system import MEMORY_LIMIT
+
+from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.storage.labels import RankLabels, label_bytes
+from dbfs_workers.storage.stripe import Stripe
+
+
+@dataclass(frozen=True)
+class LabelRoom:
+    """The memory of a worker that labels may fill.
+
+    Attributes:
+        limit: the worker's memory limit, in bytes; None for none.
+        share: share of the limit (of the machine's memory, if there is none) that the worker's process may take.
+    """
+
+    limit: int | None = None
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, worker: distributed.Worker, share: float) -> "LabelRoom":
+        """Return the room on a Dask worker; ``share`` is the largest share that may be taken."""
+        manager: Any = worker.memory_manager
+        if not manager.memory_limit:
+            return cls(None, share)
+        # Above the one fraction Dask writes the worker's partitions to disk, above the other it runs no tasks.
+        fractions = (manager.memory_spill_fraction, manager.memory_pause_fraction)
+        return cls(manager.memory_limit, min(share, *(fraction or 1.0 for fraction in fractions)))
+
+    def free_bytes(self) -> int:
+        """Return the bytes that labels in the worker's memory may still take; below 0 if too much is taken already."""
+        own = int(self.share * (self.limit or MEMORY_LIMIT)) - int(psutil.Process().memory_info().rss)
+        return min(own, int(self.share * psutil.virtual_memory().available))
+
+
+def require(
+    free: int, kept: Collection[RankLabels], stripe: Stripe, traversals: int, *, predecessors: bool, where: str
+) -> None:
+    """Refuse traversals whose labels won't fit.
+
+    The labels of two traversals with predecessors are never refused: the check before the build has counted them.
+
+    Args:
+        free: bytes that labels may take.
+        kept: labels that the rank keeps.
+        stripe: the graph's stripe.
+        traversals: number of traversals.
+        predecessors: whether the traversals record predecessors.
+        where: the rank and what it does, for the message.
+
+    Raises:
+        NoRoomForLabelsError: with the bytes needed and the bytes free.
+    """
+    needed = traversals * label_bytes(stripe, predecessors=predecessors)
+    if needed <= free:
+        return
+    held = sum(labels.nbytes for labels in kept)
+    if held + needed > 2 * label_bytes(stripe, predecessors=True):
+        raise NoRoomForLabelsError(
+            f"{where}: the labels of {traversals:,} {'traversal' if traversals == 1 else 'traversals'} need "
+            f"{needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps {held:,} bytes of "
+            f"{len(kept):,} results of the graph. Release results (result.release()), have Dask spill them to disk "
+            "(result.publish()), unload graphs, or traverse with graph.bfs_stream, which keeps few results at a time"
+        )
