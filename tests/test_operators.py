@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -135,6 +136,29 @@ def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own
         client.close()
         with pytest.raises(ClientError, match="is closed; connect and load again"):
             graph.unload()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("after", [0.0, 0.3])
+def test_the_taskgraph_engine_notices_a_killed_scheduler(tmp_path: Path, after: float) -> None:
+    with operated(tmp_path) as cluster, dbfs.connect(cluster.address, n_workers=2) as client:
+        graph = dbfs.load(f"path:n={ENDLESS}", client=client)
+        killed: list[float] = []
+
+        def kill_once(_: object) -> None:
+            if not killed:
+                killed.append(time.monotonic() + after)
+                threading.Timer(after, cluster.scheduler.kill).start()
+
+        with pytest.raises(SchedulerLostError, match=f"lost the connection to the scheduler at {cluster.address}"):
+            graph.bfs(0, engine="taskgraph", progress=kill_once)
+        # Dask's own attempts to connect again take 30 s.
+        assert time.monotonic() - killed[0] < 10
+        for engine in ("taskgraph", "resident"):
+            with pytest.raises(SchedulerLostError, match="lost the connection to the scheduler"):
+                graph.bfs(0, engine=engine)
+        assert time.monotonic() - killed[0] < 10
+        client.close()
 
 
 def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Client) -> None:

@@ -20,6 +20,9 @@ from dbfs.errors import DbfsError, DeadlineExceededError, SchedulerLostError, Wo
 
 Key = Hashable
 
+# A busy scheduler answers late. A killed one closes its connections, which the client notices at once.
+_ANSWER_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -202,8 +205,15 @@ class Gang:
     async def _check(self, doing: str, cause: BaseException | None) -> None:
         where = f"{doing}: " if doing else ""
         try:
+            if self.client.status != "running":
+                # The client noticed the loss, and would try to connect again for half a minute. The futures are lost.
+                raise ConnectionError(f"the client is {self.client.status}")
             # n_workers=-1, because Dask lists only five workers by default.
-            info: Mapping[str, Any] = await self.client.scheduler.identity(n_workers=-1)
+            asking = self.client.scheduler.identity(n_workers=-1)
+            info: Mapping[str, Any] = await asyncio.wait_for(asking, _ANSWER_SECONDS)
+        except TimeoutError:
+            # The scheduler is busy, or its host fell silent, which the client will notice. The wait has a deadline.
+            return
         except OSError as error:
             raise scheduler_lost(self.client, doing) from error
         lost = [rank for rank, address in enumerate(self.addresses) if address not in info["workers"]]

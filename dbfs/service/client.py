@@ -83,12 +83,16 @@ class ServiceClient:
 
         Raises:
             ClientError: the client was deleted or is closed; Dask closes a client that can't reach its scheduler.
+            SchedulerLostError: the client lost its scheduler just now.
         """
         client = self._client()
         if client is None:
             raise ClientError("the distributed.Client of this object was deleted; keep a reference to the client")
         if client.status in ("closing", "closed"):
             raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
+        if client.status == "connecting":
+            # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
+            raise scheduler_lost(client)
         return client
 
     def call(self, message: SchedulerMessage[A]) -> A:
