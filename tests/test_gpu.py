@@ -130,7 +130,7 @@ def test_levels_of_every_kind_follow_each_other(gpus: distributed.Client, mean_d
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distributed.Client, ranks: int) -> None:
-    # A level k has 2^k vertices: led ones, light ones of all ranks, then others.
+    # A level k has 2^k vertices: leader levels, light ones of all ranks, then others.
     n = 2**20 - 1
     depths = np.log2(np.arange(n) + 1).astype(np.int32)
     with dbfs.load(f"tree:n={n},arity=2", client=gpus, ranks=ranks) as graph:
@@ -151,7 +151,7 @@ def test_levels_that_one_rank_leads_until_the_frontier_has_grown(gpus: distribut
         for source in (n - 1, 1, 3 * n // 4, 2, 3, 5):
             found = graph.bfs(source, direction="top-down")
             np.testing.assert_array_equal(found.distances(), oracle.distances(matrix, [source]))
-        # More sources than a frontier that is led.
+        # More sources than the frontier of a leader level.
         sources = list(range(2**15 - 1, 2**16 - 1))
         assert graph.bfs(sources, validate=True).depth == 15
         assert graph.bfs(sources, predecessors=True, validate=True).depth == 15
@@ -175,7 +175,7 @@ def test_vertices_that_have_in_edges_only(gpus: distributed.Client, leaves: int,
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_grid_with_levels_of_any_size(gpus: distributed.Client, ranks: int) -> None:
-    # Up to 30,000 vertices per level: led ones, then light ones of all ranks that leave some in their queues.
+    # Up to 30,000 vertices per level: leader levels, then light ones of all ranks that leave some in their queues.
     side = 200
     ids = np.arange(side**3)
     axes = (ids % side, ids // side % side, ids // side**2)

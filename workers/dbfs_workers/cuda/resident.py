@@ -41,7 +41,7 @@ from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError,
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
-# Measured: docs/decisions/light-levels.md and led-levels.md.
+# Measured: docs/decisions/light-levels.md and leader-levels.md.
 # Bins hold an eighth of the vertices. In graphs with large degrees a dense level is faster from a 64th on.
 CAPACITY_SHARE: Final = 8
 SPARSE_SHARE: Final = 64

@@ -23,8 +23,8 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     """Return the bytes of a ``CudaMember``'s two engines, by part: derived arrays included, the partition excluded."""
     rows = stripe.n_local
     capacity = bin_capacity(stripe, most_sparse_edges(stripe))
-    led = leader_capacity(stripe)
-    windows = sum(window_layout(stripe, capacity, led, predecessors).nbytes for predecessors in (False, True))
+    leader = leader_capacity(stripe)
+    windows = sum(window_layout(stripe, capacity, leader, predecessors).nbytes for predecessors in (False, True))
     # ``first_in`` and ``closed``.
     derived = 4 * rows + rows // 8 if bottom_up else 0
     # Per row: two queues of 4 bytes without predecessors, four with; a bit of each engine's bitmap of known vertices.
