@@ -29,6 +29,7 @@ from dbfs_workers.messages import (
 )
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
 from tests.support.standin import pretend_to_have_a_gpu
@@ -132,7 +133,7 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
         dbfs.connect(backend="tpu")
 
 
-MEMORY = SegmentHandle(pid=7, descriptor=3, token=1, stripe=Stripe(100, 2), record=8)
+MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=Stripe(100, 2), record=8)
 
 
 class Gang:

@@ -125,7 +125,7 @@ def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_shared_memory(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(stripe: object, record: int) -> None:
+    def refuse(stripe: object, record: int, graph_id: str) -> None:
         raise ExchangeUnavailableError("shared memory between workers needs Linux")
 
     monkeypatch.setattr(Segment, "create", refuse)

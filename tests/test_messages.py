@@ -58,11 +58,12 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import GraphName, printable
+from dbfs_workers.tokens import Token
 
 STRIPE = Stripe(100, 2)
 SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
 KEY = ("partition", 1)
-MEMORY = SegmentHandle(pid=7, descriptor=3, token=1, stripe=STRIPE, record=8)
+MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, record=8)
 RECORD = GraphRecord(
     graph_id="id",
     name="roads",

@@ -32,7 +32,7 @@ DEFAULT_ARCH: Final = "sm_90"
 _ATTACH: Final = """
 import pickle, sys
 from dbfs_workers.exchange.segment import Segment
-Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1).close()
+Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1, "doctor").close()
 """
 _ATTACH_SECONDS: Final = 60
 
@@ -243,7 +243,7 @@ def _ucx(major: int) -> Finding:
 def _shared_memory() -> Finding:
     advice = "workers will exchange over Dask's comms, slower; they need one host, one user and one container's /proc"
     try:
-        segment = Segment.create(Stripe(2, 2), 8)
+        segment = Segment.create(Stripe(2, 2), 8, "doctor")
     except (ExchangeUnavailableError, OSError) as error:
         return Finding("shared memory", CheckState.FAILED, _line(error), advice)
     try:

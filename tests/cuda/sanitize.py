@@ -66,7 +66,7 @@ def serve(rank: int, pipe: Connection) -> None:
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
-        member = CudaMember(rank, "partition")
+        member = CudaMember(rank, "partition", "graph")
         pipe.send(member.make(partition))
         member.connect(pipe.recv())
         pipe.send("connected")

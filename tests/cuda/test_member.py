@@ -75,7 +75,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     )
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(device_memory, "free_bytes", lambda: 3)
-    member = CudaMember(2, "partition")
+    member = CudaMember(2, "partition", "graph")
     member.number = 1
     return member
 

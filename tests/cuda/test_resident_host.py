@@ -1,5 +1,6 @@
 """The host's side of a resident kernel, without a GPU: facts about rows, mapped windows, waits and deadlines."""
 
+import dataclasses
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,11 @@ from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError,
 from dbfs_workers.members import on_gpu as member
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token, issue
 from tests.support.standin import Cupy
 
 STRIPE = Stripe(200, 2)
+TOKEN = issue("graph")
 ROWS = STRIPE.n_local
 
 
@@ -93,13 +96,14 @@ class Runtime:
         self.open.remove(address)
 
 
-def peers_of(cupy: Cupy, runtime: Runtime, *, is_leader: bool) -> window.PeerWindows:
+def peers_of(cupy: Cupy, runtime: Runtime, *, is_leader: bool, token: Token | None = None) -> window.PeerWindows:
     """Return the windows of rank 0 of two. The other rank's window, offsets and columns are at 100, 200 + 8 and 300."""
     cupy.cuda.runtime = runtime
     own: Any = SimpleNamespace(address=7, layout=window.window_layout(STRIPE, 4, 4, predecessors=False))
     handles = [number.to_bytes(8, "little") for number in (100, 200, 300)]
-    info: Any = SimpleNamespace(handle=handles[0], csr=(ExportedArray(handles[1], 8), ExportedArray(handles[2], 0)))
-    return window.PeerWindows(0, own, {0: info, 1: info}, is_leader=is_leader)
+    lists = (ExportedArray(handles[1], 8), ExportedArray(handles[2], 0))
+    info: Any = SimpleNamespace(handle=handles[0], token=token or TOKEN, csr=lists)
+    return window.PeerWindows(0, own, {0: info, 1: info}, "graph", is_leader=is_leader)
 
 
 def test_only_the_leader_maps_lists(cupy: Cupy) -> None:
@@ -123,13 +127,29 @@ def test_mapped_windows_are_unmapped_if_a_later_one_is_refused(cupy: Cupy) -> No
     assert runtime.open == []
 
 
+def test_no_handle_is_opened_before_the_token_is_verified(cupy: Cupy) -> None:
+    tokens = [
+        ("another graph", issue("other")),
+        ("another file", dataclasses.replace(TOKEN, label=TOKEN.label[:-1] + "x")),
+        # The owner has freed its window.
+        ("No such file", dataclasses.replace(TOKEN, descriptor=10**6)),
+        # As on another host, where no process or another one has the number.
+        ("No such file", dataclasses.replace(TOKEN, pid=2**22 + 1)),
+    ]
+    for words, token in tokens:
+        runtime = Runtime()
+        with pytest.raises(ExchangeUnavailableError, match=f"rank 0 can't map the GPU memory of rank 1: .*{words}"):
+            peers_of(cupy, runtime, is_leader=True, token=token)
+        assert runtime.open == []
+
+
 class Engine:
     """A stand-in that counts closed engines and has no room for a second one."""
 
     closed = 0
     made = 0
 
-    def __init__(self, graph: Any, *, predecessors: bool) -> None:
+    def __init__(self, graph: Any, graph_id: str, *, predecessors: bool) -> None:
         if predecessors and Engine.made == 1:
             raise GraphTooLargeError("no room")
         Engine.made += 1
@@ -145,7 +165,7 @@ def test_an_engine_is_closed_if_the_second_finds_no_room(monkeypatch: pytest.Mon
     partition: Any = SimpleNamespace(
         stripe=STRIPE, m_local=4, parents=None, columns=None, nbytes=0, on=lambda cupy: None
     )
-    made = CudaMember(0, "partition")
+    made = CudaMember(0, "partition", "graph")
     with pytest.raises(GraphTooLargeError, match="no room"):
         made.make(partition)
     made.close()

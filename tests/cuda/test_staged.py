@@ -73,7 +73,7 @@ def path() -> Partition:
 
 @pytest.fixture
 def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
-    member = StagedMember(0, "partition", SharedMemoryExchange.create(path.stripe))
+    member = StagedMember(0, "partition", SharedMemoryExchange.create(path.stripe, "graph"))
     yield member
     member.close()
 

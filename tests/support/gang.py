@@ -29,13 +29,13 @@ class Worker:
     def create(self, stripe: Stripe) -> Any:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        self.exchange = SharedMemoryExchange.create(stripe)
+        self.exchange = SharedMemoryExchange.create(stripe, "gang")
         return self.exchange.handle
 
     def attach(self, handle: Any, rank: int) -> None:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        self.exchange = SharedMemoryExchange.attach(handle, rank)
+        self.exchange = SharedMemoryExchange.attach(handle, rank, "gang")
 
     def load(self, partition: Partition, backend: str, staged: bool) -> None:
         from dbfs_workers import backends

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,26 +175,64 @@ def test_nothing_is_left_when_every_rank_is_killed() -> None:
             assert process.exitcode == -9
 
 
-def test_only_the_right_memory_is_opened() -> None:
-    exchange = SharedMemoryExchange.create(Stripe(100, 2))
-    handle = exchange.handle
-    with pytest.raises(ExchangeUnavailableError, match="another file"):
-        SharedMemoryExchange.attach(dataclasses.replace(handle, token=handle.token + 1), 1)
-    with pytest.raises(ExchangeUnavailableError, match="another file"):
-        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(10_000, 2)), 1)
-    other = os.open(__file__, os.O_RDONLY)
-    with pytest.raises(ExchangeUnavailableError):
-        SharedMemoryExchange.attach(dataclasses.replace(handle, descriptor=other), 1)
-    os.close(other)
+def test_only_the_right_memory_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
+    handle, token = exchange.handle, exchange.handle.token
+    # Of the same size, and open in this process: only the token is wrong.
+    other = SharedMemoryExchange.create(Stripe(100, 2), "other")
+    with Path(__file__).open() as file:
+        wrong = [
+            ("is another file", dataclasses.replace(token, descriptor=other.handle.token.descriptor)),
+            ("is another file", dataclasses.replace(token, descriptor=file.fileno())),
+            ("its token is of another graph", other.handle.token),
+            # An earlier process of the same number had a token of its own.
+            ("is another file", dataclasses.replace(token, label=token.label[:-1] + "x")),
+            ("No such file", dataclasses.replace(token, pid=2**22 + 1)),
+        ]
+        opened: list[str] = []
+        monkeypatch.setattr(os, "open", lambda path, *_: opened.append(path))
+        for words, one in wrong:
+            with pytest.raises(ExchangeUnavailableError, match=f"rank 1 can't open the shared memory .*{words}"):
+                SharedMemoryExchange.attach(dataclasses.replace(handle, token=one), 1, "graph")
+        assert opened == []
+        monkeypatch.undo()
+    with pytest.raises(ExchangeUnavailableError, match=r"it has \d+ bytes, \d+ bytes are expected"):
+        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(10_000, 2)), 1, "graph")
     exchange.close()
     exchange.close()
+    other.close()
     with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open the shared memory of process"):
-        SharedMemoryExchange.attach(handle, 1)
+        SharedMemoryExchange.attach(handle, 1, "graph")
+
+
+def test_the_file_may_become_another_one_after_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
+    other = SharedMemoryExchange.create(Stripe(100, 2), "graph")
+    before = os.open
+
+    def instead(path: str, flags: int) -> int:
+        return before(other.handle.token.path, flags)
+
+    monkeypatch.setattr(os, "open", instead)
+    with pytest.raises(ExchangeUnavailableError, match="is another file"):
+        SharedMemoryExchange.attach(exchange.handle, 1, "graph")
+    exchange.close()
+    other.close()
+
+
+def test_the_memory_is_the_owners_and_keeps_its_size() -> None:
+    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
+    descriptor = exchange.handle.token.descriptor
+    assert stat.S_IMODE(os.fstat(descriptor).st_mode) == 0o600
+    for size in (0, 1 << 30):
+        with pytest.raises(PermissionError):
+            os.ftruncate(descriptor, size)
+    exchange.close()
 
 
 def test_bodies_do_not_overlap() -> None:
     stripe = Stripe(1000, 3)
-    segment = Segment.create(stripe, 9)
+    segment = Segment.create(stripe, 9, "graph")
     parts = [segment.words]
     for rank in range(3):
         parts += [segment.rows(rank), segment.parents(rank), *(segment.slices(rank, parity) for parity in (0, 1))]
@@ -207,4 +246,4 @@ def test_bodies_do_not_overlap() -> None:
 
 def test_too_many_ranks_are_refused() -> None:
     with pytest.raises(ExchangeUnavailableError, match="255 at most"):
-        SharedMemoryExchange.create(Stripe(1000, 256))
+        SharedMemoryExchange.create(Stripe(1000, 256), "graph")

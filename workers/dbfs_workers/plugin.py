@@ -94,10 +94,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
             if message.handle is None:
-                exchange = SharedMemoryExchange.create(message.stripe)
+                exchange = SharedMemoryExchange.create(message.stripe, message.graph_id)
                 made = exchange.handle
             else:
-                exchange = SharedMemoryExchange.attach(message.handle, message.rank)
+                exchange = SharedMemoryExchange.attach(message.handle, message.rank, message.graph_id)
         if message.backend == "cpu":
             self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange))
             return made
@@ -112,7 +112,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``JoinGpuGang``."""
         from dbfs_workers.members.on_gpu import CudaMember
 
-        member = CudaMember(message.rank, message.partition_key)
+        member = CudaMember(message.rank, message.partition_key, message.graph_id)
         return Pickled.of(await self._enter_on_gpu(message.graph_id, member, member.make))
 
     @ConnectGpus.handler

@@ -3,7 +3,7 @@
 One ``ResidentKernel`` per rank, graph and kind of labels, in the process that owns the GPU. This module does not use
 Dask. The caller moves ``PeerInfo`` records between the ranks and starts all of them within the run's deadline::
 
-    engine = ResidentKernel(graph, predecessors=True)
+    engine = ResidentKernel(graph, graph_id, predecessors=True)
     infos = exchange(engine.info())          # every rank's record, on every rank
     engine.connect(infos)
     engine.start(KernelOptions(sources=(0,)))   # returns at once
@@ -92,6 +92,7 @@ class ResidentKernel:
 
     Args:
         graph: the rank's slice.
+        graph_id: id of the graph, which the ranks' tokens must have.
         predecessors: record parents beside distances.
         sparse_edges: most edges (on all ranks) of a frontier that goes through the bins; sets the size of a bin. The
             same on all ranks.
@@ -102,6 +103,7 @@ class ResidentKernel:
     def __init__(
         self,
         graph: DeviceGraph,
+        graph_id: str,
         *,
         predecessors: bool = False,
         sparse_edges: int | None = None,
@@ -114,6 +116,7 @@ class ResidentKernel:
         if stripe.p > layout.MAX_RANKS:
             raise InvalidOptionError(f"the resident engine runs on up to {layout.MAX_RANKS} GPUs, not {stripe.p}")
         self.graph = graph
+        self._graph_id = graph_id
         self._cupy = cupy
         self._device = cupy.cuda.Device()
         self._most_edges = most_sparse_edges(stripe) if sparse_edges is None else sparse_edges
@@ -133,7 +136,8 @@ class ResidentKernel:
         self._chunks = [cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
         self._control = cupy.zeros(layout.CONTROL_BYTES // 8, np.uint64)
         # After the CuPy arrays: if one of those finds no room, CuPy frees the others. This buffer is freed by hand.
-        self._window = Window(window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors))
+        parts = window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors)
+        self._window = Window(parts, graph_id)
         self._peers: PeerWindows | None = None
         self.distances = self._window.array("distances", stripe.n_local, np.int32)
         self.distances.fill(-1)
@@ -158,6 +162,7 @@ class ResidentKernel:
         return PeerInfo(
             rank=graph.rank,
             handle=self._window.export() if graph.stripe.p > 1 else b"",
+            token=self._window.token,
             m_local=graph.m_local,
             connected=graph.connected,
             max_degree=graph.max_degree,
@@ -179,7 +184,7 @@ class ResidentKernel:
         params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
         has_leader = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
         is_leader = graph.rank == layout.LEADER and has_leader
-        self._peers = PeerWindows(graph.rank, self._window, by_rank, is_leader=is_leader)
+        self._peers = PeerWindows(graph.rank, self._window, by_rank, self._graph_id, is_leader=is_leader)
         params["peers"] = self._peers.params()
         params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
         self._bottom_up = all(info.bottom_up for info in by_rank.values())

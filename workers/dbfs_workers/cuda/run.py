@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.errors import DbfsError
+from dbfs_workers.tokens import Token
 
 # Measured: docs/decisions/direction.md.
 ALPHA: Final = 40.0
@@ -85,6 +86,7 @@ class PeerInfo:
 
     Attributes:
         handle: CUDA IPC handle of the rank's window; empty if there is one rank.
+        token: the token that peers check before they open a handle of the rank.
         m_local: directed edges of the rank.
         connected: rows with an edge.
         max_degree: largest degree.
@@ -94,6 +96,7 @@ class PeerInfo:
 
     rank: int
     handle: bytes
+    token: Token
     m_local: int
     connected: int
     max_degree: int

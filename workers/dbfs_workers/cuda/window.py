@@ -1,9 +1,13 @@
 """Windows: the memory of a rank that its peers map. One ``cudaMalloc`` buffer, shared by a CUDA IPC handle.
 
+A peer maps nothing before the rank's token has shown that the handles are of this host, of a live process and of the
+same graph (``dbfs_workers.tokens``): CUDA opens a handle of another process without such a check.
+
 A rank keeps its window until every peer has unmapped it: the caller puts a gang barrier between ``PeerWindows.close``
 and ``Window.free``.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +18,7 @@ from dbfs_workers.cuda import device_memory, layout
 from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.cuda.run import PeerInfo
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import issue
 
 ALIGNMENT = 256
 
@@ -57,11 +62,16 @@ def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, prede
 
 
 class Window:
-    """This rank's window, allocated and zeroed."""
+    """This rank's window for a graph, allocated and zeroed.
 
-    def __init__(self, parts: WindowLayout) -> None:
+    Attributes:
+        token: the token that peers check before they map the window.
+    """
+
+    def __init__(self, parts: WindowLayout, graph_id: str) -> None:
         import cupy
 
+        self.token = issue(graph_id)
         self._runtime = cupy.cuda.runtime
         self.layout = parts
         self.address: int = self._runtime.malloc(parts.nbytes)
@@ -89,14 +99,21 @@ class Window:
     def free(self) -> None:
         """Free the memory. Every peer must have unmapped it."""
         if self.address:
+            os.close(self.token.descriptor)
             self._runtime.free(self.address)
             self.address = 0
 
 
 class PeerWindows:
-    """The windows of all ranks as mapped in this process, and on the leader also the peers' adjacency lists."""
+    """The windows of a graph's ranks as mapped in this process, and on the leader also the peers' adjacency lists.
 
-    def __init__(self, rank: int, own: Window, infos: Mapping[int, PeerInfo], *, is_leader: bool) -> None:
+    Raises:
+        ExchangeUnavailableError: a peer's token is not of this host, of a live process and of this graph.
+    """
+
+    def __init__(
+        self, rank: int, own: Window, infos: Mapping[int, PeerInfo], graph_id: str, *, is_leader: bool
+    ) -> None:
         import cupy
 
         self._runtime = cupy.cuda.runtime
@@ -107,6 +124,7 @@ class PeerWindows:
             for peer, info in infos.items():
                 if peer == rank:
                     continue
+                info.token.verify(graph_id, f"rank {rank} can't map the GPU memory of rank {peer}")
                 self._addresses[peer] = self._open(ExportedArray(info.handle, 0))
                 if is_leader and info.csr is not None:
                     offsets, columns = info.csr

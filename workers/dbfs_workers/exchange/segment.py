@@ -18,26 +18,29 @@ A bin is filled once from front to back during a whole traversal, because a rank
 (Merrill 2012, section 6). So ``n_local`` entries are enough, and no entry is overwritten while a peer reads it. Pages
 that are never written take no memory.
 
-The memory is a nameless file (memfd), which peers open through ``/proc/<pid>/fd``. No name has to be unlinked: the
-kernel frees the memory when the last process with it ends, however it ends. The size of ``/dev/shm`` (64 MiB in a
-container) is no limit. Each rank holds an open-file-description lock on one byte of the file. The kernel drops that
-lock when the process ends. So peers can distinguish a dead rank from a slow one, despite PID reuse and zombies.
+The memory is a nameless file (memfd), which peers open through ``/proc/<pid>/fd`` once its label has shown that it is
+the right one (``dbfs_workers.tokens``). No name has to be unlinked: the kernel frees the memory when the last process
+with it ends, however it ends. The size of ``/dev/shm`` (64 MiB in a container) is no limit. The file's size is sealed,
+so that no process can cut off pages that others have mapped. Each rank holds an open-file-description lock on one byte
+of the file. The kernel drops that lock when the process ends. So peers can distinguish a dead rank from a slow one,
+despite PID reuse and zombies.
 """
 
 import contextlib
 import fcntl
 import mmap
 import os
-import secrets
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import ExchangeUnavailableError
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token, issue
 
 # Words that different ranks write lie at least one cache line (8 words) apart.
 ARRIVED = 0
@@ -49,7 +52,6 @@ MESSAGE_BYTES = 256
 RECORDS = MESSAGE + MESSAGE_BYTES // 8
 RUN = 0
 
-_TOKEN = 17  # in rank 0's part: a random number, by which a peer checks that it opened the right file
 _FLOCK = "hhqqi"
 
 
@@ -58,16 +60,12 @@ class SegmentHandle:
     """What a peer needs to open the segment. Picklable.
 
     Attributes:
-        pid: process id of the creator.
-        descriptor: the creator's file descriptor of the memory.
-        token: the number that the segment must contain.
+        token: the token of the creator's file, which is the memory.
         stripe: the stripe of the graph, which determines the layout.
         record: words of a record.
     """
 
-    pid: int
-    descriptor: int
-    token: int
+    token: Token
     stripe: Stripe
     record: int
 
@@ -112,8 +110,8 @@ class Segment:
         self.words: NDArray[np.int64] = np.frombuffer(self._memory, np.int64, self.stride * handle.stripe.p)
 
     @classmethod
-    def create(cls, stripe: Stripe, record: int) -> "Segment":
-        """Make the segment of a gang, as its rank 0.
+    def create(cls, stripe: Stripe, record: int, graph_id: str) -> "Segment":
+        """Make the segment of a graph's gang, as its rank 0.
 
         Raises:
             ExchangeUnavailableError: the system lacks memfd, open-file-description locks or futex.
@@ -121,38 +119,39 @@ class Segment:
         # Imported here because it compiles kernels: a client that computes sizes needs none.
         from dbfs_workers.intrinsics import FUTEX
 
-        if not (hasattr(os, "memfd_create") and hasattr(fcntl, "F_OFD_SETLK") and FUTEX):
+        if not (hasattr(fcntl, "F_OFD_SETLK") and FUTEX):
             raise ExchangeUnavailableError("shared memory between workers needs Linux (memfd, open-file locks, futex)")
-        token = secrets.randbits(62) + 1
-        with _closing_on_error(os.memfd_create("dbfs")) as descriptor:
+        token = issue(graph_id)
+        with _closing_on_error(token.descriptor) as descriptor:
             os.ftruncate(descriptor, nbytes(stripe, record))
-            segment = cls(descriptor, SegmentHandle(os.getpid(), descriptor, token, stripe, record), 0)
-        segment.words[_TOKEN] = token
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            segment = cls(descriptor, SegmentHandle(token, stripe, record), 0)
         segment._join()
         return segment
 
     @classmethod
-    def attach(cls, handle: SegmentHandle, rank: int) -> "Segment":
-        """Open a segment as another rank.
+    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> "Segment":
+        """Open the segment of a graph's gang as another rank.
 
         Raises:
             ExchangeUnavailableError: this process can't open the creator's memory. The creator is on another host, in
-                another container, runs as another user, or has ended.
+                another container, runs as another user, or has ended; or the memory is of another graph.
         """
-        path = f"/proc/{handle.pid}/fd/{handle.descriptor}"
-        failed = f"rank {rank} can't open the shared memory of process {handle.pid}"
+        token = handle.token
+        failed = f"rank {rank} can't open the shared memory of process {token.pid}"
+        token.verify(graph_id, failed)
         try:
-            opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+            opened = os.open(token.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise ExchangeUnavailableError(f"{failed}: {error}") from error
         with _closing_on_error(opened) as descriptor:
-            # On another host that process id may belong to another program, whose file must not be mapped.
-            if os.fstat(descriptor).st_size != nbytes(handle.stripe, handle.record):
-                raise ExchangeUnavailableError(f"{failed}: {path} is another file")
+            # The creator may have closed the file since, and its descriptor may be another file.
+            token.require_label(Path(f"/proc/self/fd/{descriptor}"), failed)
+            size = os.fstat(descriptor).st_size
+            if size != nbytes(handle.stripe, handle.record):
+                expected = f"{nbytes(handle.stripe, handle.record)} bytes are expected"
+                raise ExchangeUnavailableError(f"{failed}: it has {size} bytes, {expected}")
             segment = cls(descriptor, handle, rank)
-        if segment.words[_TOKEN] != handle.token:
-            segment.close()
-            raise ExchangeUnavailableError(f"{failed}: {path} is another file")
         segment._join()
         return segment
 

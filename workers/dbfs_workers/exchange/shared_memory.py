@@ -63,24 +63,24 @@ class SharedMemoryExchange:
         self._aborting = threading.Lock()
 
     @classmethod
-    def create(cls, stripe: Stripe) -> "SharedMemoryExchange":
+    def create(cls, stripe: Stripe, graph_id: str) -> "SharedMemoryExchange":
         """Make the segment and rank 0's end of the exchange. Peers attach with its ``handle``.
 
         Raises:
             ExchangeUnavailableError: there are more than 255 ranks, or the system can't share memory in this way.
         """
-        return cls(Segment.create(stripe, _record_words(stripe)))
+        return cls(Segment.create(stripe, _record_words(stripe), graph_id))
 
     @classmethod
-    def attach(cls, handle: SegmentHandle, rank: int) -> "SharedMemoryExchange":
+    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> "SharedMemoryExchange":
         """Make another rank's end of the exchange.
 
         No run may begin, and rank 0 must not close, before all ranks have attached.
 
         Raises:
-            ExchangeUnavailableError: this rank can't map rank 0's memory.
+            ExchangeUnavailableError: this rank can't map rank 0's memory, or that is of another graph.
         """
-        return cls(Segment.attach(handle, rank))
+        return cls(Segment.attach(handle, rank, graph_id))
 
     @property
     def handle(self) -> SegmentHandle:

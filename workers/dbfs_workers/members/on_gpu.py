@@ -46,8 +46,9 @@ Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 class CudaMember(Member):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
-    def __init__(self, rank: int, partition_key: Any) -> None:
+    def __init__(self, rank: int, partition_key: Any, graph_id: str) -> None:
         super().__init__(rank, partition_key)
+        self._graph_id = graph_id
         self._graph: DeviceGraph | None = None
         self._engines: list[ResidentKernel] = []
         # Guards the attributes below. Aborts come from the event loop's thread, and a launch clears the abort flag.
@@ -78,7 +79,7 @@ class CudaMember(Member):
             self._graph = on_device(partition.on(cupy))
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
-                self._engines.append(ResidentKernel(self._graph, predecessors=predecessors))
+                self._engines.append(ResidentKernel(self._graph, self._graph_id, predecessors=predecessors))
         return (self._engines[0].info(), self._engines[1].info())
 
     def connect(self, infos: Sequence[Infos]) -> None:
@@ -86,7 +87,7 @@ class CudaMember(Member):
 
         Raises:
             ExchangeUnavailableError: a peer's memory can't be mapped, because the peer is on another host, in another
-                container or in the same process.
+                container or in the same process; or a token is of another graph.
         """
         import cupy
 
