@@ -16,6 +16,7 @@ from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph.vertices import vertices_of_rows
 from dbfs.integers import whole_count
+from dbfs.units import format_seconds
 from dbfs.validation.validate import validate
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks import queries
@@ -301,7 +302,7 @@ class BFSResult:
         sources = ", ".join(map(str, self.sources[:3])) + (", ..." if len(self.sources) > 3 else "")
         return (
             f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached:,} of {self.graph.n:,} reached, "
-            f"depth {self.depth:,}, {self.seconds:.3g} s, {self.mteps:.3g} MTEPS ({self.engine})>"
+            f"depth {self.depth:,}, {format_seconds(self.seconds)}, {self.mteps:.3g} MTEPS ({self.engine})>"
         )
 
     def _repr_html_(self) -> str:
