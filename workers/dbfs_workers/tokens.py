@@ -57,7 +57,8 @@ class Token:
             found = str(link.readlink())
         except OSError as error:
             raise ExchangeUnavailableError(f"{what}: {error}") from error
-        if found != f"/memfd:{self.label} (deleted)":
+        # Linux adds that the file has no name.
+        if found.removesuffix(" (deleted)") != f"/memfd:{self.label}":
             raise ExchangeUnavailableError(f"{what}: {self.path} is another file")
 
 
