@@ -1,10 +1,14 @@
 """Fixtures of many tests, and the two sizes of the suite.
 
-Both sizes share one cluster of four workers. Tests that kill workers start a cluster of their own.
+The tests of a size share one cluster of four workers. Tests that kill workers start a cluster of their own.
 
 The first size (``make test``) is every test without the mark ``full``, and covers every feature once. Of a parametrised
 test with the mark ``matrix`` it runs a diagonal: as many rows as the longest axis has values, while shorter axes start
-over, so that every value of every axis occurs. The other rows get the mark ``full``.
+over, so that every value of every axis occurs. The other rows get the mark ``full``. The diagonal leaves out values
+that have this mark themselves.
+
+In the first size the shared cluster's workers are threads, which start in a tenth of the time and take half of the CPU.
+Messages still go over TCP. In the second size (``--worker-processes``) the workers are processes.
 """
 
 import time
@@ -23,12 +27,21 @@ pytest.register_assert_rewrite("tests.support")
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the second size."""
+    parser.addoption(
+        "--worker-processes",
+        action="store_true",
+        help="the workers of the shared cluster are processes; without this option, threads",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the rows of a matrix that are not on its diagonal, before pytest selects by marks."""
     matrices: dict[object, list[pytest.Function]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("matrix"):
+        if isinstance(item, pytest.Function) and item.get_closest_marker("matrix") and not is_full(item):
             # Rows that need a GPU have a diagonal of their own, as elsewhere they are skipped.
             matrices[item.parent, item.originalname, item.get_closest_marker("gpu") is None].append(item)
     for rows in matrices.values():
@@ -43,6 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 row.add_marker("full")
 
 
+def is_full(item: pytest.Item) -> bool:
+    """Return whether a test is of the second size only."""
+    return item.get_closest_marker("full") is not None
+
+
 def coordinates(row: pytest.Function) -> tuple[tuple[int, ...], ...]:
     """Return the row's value on each axis, as identities: one axis a ``parametrize``, and one a fixture with params."""
     values = {name: id(value) for name, value in row.callspec.params.items()}
@@ -53,9 +71,12 @@ def coordinates(row: pytest.Function) -> tuple[tuple[int, ...], ...]:
 
 
 @pytest.fixture(scope="session")
-def client() -> Iterator[distributed.Client]:
+def client(pytestconfig: pytest.Config) -> Iterator[distributed.Client]:
     """The cluster that tests share: four workers on the CPU."""
-    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
+    processes = pytestconfig.getoption("--worker-processes")
+    with dbfs.connect(
+        n_workers=4, backend="cpu", dashboard_address=None, processes=processes, protocol="tcp://"
+    ) as client:
         yield client
 
 

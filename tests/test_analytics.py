@@ -24,6 +24,8 @@ from dbfs.graph.graph import Graph
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays
 
+IN_THE_FIRST_SIZE = ("one vertex", "path", "self-loops and duplicates", "sparse random", "two components")
+
 
 @contextmanager
 def loaded(
@@ -56,7 +58,10 @@ def brute_degrees(n: int, src: NDArray[np.int64], dst: NDArray[np.int64], *, dir
     return {degree: degrees.count(degree) for degree in set(degrees)}
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_THE_FIRST_SIZE else pytest.mark.full) for name in GRAPHS],
+)
 def test_every_small_graph(client: distributed.Client, name: str) -> None:
     n, src, dst = GRAPHS[name]()
     matrix = oracle.adjacency(n, src, dst, directed=False)

@@ -60,6 +60,7 @@ def samplers(client: distributed.Client) -> list[int]:
     return list(client.run(count).values())
 
 
+@pytest.mark.full
 def test_a_graph_is_measured_beside_its_estimate(gpus: distributed.Client) -> None:
     subject = Subject("rmat", "rmat:scale=10,directed=true", "given", in_edges=True)
     load, run, most = bench_memory(gpus, 2, [subject])

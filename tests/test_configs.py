@@ -57,6 +57,7 @@ def test_cluster_settings_are_settings_that_dask_has() -> None:
     check(yaml.safe_load((CONFIGS / "cluster.yaml").read_text()), dask.config.config)
 
 
+@pytest.mark.full
 def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
     from tests.support.ssh_server import ssh_server

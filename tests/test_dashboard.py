@@ -34,7 +34,7 @@ from tests.support.runs import ENDLESS, Background
 def shown() -> Iterator[distributed.Client]:
     """A cluster with a dashboard."""
     pytest.importorskip("bokeh")
-    with dbfs.connect(n_workers=2, backend="cpu", dashboard_address="127.0.0.1:0") as client:
+    with dbfs.connect(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as client:
         # Whoever calls the service first installs it.
         dbfs.graphs(client=client)
         yield client

@@ -102,6 +102,7 @@ class SlowEdges(EdgeList):
         return [Slow() for _ in range(3)]
 
 
+@pytest.mark.full
 def test_a_worker_killed_mid_build(mortal: distributed.Client) -> None:
     addresses = sorted(mortal.scheduler_info(n_workers=-1)["workers"])
     threading.Timer(1.0, kill, (mortal, addresses[0])).start()

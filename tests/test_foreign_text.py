@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 import dbfs
 from dbfs.cli import main
+from dbfs.dashboard import metrics
 from dbfs.display import progress
 from dbfs.errors import DbfsError, InvalidOptionError, VersionMismatchError
 from dbfs.service.messages import CancelRun, ListGraphs, ReserveName
@@ -44,6 +45,8 @@ def shows(client: distributed.Client, graph: dbfs.Graph, name: str) -> None:
     assert "".join(name.split())[:40] in "".join(listed.stdout.split())
     assert "\x1b" not in listed.stdout
     label = name.replace("\\", "\\\\").replace('"', '\\"')
+    # The metrics are those of the newest scheduler in this process, and another test may have started one.
+    client.run_on_scheduler(lambda dask_scheduler: metrics.register(dask_scheduler.plugins["dbfs"]))
     assert f'dask_dbfs_graph_vertices{{graph="{label}"}}' in prometheus_client.generate_latest().decode()
     for html in (graph._repr_html_(), dbfs.cluster_state(client=client)._repr_html_()):
         assert "<b onclick" not in html

@@ -65,7 +65,10 @@ def test_a_worker_that_has_its_kernels_before_it_takes_work() -> None:
     ("where", "version", "words"),
     [
         ("scheduler", None, rf"client has dbfs {dbfs.__version__}, but the scheduler tcp://\S+ has none; install"),
-        ("worker", "0.0.9", rf"client has dbfs {dbfs.__version__}, but the worker tcp://\S+ has 0\.0\.9; install"),
+        pytest.param(
+            *("worker", "0.0.9", rf"client has dbfs {dbfs.__version__}, but the worker tcp://\S+ has 0\.0\.9; install"),
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_cluster_without_dbfs_or_with_another_version(where: str, version: str | None, words: str) -> None:

@@ -29,7 +29,14 @@ def guarded(body: str) -> str:
     return 'import dbfs\n\nif __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in body.splitlines())
 
 
-@pytest.mark.parametrize("last", ["", "client.close()", "client.shutdown()"], ids=["left", "closed", "shut down"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param("", id="left"),
+        pytest.param("client.close()", id="closed", marks=pytest.mark.full),
+        pytest.param("client.shutdown()", id="shut down", marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_an_example_ends_silently(tmp_path: Path, processes: bool, last: str) -> None:
     done = ended(tmp_path, guarded(f"client = dbfs.connect(n_workers=2, processes={processes})\n{WORK}\n{last}"))
@@ -54,7 +61,8 @@ def test_a_program_that_fails_prints_its_own_error_only(tmp_path: Path) -> None:
     assert "distributed" not in done.stderr
 
 
-@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("processes", [False, True])
 def test_a_bad_line_is_one_error(tmp_path: Path, processes: bool) -> None:
     (tmp_path / "bad.txt").write_text("1 2\n2 x\n")
     body = f"""
@@ -108,7 +116,7 @@ def test_which_statements_are_guarded(tmp_path: Path, script: str, line: int, pa
     assert _guarded(str(tmp_path / "none.py"), line)
 
 
-@pytest.mark.parametrize("way", ["-c", "-m", "exec"])
+@pytest.mark.parametrize("way", ["-c", *(pytest.param(way, marks=pytest.mark.full) for way in ("-m", "exec"))])
 def test_what_no_worker_imports_needs_no_guard(tmp_path: Path, way: str) -> None:
     check = "from dbfs.cluster.main_guard import require_main_guard\nrequire_main_guard()\n"
     package = tmp_path / "package"

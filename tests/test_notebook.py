@@ -253,13 +253,18 @@ def result(graph: Graph, request: pytest.FixtureRequest) -> dbfs.BFSResult:
     ("rows", "columns", "size", "letters"),
     [
         (1, 1, (8, 2.84), 10),
-        (1, 1, (6.4, 2), 10),
         (1, 1, (6.4, 2), 16),
         (1, 1, (3, 2), 6),
-        (1, 1, (2.5, 6), 10),
-        (4, 1, (6.4, 7), 10),
-        (4, 1, (6.4, 4.8), 10),
         (2, 2, (9, 4), 10),
+        *(
+            pytest.param(*row, marks=pytest.mark.full)
+            for row in (
+                (1, 1, (6.4, 2), 10),
+                (1, 1, (2.5, 6), 10),
+                (4, 1, (6.4, 7), 10),
+                (4, 1, (6.4, 4.8), 10),
+            )
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")

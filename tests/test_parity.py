@@ -29,13 +29,13 @@ def test_graphs(client: distributed.Client, name: str, directed: bool, ranks: in
 @pytest.mark.matrix
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", ["cycle", "hub", "sparse random", "dense random"])
 @pytest.mark.parametrize("way", WAYS)
-def test_ways(client: distributed.Client, way: str, directed: bool, ranks: int) -> None:
-    for name in ("cycle", "hub", "sparse random", "dense random"):
-        arrays = GRAPHS[name]()
-        with loaded(client, arrays, WAYS[way], directed=directed, ranks=ranks) as graph:
-            check(graph, arrays, WAYS[way], [5])
-            check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
+def test_ways(client: distributed.Client, way: str, name: str, directed: bool, ranks: int) -> None:
+    arrays = GRAPHS[name]()
+    with loaded(client, arrays, WAYS[way], directed=directed, ranks=ranks) as graph:
+        check(graph, arrays, WAYS[way], [5])
+        check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
 
 
 @pytest.mark.matrix
@@ -49,7 +49,7 @@ def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("way", ["phases", "windows", "shared memory", "shared memory, bottom-up", "comm"])
-@pytest.mark.parametrize("targets", [[0], [3], [40, 7], [7, 7, 69]])
+@pytest.mark.parametrize("targets", [[40, 7], [0], [7, 7, 69], [3]])
 def test_targets_end_a_run_at_the_level_that_reaches_the_last(
     client: distributed.Client, targets: list[int], way: str
 ) -> None:
@@ -86,6 +86,7 @@ def test_many_traversals(client: distributed.Client, way: str) -> None:
         assert graph.bfs_many([]) == []
 
 
+@pytest.mark.full
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_graphs(client: distributed.Client, data: st.DataObject) -> None:

@@ -11,14 +11,19 @@ import pytest
 import dbfs
 
 FILES = [
-    "PGPgiantcompo.graph",
-    "astro-ph.graph",
     "email-Eu-core.csv",
     "karate.mtx",
-    "netscience.mtx",
-    "wiki-Vote.txt",
-    "road-NY.gr.xz",
-    "road-FLA.gr.xz",
+    *(
+        pytest.param(name, marks=pytest.mark.full)
+        for name in (
+            "PGPgiantcompo.graph",
+            "astro-ph.graph",
+            "netscience.mtx",
+            "wiki-Vote.txt",
+            "road-NY.gr.xz",
+            "road-FLA.gr.xz",
+        )
+    ),
 ]
 
 

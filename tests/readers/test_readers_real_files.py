@@ -14,7 +14,10 @@ EXPECTED = json.loads((DATA / "expected.json").read_text()) if (DATA / "expected
 pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"{DATA} is absent")
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+# The large road network takes seconds.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "road-FLA.gr.xz")) for name in EXPECTED]
+)
 def test_counts(name):
     edges = open_edges(DATA / name)
     parts = [piece.read() for piece in edges.cut(3000)]

@@ -20,7 +20,8 @@ from tests.support.gang import Gang, partitions, spec
 from tests.support.gpus import on_gpu
 
 GANGS = [
-    *(pytest.param((p, "cpu", False), id=f"{p} ranks") for p in (1, 2, 3, 4)),
+    *(pytest.param((p, "cpu", False), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
+    pytest.param((3, "cpu", False), id="3 ranks"),
     pytest.param((3, "cpu", True), id="3 ranks, staged"),
     *(on_gpu((p, "cuda", True), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
 ]
@@ -79,6 +80,7 @@ def arrays(draw: st.DrawFn) -> graphs.Arrays:
     return graphs.random(n, m, draw(st.integers(0, 2**32 - 1)))
 
 
+@pytest.mark.full
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arrays=arrays(), directed=st.booleans(), data=st.data())
 def test_random_graphs_and_several_sources(

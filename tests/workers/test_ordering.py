@@ -1,5 +1,7 @@
 """Degree order: hubs first inside, the caller's ids outside."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import count_degrees, degree_order
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
-from tests.support.gang import Gang, spec
+from tests.support.gang import Gang, spec, started
 
 
 @settings(deadline=None)
@@ -51,19 +53,21 @@ def test_positions_fall_by_degree_and_rows_start_with_hubs(n: int, m: int, seed:
         assert sum(getattr(part, count) for part in hubs) == sum(getattr(part, count) for part in asis)
 
 
+@pytest.fixture(scope="module")
+def two() -> Iterator[Gang]:
+    with started(2) as gang:
+        yield gang
+
+
 @pytest.mark.parametrize("name", ["hub", "sparse random", "dense random", "self-loops and duplicates"])
-def test_labels_come_back_by_vertex(name: str) -> None:
+def test_labels_come_back_by_vertex(two: Gang, name: str) -> None:
     n, src, dst = graphs.GRAPHS[name]()
     order = degree_order(count_degrees(src, dst, n, symmetrise=True, name=name))
     stripe = Stripe(n, 2)
     bins = bin_edges(*order.relabel(src, dst), stripe, symmetrise=True, name=name)
-    gang = Gang(2)
-    try:
-        gang.load([build_partition(stripe, rank, [[bins[rank]]], directed=False, hub_first=True) for rank in range(2)])
-        answer = gang.run(spec(int(order.position[1]), predecessors=True))[0]
-        gang.disconnect()
-    finally:
-        gang.stop()
+    two.load([build_partition(stripe, rank, [[bins[rank]]], directed=False, hub_first=True) for rank in range(2)])
+    answer = two.run(spec(int(order.position[1]), predecessors=True))[0]
+    two.disconnect()
     matrix = oracle.adjacency(n, src, dst, directed=False)
     distances = order.by_vertex(answer.distances(stripe))
     np.testing.assert_array_equal(distances, oracle.distances(matrix, [1]))

@@ -133,7 +133,9 @@ def test_a_file_with_fewer_edges_than_promised(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["cut.mtx"]
 
 
-@pytest.mark.parametrize("suffix", ["txt.gz", "npz", "parquet"])
+@pytest.mark.parametrize(
+    "suffix", ["npz", *(pytest.param(one, marks=pytest.mark.full) for one in ("txt.gz", "parquet"))]
+)
 def test_a_full_disk(tmp_path: Path, suffix: str) -> None:
     """A limit on the size of files stands in for a full disk: writing past it fails in the same way."""
     script = (
