@@ -2,17 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint types contracts pytest corpus sanitize gpu docs clean
+.PHONY: demo test test-all lint types contracts kernels pytest corpus sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
-# Quickest answer first. The tests of the first size cover every feature once.
-test: lint contracts types pytest
+# Quickest answer first, then types beside tests. The tests of the first size cover every feature once.
+test: lint contracts
+	$(MAKE) --no-print-directory -j 2 types pytest
 
 # Everything: make test, then the tests of the second size (the mark "full").
 test-all: test
-	$(BIN)/python -m pytest -m full --durations=15
+	$(BIN)/python -m pytest -m full --worker-processes --durations=15
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -25,9 +26,13 @@ types: .venv/installed-dev
 contracts: .venv/installed-dev
 	$(BIN)/lint-imports --no-logo
 
+# Compiles the CPU kernels once. Otherwise each of the processes below would compile all of them.
+kernels: .venv/installed-dev
+	$(BIN)/python -c 'from dbfs.cluster.kernels import warm_up; warm_up()'
+
 # In two processes: half of a test's time is waiting for workers that start. The second size kills and stops workers, and
 # has the machine for itself.
-pytest: .venv/installed-dev
+pytest: kernels
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full" --durations=15
 
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
@@ -67,8 +72,11 @@ docs: .venv/installed-docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# pip would compile to bytecode in one process; compileall has one for each core. A package may contain a file that this
+# Python can't compile, so the exit code counts for nothing.
 .venv/installed-dev: .venv/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
+	-$(BIN)/python -m compileall -qq -j 0 .venv/lib dbfs workers
 	touch $@
 
 .venv/installed-docs: .venv/python pyproject.toml
