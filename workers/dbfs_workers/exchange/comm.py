@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
-from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
+from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error, require_later
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -107,11 +107,7 @@ class CommExchange:
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
         with self._changed:
-            if number <= self._number:
-                raise StaleRunError(
-                    f"rank {self.rank}: run {run_id} has number {number}, "
-                    f"which is not after {self._number}, the number of the last run"
-                )
+            require_later(self.rank, run_id, number, self._number)
             self._run_id, self._number, self._deadline = run_id, number, deadline
             self._crossing = 0
             self._inbox = {key: message for key, message in self._inbox.items() if message.number >= number}

@@ -17,6 +17,7 @@ from dbfs_workers.errors import (
     DeadlineExceededError,
     RunAbortedError,
     RunCancelledError,
+    StaleRunError,
     WorkerLostError,
 )
 
@@ -116,6 +117,18 @@ class Exchange(Protocol):
     def close(self) -> None:
         """Release the memory and the connections. No peer may be in a run."""
         ...
+
+
+def require_later(rank: int, run_id: str, number: int, last: int) -> None:
+    """Check that a run that begins on a rank has a larger serial number than the last run there.
+
+    Raises:
+        StaleRunError: the run is out of order.
+    """
+    if number <= last:
+        raise StaleRunError(
+            f"rank {rank}: run {run_id} has number {number}, which is not after {last}, the number of the last run"
+        )
 
 
 def abort_error(cause: Cause, where: str, rank: int, message: str) -> DbfsError:

@@ -19,7 +19,7 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange import barrier_kernels as kernels
-from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error
+from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
 from dbfs_workers.storage.stripe import Stripe
 
@@ -89,11 +89,7 @@ class SharedMemoryExchange:
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
-        if number <= self._number:
-            raise StaleRunError(
-                f"rank {self.rank}: run {run_id} has number {number}, "
-                f"which is not after {self._number}, the number of the last run"
-            )
+        require_later(self.rank, run_id, number, self._number)
         self._run_id, self._number, self._deadline = run_id, number, deadline
         self._crossing = 0
         # The ranks start one after another. At the first crossing the early ranks wait long, and the late ones need
