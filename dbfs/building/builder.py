@@ -18,6 +18,7 @@ import distributed
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.schemes import require_readable
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
@@ -170,6 +171,9 @@ class Builder(ABC):
         """Build the graph; errors as of ``dbfs.building.build.build``."""
         start = time.perf_counter()
         edges, gang = self.edges, self.gang
+        if edges.path is not None:
+            # Dask's client has a cluster if this program started it.
+            require_readable(edges.path, shared=gang.client.cluster is None)
         pieces = edges.cut(self.piece_edges(edges.m, gang.p))
         if edges.n is not None and edges.m is not None:
             # Before any data moves: refusing a graph must cost nothing.
@@ -260,7 +264,8 @@ class Builder(ABC):
             key = (f"distinct-ids-{self.token}", index)
             tables.append(graph.add(rank, key, self.tasks.distinct_ids, read, edges.n is None))
         ids_key, summary_key = (f"vertex-ids-{self.token}", 0), (f"vertex-ids-summary-{self.token}", 0)
-        ids = graph.add(0, ids_key, self.tasks.unite_ids, tables)
+        share = float(config.get("build.memory-share"))
+        ids = graph.add(0, ids_key, self.tasks.unite_ids, tables, share, edges.name)
         graph.add(0, summary_key, self.tasks.summarise_ids, ids)
         futures = self._submit(graph, [*keys, ids_key, summary_key])
         summary = self.gang.gather([futures[summary_key]], self.deadline, f"reading {edges.name}", self.watch)

@@ -1,19 +1,22 @@
 """Estimates of the memory that a graph takes on each worker or GPU, and the refusal of graphs that won't fit."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dask.utils import parse_bytes
 
 from dbfs import config
-from dbfs.cluster.gang import Gang
+from dbfs.cluster.gang import Gang, host_of
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch
+from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
 
 _RETRY_SECONDS = 0.1
@@ -70,17 +73,25 @@ class Estimate:
 
 
 def estimate_bytes(
-    stripe: Stripe, directed_edges: int, piece_edges: int, *, in_edges: bool, ordered: bool, kept_edges: int = 0
+    stripe: Stripe,
+    directed_edges: int,
+    pieces_edges: int,
+    *,
+    in_edges: bool,
+    ordered: bool,
+    kept_edges: int = 0,
+    mapped: bool = False,
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
     Args:
         stripe: how the graph lies on the ranks.
         directed_edges: number of edges stored; an undirected edge counts twice.
-        piece_edges: edges of a piece of the edge list.
+        pieces_edges: edges of the pieces that a rank reads and bins at once.
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
+        mapped: whether external ids are mapped to vertices.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
@@ -88,10 +99,12 @@ def estimate_bytes(
     build = {
         "bins": copies * 6 * m_local,
         "cursors": 8 * rows,
-        # Two pieces at once. An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, while each
-        # bin is copied to memory of its own.
-        "pieces": 2 * piece_edges * (16 + copies * 24),
+        # An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, while each bin is copied to
+        # memory of its own.
+        "pieces": pieces_edges * (16 + copies * 24),
     }
+    if mapped:
+        build["vertex ids"] = 8 * stripe.n + 16 * pieces_edges
     if ordered:
         build["degree order"] = 3 * 8 * stripe.n
     run = {
@@ -174,20 +187,33 @@ def _add_kept(partition: dict[str, int], run: dict[str, int], stripe: Stripe, ke
 
 
 def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
-    """Refuse a graph whose build or run would pass ``build.memory-share`` of a worker's memory limit.
+    """Refuse a graph whose build or run takes more memory than the workers may still take.
+
+    A worker's process may take ``build.memory-share`` of its memory limit, other graphs included. Workers without a
+    limit divide that share of what their machine has free.
 
     Raises:
         GraphTooLargeError: with the bytes needed, by part, and the bytes available.
+        WorkerLostError: a worker of the gang was lost.
     """
     workers: Mapping[str, Any] = gang.client.scheduler_info(n_workers=-1)["workers"]
     share = float(config.get("build.memory-share"))
-    for rank, address in enumerate(gang.addresses):
-        limit = workers.get(address, {}).get("memory_limit")
-        if limit and needed.peak_bytes > share * limit:
+    limits = [workers.get(address, {}).get("memory_limit") for address in gang.addresses]
+    hosts = Counter(host_of(address) for address, limit in zip(gang.addresses, limits, strict=True) if not limit)
+
+    def read() -> list[int]:
+        found = _on_ranks(gang, partial(free_bytes, share), "reading its free memory")
+        pairs = zip(found, gang.addresses, limits, strict=True)
+        return [free if limit else free // hosts[host_of(address)] for free, address, limit in pairs]
+
+    for rank, usable in enumerate(_settled(read, needed.peak_bytes)):
+        if needed.peak_bytes > usable:
+            limit = limits[rank]
+            of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
                 f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) per rank; rank {rank} may take {int(share * limit):,} bytes "
-                f"({share:.0%} of its limit of {format_bytes(limit)}). More ranks or larger workers would hold it. "
+                f"({format_bytes(needed.peak_bytes)}) per rank; rank {rank} may take {max(usable, 0):,} bytes more "
+                f"({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )
 
@@ -195,29 +221,35 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
 def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
     """Return the bytes that each rank can still allocate on its GPU.
 
-    While a GPU has less than ``wanted`` and the figures change, they are read again, up to ``_MOST_RETRIES`` times.
-
     Raises:
         WorkerLostError: a worker of the gang was lost.
         GraphTooLargeError: a GPU has no memory left even for CUDA's context.
         DeviceFailedError: a GPU failed.
     """
-    free, before = _read_free_bytes(gang), None
+    return _settled(lambda: _on_ranks(gang, failures.free_bytes, "reading its GPU's free memory"), wanted)
+
+
+def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
+    """Read how many bytes are free on each rank; again while one has less than ``wanted`` and the figures change.
+
+    Dask frees released results some 10 ms later: those of a graph unloaded just now, or the bins of a build that starts
+    again through the host.
+    """
+    free, before = read(), None
     for _ in range(_MOST_RETRIES):
         if min(free) >= wanted or free == before:
             break
-        # Dask frees released results some 10 ms later: those of a graph unloaded just now, or the bins of a build that
-        # starts again through the host.
         time.sleep(_RETRY_SECONDS)
-        free, before = _read_free_bytes(gang), free
+        free, before = read(), free
     return free
 
 
-def _read_free_bytes(gang: Gang) -> list[int]:
+def _on_ranks(gang: Gang, function: Callable[..., int], doing: str) -> list[int]:
+    """Call a function on each rank's worker; return its results by rank. A lost worker is a ``WorkerLostError``."""
     try:
-        found: Mapping[str, int] = gang.client.run(failures.free_bytes, workers=list(gang.addresses))
+        found: Mapping[str, int] = gang.client.run(function, workers=list(gang.addresses))
     except OSError as error:
-        gang.check("reading its GPU's free memory", error)
+        gang.check(doing, error)
         raise
     return [found[address] for address in gang.addresses]
 

@@ -34,18 +34,21 @@ class HostBuilder(Builder):
 
         Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges.
         """
+        largest = edges.largest_piece(cls.piece_edges(m, stripe.p), m)
         needed = estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
-            min(cls.piece_edges(m, stripe.p), max(m, 1)),
+            # Two pieces at once, if there are two.
+            min(2 * largest, max(m, 1)),
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
+            mapped=edges.n is None,
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
     def require_fit(self, n: int, m: int) -> None:
-        """Raise ``GraphTooLargeError`` if the estimate passes a worker's memory limit times ``build.memory-share``."""
+        """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = Stripe(n, self.gang.p)
         require_fit(self.gang, stripe, self.estimate(self.edges, stripe, m, self.options), self.edges.name)
 
@@ -63,6 +66,8 @@ class HostBuilder(Builder):
                 collected[rank],
                 self.edges.directed,
                 order is not None,
+                self.edges.name,
+                dealt.m,
             )
             for rank in range(stripe.p)
         ]

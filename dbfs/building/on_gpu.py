@@ -73,7 +73,7 @@ class CudaBuilder(Builder):
         needed = estimate_device_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
-            cls.piece_edges(m, stripe.p),
+            edges.largest_piece(cls.piece_edges(m, stripe.p), m),
             directed=edges.directed,
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",

@@ -44,3 +44,12 @@ class EdgeList(ABC):
     def symmetrise(self) -> bool:
         """Whether a build adds each edge's reverse."""
         return not self.directed and not self.mirrored
+
+    @property
+    def path(self) -> str | None:
+        """Path or URL of the file that workers read; None if the edges are of no file."""
+        return None
+
+    def largest_piece(self, piece_edges: int, m: int) -> int:
+        """Return the number of edges of the largest piece that ``cut(piece_edges)`` makes of all ``m`` edges."""
+        return min(piece_edges, max(m, 1))

@@ -75,7 +75,7 @@ def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tupl
     bins = build_tasks.bin_piece(
         read, stripe, edges.symmetrise, in_edges and edges.directed, edges.name, None, numbering
     )
-    options = (edges.directed, numbering is not None)
+    options = (edges.directed, numbering is not None, edges.name, edges.m)
     return [build_tasks.make_partition(stripe, rank, [[bins[rank]]], *options) for rank in range(p)], numbering
 
 

@@ -8,8 +8,10 @@ from dbfs.edges.readers import metis_piece, pairs
 from dbfs.edges.readers.lines import INT64_MAX
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError
+from dbfs_workers.storage.reading import Reading, ReadLimits
 
 NOWHERE = Source("/nowhere", None, None)
+READING = Reading("/nowhere", ReadLimits(None, 1.0, 60.0), expansion=1)
 GRAMMARS = [
     pairs.PairGrammar(b" ", low=1, high=12, extra=0, comments=(b"%",)),
     pairs.PairGrammar(b" ", low=1, high=12, extra=1, comments=(b"%",)),
@@ -97,7 +99,7 @@ def test_pairs(grammar, block):
 def test_metis(layout, block, vertex):
     fast = metis_piece.parse_block(block, vertex, layout)
     try:
-        slow = metis_piece.parse_lines(NOWHERE, 0, block, vertex, layout)
+        slow = metis_piece.parse_lines(NOWHERE, 0, block, vertex, layout, READING)
     except FormatError:
         assert fast is None
         return

@@ -26,6 +26,14 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
+def repeated(path: Path, start: bytes, unit: bytes, size: int) -> Path:
+    """Write ``start`` and about ``size`` bytes of a repeated unit, quickly: compressed streams may be joined."""
+    pack = PACKERS.get(path.suffix, bytes)
+    block = unit * max(min(size, 1 << 24) // len(unit), 1)
+    path.write_bytes((pack(start) if start else b"") + pack(block) * (size // len(block)))
+    return path
+
+
 def read_all(edges: EdgeList, piece_edges: int = 1 << 40) -> list[tuple[int, int]]:
     """Return the edges of all pieces, in order."""
     parts = [piece.read() for piece in edges.cut(piece_edges)]

@@ -100,7 +100,7 @@ def test_parquet(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]
     assert write_edges(edge_list(*arrays), out) == Written(n, len(pairs), directed)
     table = pq.read_table(out)
     assert list(zip(table["src"].to_pylist(), table["dst"].to_pylist(), strict=True)) == pairs
-    assert json.loads(table.schema.metadata[b"dbfs"]) == {"name": "some\nname", "n": n, "directed": directed}
+    assert json.loads(table.schema.metadata[b"dbfs"]) == {"name": "some\\nname", "n": n, "directed": directed}
 
 
 GENERATED = [

@@ -16,12 +16,12 @@ from dbfs.edges.generate import path, uniform
 from dbfs.edges.readers import open_edges
 from dbfs.edges.writers import SUFFIXES, write_edges
 from dbfs.errors import (
-    FormatError,
     GraphTooLargeError,
     InvalidOptionError,
     MissingFileError,
     OutputError,
     TruncatedFileError,
+    UnreadableFileError,
 )
 from dbfs_workers.storage.pieces import Edges, Piece
 
@@ -69,8 +69,11 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, suffix: str, error: Base
 
 
 def test_a_failing_disk_under_the_input_is_not_blamed_on_the_output(tmp_path: Path) -> None:
-    broken = BrokenEdges("input", 5, 300_000, False, False, OSError(5, "Input/output error"))
-    with pytest.raises(FormatError, match=r"^input can't be read: Input/output error$"):
+    # Of the class of OSError, as the errors of a full disk are.
+    broken = BrokenEdges(
+        "input", 5, 300_000, False, False, UnreadableFileError("input can't be read: Input/output error")
+    )
+    with pytest.raises(UnreadableFileError, match=r"^input can't be read: Input/output error$"):
         write_edges(broken, tmp_path / "graph.mtx")
 
 

@@ -84,6 +84,10 @@ class MissingFileError(DbfsError, FileNotFoundError):
     """Raised if a file to read does not exist."""
 
 
+class UnreadableFileError(DbfsError, OSError):
+    """Raised if the machine or the network can't read a file: a loop of links, a refused connection, a bad archive."""
+
+
 class OutputError(DbfsError, OSError):
     """Raised if a file cannot be written: the folder refuses it, or the disk is full."""
 

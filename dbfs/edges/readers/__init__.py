@@ -11,14 +11,15 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.edge_list import open_edge_list
 from dbfs.edges.readers.gr import open_gr
 from dbfs.edges.readers.guess import guess_format
+from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.matrix_market import open_matrix_market
 from dbfs.edges.readers.metis import open_metis
-from dbfs.edges.readers.source import Source, find_source
+from dbfs.edges.readers.source import find_source
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
 __all__ = ["FORMATS", "open_edges"]
 
-_OPENERS: dict[str, Callable[[Source, bool | None], EdgeList]] = {
+_OPENERS: dict[str, Callable[[Head, bool | None], EdgeList]] = {
     "matrix-market": open_matrix_market,
     "metis": open_metis,
     "edge-list": open_edge_list,
@@ -42,18 +43,20 @@ def open_edges(path: str | os.PathLike[str], *, format: str | None = None, direc
         An EdgeList whose pieces read their part of the file.
 
     Raises:
-        InvalidOptionError: the format is unknown.
+        InvalidOptionError: the format is unknown, or ``dbfs.read.schemes`` does not allow the URL's scheme.
         MissingFileError: there is no such file.
         TruncatedFileError: the file is empty, ends in its header, or is shorter than its header promises.
-        FormatError: the file isn't in the format; the message names the line.
+        FormatError: the file isn't in the format (the message names the line), or its first edge comes after more than
+            64 MiB of comments and blank lines.
+        UnreadableFileError: the file system or the network fails.
     """
     if format is not None and format not in _OPENERS:
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
-    source = find_source(path)
+    head = Head(find_source(path))
     try:
-        return _OPENERS[format or guess_format(source)](source, directed)
+        return _OPENERS[format or guess_format(head)](head, directed)
     except FormatError as error:
-        guess = None if format is None else _guess(source)
+        guess = None if format is None else _guess(head)
         if guess in (None, format):
             raise
         raise FormatError(
@@ -61,9 +64,9 @@ def open_edges(path: str | os.PathLike[str], *, format: str | None = None, direc
         ) from None
 
 
-def _guess(source: Source) -> str | None:
+def _guess(head: Head) -> str | None:
     """Return the format by header and name; None if they identify none."""
     try:
-        return guess_format(source)
+        return guess_format(head)
     except (FormatError, TruncatedFileError):
         return None

@@ -5,24 +5,27 @@ Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collecti
 """
 
 import re
-from itertools import islice
 
-from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, header_number, numbered_lines, require_bytes
+from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, header_number, require_bytes
 from dbfs.edges.readers.matrix_market import BANNER
 from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, parse_line
-from dbfs.edges.readers.source import Source
 from dbfs.errors import TruncatedFileError
 
 COMMENTS = (b"#", b"%", b"//")
 
-_DIRECTION = re.compile(rb"[#%/]+\s*(un)?directed graph\b", re.IGNORECASE)
-_COUNTS = re.compile(rb"[#%/]+\s*Nodes:\s*(\S+)\s+Edges:\s*(\S+)", re.IGNORECASE)
-_MARKED_SEPARATOR = re.compile(rb"\s*[^\s,;]*\s*([,;])")
-# Lines whose mean length sizes the pieces.
-_SAMPLE = 1000
+# Repeats are possessive: without backtracking a line of any length takes linear time.
+_DIRECTION = re.compile(rb"[#%/]++\s*+(un)?directed graph\b", re.IGNORECASE)
+_COUNTS = re.compile(rb"[#%/]++\s*+Nodes:\s*+(\S++)\s++Edges:\s*+(\S++)", re.IGNORECASE)
+_MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;]*+\s*+([,;])")
+# Blank lines, and comments that say nothing of the graph.
+_PASSED_OVER = re.compile(
+    rb"(?:\n++|[ \t]*+(?:(?=#|%|//)(?![#%/]++[ \t]*+(?:directed|undirected|nodes))[^\n\r\0]*+)?+\r?+\n)*+",
+    re.IGNORECASE,
+)
 
 
-def open_edge_list(source: Source, directed: bool | None) -> PairFile:
+def open_edge_list(head: Head, directed: bool | None) -> PairFile:
     """Read an edge list's comments and its first lines.
 
     The first line of data sets the separator of columns: commas, semicolons, or spaces and tabs. Columns after the
@@ -33,11 +36,11 @@ def open_edge_list(source: Source, directed: bool | None) -> PairFile:
         FormatError: the first line of data has no two ids, or the file is in another format.
         TruncatedFileError: the file holds no edge, or is too short for the count that its comment states.
     """
-    lines = numbered_lines(source)
+    source = head.source
     stated: bool | None = None
     m: int | None = None
     named = False
-    for line in lines:
+    for line in head.lines(_PASSED_OVER):
         text = line.text.strip()
         if line.number == 1 and text.startswith(BANNER):
             raise bad_line(source.path, 1, text, "a Matrix Market file; expected an edge list")
@@ -59,7 +62,6 @@ def open_edge_list(source: Source, directed: bool | None) -> PairFile:
         raise bad_line(source.path, line.number, line.text, str(error)) from None
     if m is not None:
         require_bytes(source, line.start, 4 * m, f"{m} edges")
-    sample = [line.end - line.start, *(later.end - later.start for later in islice(lines, _SAMPLE))]
     return PairFile(
         name=source.path,
         n=None,
@@ -69,13 +71,15 @@ def open_edge_list(source: Source, directed: bool | None) -> PairFile:
         source=source,
         grammar=grammar,
         body=line.start,
-        edge_bytes=sum(sample) / len(sample),
+        edge_bytes=head.mean_line(line.start),
     )
 
 
 def _is_names(text: bytes) -> bool:
     """Return whether a line holds column names: two or more words that each start with a letter or an underscore."""
-    words = [word.strip("\"'") for word in re.split(r"\s*[,;\t]\s*|\s+", text.decode("utf-8", "replace"))]
+    # A mark separates columns, also empty ones; a run of blanks separates columns that have text.
+    columns = re.split("[,;]", text.decode("utf-8", "replace"))
+    words = [word.strip("\"'") for column in columns for word in column.split() or [""]]
     return len(words) > 1 and all(word[:1].isalpha() or word[:1] == "_" for word in words)
 
 

@@ -5,20 +5,25 @@ Challenge, "Shortest Paths", file formats (``p sp n m``, then ``a u v w``). Both
 The result is a ``PairFile`` with vertices 0..n-1.
 """
 
-from dbfs.edges.readers.lines import bad_line, header_number, numbered_lines, require_bytes
+import re
+
+from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.lines import bad_line, header_number, require_bytes
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
-from dbfs.edges.readers.source import Source
 from dbfs.errors import TruncatedFileError
 
+_PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 
-def open_gr(source: Source, directed: bool | None) -> PairFile:
+
+def open_gr(head: Head, directed: bool | None) -> PairFile:
     """Read the header of a ``.gr`` file. The lengths of arcs are ignored.
 
     Raises:
         FormatError: the first line after comments isn't ``p tw n m`` or ``p sp n m``.
         TruncatedFileError: the file ends in its header, or is too short for its number of edges.
     """
-    for line in numbered_lines(source):
+    source = head.source
+    for line in head.lines(_PASSED_OVER):
         words = line.text.split()
         if words and words[0] != b"c":
             break

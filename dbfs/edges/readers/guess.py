@@ -4,9 +4,9 @@ import re
 from pathlib import PurePosixPath
 
 from dbfs.edges.readers.edge_list import COMMENTS
-from dbfs.edges.readers.lines import numbered_lines
+from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.matrix_market import BANNER
-from dbfs.edges.readers.source import SUFFIXES, Source
+from dbfs.edges.readers.source import SUFFIXES
 from dbfs.errors import FormatError, TruncatedFileError
 
 _BY_NAME = {
@@ -16,8 +16,12 @@ _BY_NAME = {
     "gr": (".gr",),
 }
 
+# Blank lines and comments of all formats.
+_PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:(?:#|%|//|c[ \t])[^\n\r\0]*+|c)?+\r?+\n)*+")
+_EDGE = re.compile(rb"[0-9]++(?:\s*+[,;]\s*+|\s++)[0-9]++(?:[\s,;]|$)")
 
-def guess_format(source: Source) -> str:
+
+def guess_format(head: Head) -> str:
     """Return the name of a file's format: a key of ``readers.FORMATS``.
 
     A METIS header looks like an edge, so that format is recognised by the name alone.
@@ -26,19 +30,20 @@ def guess_format(source: Source) -> str:
         FormatError: neither name nor header identifies a format; the message lists the formats.
         TruncatedFileError: the name identifies no format, and the file holds only comments.
     """
+    source = head.source
     path = PurePosixPath(source.path.lower())
     suffix = PurePosixPath(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
     named = next((name for name, suffixes in _BY_NAME.items() if suffix in suffixes), None)
-    for line in numbered_lines(source):
+    for line in head.lines(_PASSED_OVER):
         text = line.text.strip()
         if line.number == 1 and text.startswith(BANNER):
             return "matrix-market"
-        if re.fullmatch(rb"p\s+(?:tw|sp)\s+\S+\s+\S+", text):
+        if re.fullmatch(rb"p\s++(?:tw|sp)\s++\S++\s++\S++", text):
             return "gr"
         if named is not None and named != "edge-list":
             return named
         if text and text != b"c" and not text.startswith((*COMMENTS, b"c ")):
-            if named is None and not re.match(rb"[0-9]+\s*[\s,;]\s*[0-9]+(?:[\s,;]|$)", text):
+            if named is None and not _EDGE.match(text):
                 raise FormatError(
                     f"{source.path}, line {line.number}: neither the name nor this line identifies the format; pass it "
                     f"as the option format, one of {', '.join(_BY_NAME)}"

@@ -1,4 +1,4 @@
-"""Lines of a text source: numbered header lines, blocks of whole lines, byte ranges on line boundaries.
+"""Lines of a text source: blocks of whole lines, byte ranges on line boundaries, numbers of a header.
 
 No function here holds more text than a block and the longest line.
 """
@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dbfs.edges.readers.source import START_BYTES, Source, has_control, is_utf8, require_text
+from dbfs.edges.readers.source import Source, has_control, is_utf8
 from dbfs.errors import FormatError, TruncatedFileError
+from dbfs_workers.storage.reading import Reading
 
-# 4 MiB: Python's overhead a block is negligible, and a block's text and tables stay far below a worker's memory.
+# 4 MiB: Python's overhead per block is negligible, and a block's text and tables stay far below a worker's memory.
 BLOCK_BYTES = 1 << 22
+# Part of a block in which a wrong line is looked for one by one: in about 0.1 s.
+SLICE_BYTES = 1 << 16
 # Longest line of a format of pairs. Binary junk without a line end is refused before it fills memory.
 LINE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -52,87 +53,71 @@ def unreadable(text: bytes) -> str | None:
     return None
 
 
-def numbered_lines(source: Source) -> Iterator[Line]:
-    """Yield the lines of a file from its first one, read in chunks of 64 KiB: for headers.
-
-    Raises:
-        FormatError: the file is binary, or a line is longer than ``LINE_BYTES`` or has a NUL byte or a carriage return
-            inside.
-    """
-    number, start, pending = 1, 0, b""
-    with source.open() as stream:
-        while True:
-            chunk = stream.read(1 << 16)
-            if start == 0 and not pending:
-                require_text(source.path, chunk[:START_BYTES])
-            pending += chunk
-            if number == 1 and start == 0 and pending.startswith(_BOM):
-                start, pending = len(_BOM), pending[len(_BOM) :]
-            *whole, pending = pending.split(b"\n")
-            if not chunk and pending:
-                whole, pending = [pending], b""
-            elif len(pending) > LINE_BYTES:
-                raise bad_line(source.path, number + len(whole), pending, f"a line longer than {LINE_BYTES} bytes")
-            for text in whole:
-                # The last line may lack its line end; ``end`` is then one byte too far, which no reader reads.
-                line = Line(number, start, start + len(text) + 1, text.removesuffix(b"\r"))
-                if reason := unreadable(line.text):
-                    raise bad_line(source.path, number, line.text, reason)
-                yield line
-                number, start = number + 1, line.end
-            if not chunk:
-                return
-
-
-def count_lines(source: Source, stop: int) -> int:
+def count_lines(source: Source, stop: int, reading: Reading) -> int:
     """Count the line ends in the text's first ``stop`` bytes. Reads them all."""
-    count = 0
-    with source.open() as stream:
-        while stop > 0 and (chunk := stream.read(min(BLOCK_BYTES, stop))):
-            count += chunk.count(b"\n")
-            stop -= len(chunk)
-    return count
+    return sum(chunk.count(b"\n") for chunk in source.chunks(0, stop, size=BLOCK_BYTES, look=reading.look))
 
 
-def blocks(source: Source, start: int, stop: int | None, line_bytes: int = LINE_BYTES) -> Iterator[tuple[int, bytes]]:
+def blocks(
+    source: Source, start: int, stop: int | None, reading: Reading, line_bytes: int = LINE_BYTES
+) -> Iterator[tuple[int, bytes]]:
     """Yield the text from ``start`` to ``stop`` (None: the end) in blocks of whole lines; both are starts of lines.
+
+    Args:
+        source: the file.
+        start, stop: byte range of the text.
+        reading: the read, whose limits the text is held to.
+        line_bytes: longest line.
 
     Yields:
         A block's offset in the text, and its bytes. They end with a line end, added to the file's last line if missing.
 
     Raises:
-        FormatError: a line is longer than ``line_bytes``.
+        FormatError: a line is longer than ``line_bytes``, or much text holds few edges.
+        GraphTooLargeError, RunCancelledError, DeadlineExceededError: see ``Reading.take_text``.
     """
-    left = INT64_MAX if stop is None else stop - start
     parts: list[bytes] = []
-    with source.open() as stream:
-        stream.seek(start)
-        while left > 0 and (chunk := stream.read(min(BLOCK_BYTES, left))):
-            left -= len(chunk)
-            cut = chunk.rfind(b"\n") + 1
-            if cut:
-                text = b"".join((*parts, chunk[:cut]))
-                yield start, text
-                start += len(text)
-                parts = []
-            parts.append(chunk[cut:])
-            if sum(map(len, parts)) > line_bytes + BLOCK_BYTES:
-                raise bad_line(
-                    source.path, count_lines(source, start) + 1, b"".join(parts), f"longer than {line_bytes} bytes"
-                )
+    pending = 0
+    for chunk in source.chunks(start, stop, size=BLOCK_BYTES, look=reading.look):
+        reading.take_text(len(chunk), pending + len(chunk))
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            text = b"".join((*parts, chunk[:cut]))
+            yield start, text
+            start += len(text)
+            parts, pending = [], 0
+        parts.append(chunk[cut:])
+        pending += len(chunk) - cut
+        if pending > line_bytes:
+            number = count_lines(source, start, reading) + 1
+            raise bad_line(source.path, number, b"".join(parts), f"longer than {line_bytes} bytes")
     if rest := b"".join(parts):
         yield start, rest + b"\n"
 
 
-def line_start(source: Source, at: int) -> int:
-    """Return the first start of a line at or after byte ``at`` (at least 1) of a seekable source; its size if none."""
-    at -= 1
-    with source.open() as stream:
-        stream.seek(at)
-        while chunk := stream.read(1 << 16):
-            if found := chunk.find(b"\n") + 1:
-                return at + found
-            at += len(chunk)
+def slices(block: bytes) -> Iterator[bytes]:
+    """Yield a block of whole lines in parts of whole lines, each of ``SLICE_BYTES`` or a little more."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + SLICE_BYTES - 1) + 1 or len(block)
+        yield block[start:end]
+        start = end
+
+
+def line_start(source: Source, at: int, reading: Reading) -> int:
+    """Return the first start of a line at or after byte ``at`` (at least 1) of a seekable source; its size if none.
+
+    Raises:
+        FormatError: a line is longer than ``LINE_BYTES``.
+    """
+    begin = at = at - 1
+    for chunk in source.chunks(at, size=1 << 16, look=reading.look):
+        if found := chunk.find(b"\n") + 1:
+            return at + found
+        at += len(chunk)
+        if at - begin > LINE_BYTES:
+            number = count_lines(source, begin, reading) + 1
+            raise bad_line(source.path, number, chunk, f"a line longer than {LINE_BYTES} bytes")
     return at
 
 

@@ -4,7 +4,10 @@ Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial 
 is a ``PairFile`` with vertices 0..n-1.
 """
 
-from dbfs.edges.readers.lines import Line, bad_line, header_number, numbered_lines, require_bytes
+import re
+
+from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.lines import Line, bad_line, header_number, require_bytes
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError, TruncatedFileError
@@ -13,9 +16,10 @@ from dbfs.errors import FormatError, TruncatedFileError
 _VALUES = {"pattern": 0, "integer": 1, "real": 1, "double": 1, "complex": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 BANNER = b"%%MatrixMarket"
+_PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:%[^\n\r\0]*+)?+\r?+\n)*+")
 
 
-def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
+def open_matrix_market(head: Head, directed: bool | None) -> PairFile:
     """Read the header of a square coordinate matrix.
 
     A general matrix is directed. A symmetric, skew-symmetric or hermitian matrix lists each edge once, as an entry of
@@ -25,7 +29,7 @@ def open_matrix_market(source: Source, directed: bool | None) -> PairFile:
         FormatError: the header isn't one of a square coordinate matrix.
         TruncatedFileError: the file ends in its header, or is too short for its number of entries.
     """
-    lines = numbered_lines(source)
+    source, lines = head.source, head.lines(_PASSED_OVER)
     first = next(lines, None)
     if first is None:
         raise TruncatedFileError(f"{source.path} holds nothing; expected a Matrix Market file")

@@ -11,22 +11,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.lines import bad_line, blocks, header_number, numbered_lines, require_bytes, split_points
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.lines import bad_line, blocks, header_number, require_bytes, split_points
 from dbfs.edges.readers.metis_piece import MetisLayout, MetisPiece, count_vertex_lines
-from dbfs.edges.readers.source import Source
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
+from dbfs_workers.storage.reading import Reading
+
+_PASSED_OVER = re.compile(rb"(?:%[^\n\r\0]*+\r?+\n)*+")
+# Most vertex weights that a header may promise: METIS's partitioners are used with a few. A line without end would
+# otherwise be the line of one vertex.
+_MOST_WEIGHTS = 1000
 
 
-def open_metis(source: Source, directed: bool | None) -> "MetisFile":
+def open_metis(head: Head, directed: bool | None) -> "MetisFile":
     """Read the header of a METIS graph.
 
     Raises:
         FormatError: the first line after comments isn't ``n m [fmt [ncon]]``.
         TruncatedFileError: the file ends in its header, or is too short for its numbers of vertices and edges.
     """
-    for line in numbered_lines(source):
+    source = head.source
+    for line in head.lines(_PASSED_OVER):
         if not line.text.startswith(b"%"):
             break
     else:
@@ -43,6 +50,8 @@ def open_metis(source: Source, directed: bool | None) -> "MetisFile":
         raise bad_line(source.path, line.number, line.text, reason)
     sizes, weights, edge_weights = (digit == "1" for digit in fmt.decode().zfill(3))
     ncon = header_number(source, line, words[3], "the count of vertex weights") if len(words) > 3 else 0
+    if ncon > _MOST_WEIGHTS:
+        raise bad_line(source.path, line.number, line.text, f"ncon is {ncon}; expected at most {_MOST_WEIGHTS}")
     if ncon and not weights:
         raise bad_line(source.path, line.number, line.text, "ncon counts vertex weights, but fmt says there are none")
     if n == 0 and m > 0:
@@ -64,18 +73,14 @@ def open_metis(source: Source, directed: bool | None) -> "MetisFile":
 
 
 @dataclass(frozen=True)
-class MetisFile(EdgeList):
-    """A METIS graph.
+class MetisFile(FileEdges):
+    """A METIS graph; ``body`` is the offset of the first vertex's line.
 
     Attributes:
-        source: the file.
         layout: its numbers of vertices and edges, and the numbers in a line.
-        body: byte offset of the first vertex's line.
     """
 
-    source: Source
     layout: MetisLayout
-    body: int
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into byte ranges of about ``piece_edges`` neighbours, on line boundaries. A compressed file is one piece.
@@ -84,15 +89,16 @@ class MetisFile(EdgeList):
         vertex lines before it.
 
         Raises:
-            TruncatedFileError, FormatError: the file can't be read to its end, or a line is too long.
+            TruncatedFileError, FormatError, UnreadableFileError: the file can't be read to its end, or a line is too
+                long.
         """
         if piece_edges < 1:
             raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
         points = split_points(self.source, self.body, -(-2 * self.layout.m // piece_edges))
-        starts = self._vertex_starts(points)
+        starts, limits = self._vertex_starts(points), self.limits()
         ends = [*(start for start, _ in starts[1:]), None]
         return [
-            MetisPiece(self.source, self.layout, vertex, start, end)
+            MetisPiece(self.source, self.layout, vertex, start, end, limits)
             for (start, vertex), end in zip(starts, ends, strict=True)
         ]
 
@@ -104,7 +110,9 @@ class MetisFile(EdgeList):
         todo = iter(points)
         point = next(todo, None)
         vertex = 0
-        for offset, block in blocks(self.source, self.body, None, self.layout.line_bytes):
+        # The text is only looked through here: its blocks are as long as its longest lines.
+        reading = Reading(self.source.path, self.limits(), expansion=2)
+        for offset, block in blocks(self.source, self.body, None, reading, self.layout.line_bytes):
             done = 0
             while point is not None and point < offset + len(block):
                 # A point may be the start of a line itself, so the search begins one byte before it.
@@ -115,4 +123,6 @@ class MetisFile(EdgeList):
                     done = at
                 point = next(todo, None)
             vertex += count_vertex_lines(block[done:])
+            # Edges are counted where they are parsed: any text goes here.
+            reading.take_edges(0, len(block))
         return starts

@@ -4,18 +4,24 @@ A block that holds anything except digits and blanks, or that looks wrong in any
 Python, which finds the wrong line.
 """
 
+import io
 import re
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 
-from dbfs.edges.readers.lines import LINE_BYTES, bad_line, blocks, count_lines, unreadable
-from dbfs.edges.readers.pairs import LineError, why_not_id
+from dbfs.edges.readers.lines import LINE_BYTES, bad_line, blocks, count_lines, slices, unreadable
+from dbfs.edges.readers.pairs import LineError, joined, why_not_id
 from dbfs.edges.readers.source import Source
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.reading import Reading, ReadLimits
 
-_COMMENT = re.compile(rb"^%[^\n\r\0]*+\r?+\n", re.MULTILINE)
+EXPANSION = 44
+"""Bytes of memory for a byte of text, while a block of blank lines is parsed."""
+
+_COMMENTS = re.compile(rb"^(?:%[^\n\r\0]*+\r?+\n)++", re.MULTILINE)
 _NEWLINE = ord("\n")
 _SPACE = ord(" ")
 
@@ -56,6 +62,7 @@ class MetisPiece:
         layout: its numbers of vertices and edges, and the numbers in a line.
         vertex: 0-based vertex of the first line.
         start, stop: byte range of the lines; stop None is the end of the file.
+        limits: limits of the read.
     """
 
     source: Source
@@ -63,26 +70,49 @@ class MetisPiece:
     vertex: int
     start: int
     stop: int | None
+    limits: ReadLimits
 
     def read(self) -> Edges:
         """Return vertices and their neighbours, int64, of one length.
 
         Raises:
-            FormatError: a line is wrong, or there are more than n vertex lines; the message names file and line.
+            FormatError: a line is wrong (the message names file and line), there are more vertex lines or edges than
+                the header promises, or much text holds few of them.
+            GraphTooLargeError: the edges take more memory than this worker has left.
             TruncatedFileError: the last piece ends before vertex n, or a compressed file is truncated.
-            MissingFileError: this machine has no such file.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: nobody waits for the edges any more.
         """
+        reading = Reading(self.source.path, self.limits, EXPANSION)
         vertex = self.vertex
-        parts: list[Edges] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for offset, block in blocks(self.source, self.start, self.stop, self.layout.line_bytes):
+        parts: list[Edges] = []
+        for offset, block in blocks(self.source, self.start, self.stop, reading, self.layout.line_bytes):
             edges = parse_block(block, vertex, self.layout)
-            parts.append(parse_lines(self.source, offset, block, vertex, self.layout) if edges is None else edges)
-            vertex += count_vertex_lines(block)
+            if edges is None:
+                edges = self._by_slices(offset, block, vertex, reading)
+            rows = count_vertex_lines(block)
+            # Blank lines may follow the last vertex's line.
+            reading.take_edges(edges[0].size, min(rows, max(self.layout.n - vertex, 0)))
+            vertex += rows
+            parts.append(edges)
         if self.stop is None and vertex < self.layout.n:
             raise TruncatedFileError(
                 f"{self.source.path} ends after {vertex} vertex lines; its header promises {self.layout.n}"
             )
-        return np.concatenate([u for u, _ in parts]), np.concatenate([v for _, v in parts])
+        return joined(parts)
+
+    def _by_slices(self, offset: int, block: bytes, vertex: int, reading: Reading) -> Edges:
+        """Parse a block that has a wrong line; errors as of ``read``."""
+        parts: list[Edges] = []
+        for part in slices(block):
+            reading.look()
+            edges = parse_block(part, vertex, self.layout)
+            if edges is None:
+                edges = parse_lines(self.source, offset, part, vertex, self.layout, reading)
+            parts.append(edges)
+            offset += len(part)
+            vertex += count_vertex_lines(part)
+        return joined(parts)
 
 
 def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
@@ -94,7 +124,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
         layout: the numbers in a line.
     """
     if b"%" in block:
-        block = _COMMENT.sub(b"", block)
+        block = _COMMENTS.sub(b"", block)
     if block.translate(None, b"0123456789 \t\r\n") or block.count(b"\r") != block.count(b"\r\n"):
         return None
     text = np.frombuffer(block, np.uint8)
@@ -162,23 +192,22 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
     return neighbours
 
 
-def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout) -> Edges:
+def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout, reading: Reading) -> Edges:
     """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
     Raises:
         FormatError: a line is wrong; the message names the first one.
     """
-    vertices: list[int] = []
-    neighbours: list[int] = []
-    for index, line in enumerate(block.split(b"\n")[:-1]):
+    neighbours, degrees = array("q"), array("q")
+    for index, line in enumerate(io.BytesIO(block)):
+        text = line.removesuffix(b"\n")
         try:
-            found = parse_line(line, vertex, layout)
-            if found is None:
-                continue
+            found = parse_line(text, vertex + len(degrees), layout)
         except LineError as error:
-            number = count_lines(source, offset) + index + 1
-            raise bad_line(source.path, number, line.removesuffix(b"\r"), str(error)) from None
-        vertices += [vertex] * len(found)
-        neighbours += found
-        vertex += 1
-    return np.array(vertices, dtype=np.int64), np.array(neighbours, dtype=np.int64)
+            number = count_lines(source, offset, reading) + index + 1
+            raise bad_line(source.path, number, text.removesuffix(b"\r"), str(error)) from None
+        if found is not None:
+            neighbours.extend(found)
+            degrees.append(len(found))
+    vertices = np.repeat(np.arange(vertex, vertex + len(degrees)), np.array(degrees, dtype=np.int64))
+    return vertices, np.array(neighbours, dtype=np.int64)

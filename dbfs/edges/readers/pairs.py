@@ -8,6 +8,7 @@ line. Measured on one core for a million lines ``u<tab>v`` (16 MB): pattern 76 m
 
 import io
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +16,27 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.lines import INT64_MAX, bad_line, blocks, count_lines, line_start, split_points, unreadable
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.lines import (
+    INT64_MAX,
+    bad_line,
+    blocks,
+    count_lines,
+    line_start,
+    slices,
+    split_points,
+    unreadable,
+)
 from dbfs.edges.readers.source import Source
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.storage.pieces import Edges, Piece
+from dbfs_workers.storage.reading import Reading, ReadLimits
 
 _DIGITS_AND_BLANKS = b"0123456789 \t\r\n"
+# Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
+_EXPANSION = 16
+# Longest first line that pandas gets: for each column of that line pandas takes 280 bytes.
+_WIDE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -63,15 +78,13 @@ class _Patterns:
         data: a block of lines of edges only.
         block: a block of lines of edges, comments and blank lines.
         line: one line; its groups are the two ids.
-        skipped: a comment or a blank line.
-        gap: the space between columns.
+        skipped: comments and blank lines.
     """
 
     data: re.Pattern[bytes]
     block: re.Pattern[bytes]
     line: re.Pattern[bytes]
     skipped: re.Pattern[bytes]
-    gap: re.Pattern[bytes]
 
 
 @lru_cache(maxsize=64)
@@ -80,11 +93,11 @@ def _patterns(grammar: PairGrammar) -> _Patterns:
     lead = rb"[ \t]*+"
     match grammar.separator:
         case b" ":
-            gap, split = rb"[ \t]++", rb"[ \t]+"
+            gap = rb"[ \t]++"
         case b"\t":
-            lead, gap, split = rb" *+", rb"(?: ++\t?+ *+|\t *+)", rb" *\t *| +"
+            lead, gap = rb" *+", rb"(?: ++\t?+ *+|\t *+)"
         case separator:
-            gap, split = rb"[ \t]*+" + separator + rb"[ \t]*+", rb"[ \t]*" + separator + rb"[ \t]*"
+            gap = rb"[ \t]*+" + separator + rb"[ \t]*+"
     if grammar.extra is None:
         start = rb"[ \t]" if grammar.separator in b" \t" else rb"[ \t]*+" + grammar.separator
         tail = rb"(?:" + start + rb"[^\n\r\0]*+)?+[ \t]*+\r?+\n"
@@ -99,10 +112,9 @@ def _patterns(grammar: PairGrammar) -> _Patterns:
     ids = lead + rb"([0-9]{1,19}+)" + gap + rb"([0-9]{1,19}+)" + tail
     return _Patterns(
         data=re.compile(rb"(?:" + data + rb")*+"),
-        block=re.compile(rb"(?:" + data + rb"|" + skipped + rb")*+"),
+        block=re.compile(rb"(?:\n++|" + data + rb"|" + skipped + rb")*+"),
         line=re.compile(ids + rb"|" + skipped),
-        skipped=re.compile(rb"^(?:" + skipped + rb")", re.MULTILINE),
-        gap=re.compile(split),
+        skipped=re.compile(rb"^(?:\n++|" + skipped + rb")++", re.MULTILINE),
     )
 
 
@@ -133,9 +145,7 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     """Return why a line without carriage return breaks the grammar."""
     if reason := unreadable(text):
         return reason
-    columns = _patterns(grammar).gap.split(text.rstrip(b" \t") if grammar.separator in b" \t" else text.strip(b" \t"))
-    if grammar.separator == b" " and not columns[0]:
-        del columns[0]
+    columns = _columns(text, grammar.separator)
     if grammar.prefix and columns.pop(0) != grammar.prefix:
         return f"doesn't start with {grammar.prefix.decode()!r}"
     for column in columns[:2]:
@@ -144,6 +154,17 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     if len(columns) < 2:
         return "the second id is missing"
     return f"{len(columns)} columns"
+
+
+def _columns(text: bytes, separator: bytes) -> list[bytes]:
+    """Split a line at the separator of a grammar, in time linear in its length."""
+    text = text.strip(b" \t") if separator != b"\t" else text.rstrip(b" \t").lstrip(b" ")
+    if separator == b" ":
+        return re.split(rb"[ \t]++", text)
+    if separator == b"\t":
+        # A tab separates columns, also empty ones; a run of spaces separates columns that have text.
+        return [word for column in text.split(b"\t") for word in re.split(rb" ++", column.strip(b" "))]
+    return [column.strip(b" \t") for column in text.split(separator)]
 
 
 def why_not_id(token: bytes) -> str:
@@ -164,7 +185,8 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
     if not patterns.data.fullmatch(block):
         if not patterns.block.fullmatch(block):
             return None
-        block = patterns.skipped.sub(b"", block)
+        # Python makes an object of each run of lines that stays: of a slice at a time, they take little memory.
+        block = b"".join(patterns.skipped.sub(b"", part) for part in slices(block))
     if not block:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     ids = _integer_table(block, grammar)
@@ -184,7 +206,7 @@ def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | No
     The block must have neither blank lines nor comments: the check counts values.
     """
     columns = 2 + (grammar.extra or 0)
-    if grammar.extra is None and len(_patterns(grammar).gap.split(block.split(b"\n", 1)[0].strip())) != 2:
+    if grammar.extra is None and len(_columns(block[: block.index(b"\n")].strip(), grammar.separator)) != 2:
         return None
     if grammar.separator in (b",", b";"):
         block = block.replace(grammar.separator, b" ")
@@ -200,9 +222,12 @@ def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | No
 
 
 def _two_columns(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None:
-    """Return the ids, int64[lines, 2], of a block with further columns; None if an id overflows."""
+    """Return the ids, int64[lines, 2], of a block with further columns; None if an id overflows or a line is very
+    long."""
     import pandas as pd
 
+    if block.index(b"\n") > _WIDE_BYTES:
+        return None
     first = 1 if grammar.prefix else 0
     try:
         frame = pd.read_csv(
@@ -221,23 +246,33 @@ def _two_columns(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None
     return frame.to_numpy(dtype=np.int64, copy=True)
 
 
-def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar) -> Edges:
+def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar, reading: Reading) -> Edges:
     """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
     Raises:
         FormatError: a line breaks the grammar; the message names the first one.
     """
-    pairs: list[tuple[int, int]] = []
-    for index, line in enumerate(block.split(b"\n")[:-1]):
+    # An array of the C type takes a tenth of the memory of Python's integers.
+    ends = array("q")
+    for index, line in enumerate(io.BytesIO(block)):
+        text = line.removesuffix(b"\n")
         try:
-            pair = parse_line(line, grammar)
+            ends.extend(parse_line(text, grammar) or ())
         except LineError as error:
-            number = count_lines(source, offset) + index + 1
-            raise bad_line(source.path, number, line.removesuffix(b"\r"), str(error)) from None
-        if pair is not None:
-            pairs.append(pair)
-    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            number = count_lines(source, offset, reading) + index + 1
+            raise bad_line(source.path, number, text.removesuffix(b"\r"), str(error)) from None
+    table = np.array(ends, dtype=np.int64).reshape(-1, 2)
     return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+
+
+def joined(parts: list[Edges]) -> Edges:
+    """Return the edges of all parts, int64, and empty the list."""
+    parts.append((np.empty(0, np.int64), np.empty(0, np.int64)))
+    src = np.concatenate([u for u, _ in parts])
+    targets = [v for _, v in parts]
+    # The sources of the parts are freed before the targets are joined.
+    parts.clear()
+    return src, np.concatenate(targets)
 
 
 @dataclass(frozen=True)
@@ -249,6 +284,7 @@ class PairPiece:
         grammar: grammar of its lines.
         start, stop: the byte range, not on line boundaries; stop None is the end of the file.
         aligned: whether ``start`` is the start of a line.
+        limits: limits of the read.
     """
 
     source: Source
@@ -256,38 +292,52 @@ class PairPiece:
     start: int
     stop: int | None
     aligned: bool
+    limits: ReadLimits
 
     def read(self) -> Edges:
         """Return sources and targets, int64.
 
         Raises:
-            FormatError: a line breaks the grammar; the message names file and line.
+            FormatError: a line breaks the grammar (the message names file and line), there are more edges than the
+                header promises, or much text holds few edges.
+            GraphTooLargeError: the edges take more memory than this worker has left.
             TruncatedFileError: a compressed file is truncated.
-            MissingFileError: this machine has no such file.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: nobody waits for the edges any more.
         """
-        start = self.start if self.aligned else line_start(self.source, self.start)
-        stop = None if self.stop is None else line_start(self.source, self.stop)
-        parts: list[Edges] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for offset, block in blocks(self.source, start, stop):
+        reading = Reading(self.source.path, self.limits, _EXPANSION)
+        start = self.start if self.aligned else line_start(self.source, self.start, reading)
+        stop = None if self.stop is None else line_start(self.source, self.stop, reading)
+        parts: list[Edges] = []
+        for offset, block in blocks(self.source, start, stop, reading):
             edges = parse_block(block, self.grammar)
-            parts.append(parse_lines(self.source, offset, block, self.grammar) if edges is None else edges)
-        return np.concatenate([u for u, _ in parts]), np.concatenate([v for _, v in parts])
+            if edges is None:
+                edges = self._by_slices(offset, block, reading)
+            reading.take_edges(edges[0].size)
+            parts.append(edges)
+        return joined(parts)
+
+    def _by_slices(self, offset: int, block: bytes, reading: Reading) -> Edges:
+        """Parse a block that has a line which is, or may be, wrong; errors as of ``read``."""
+        parts: list[Edges] = []
+        for part in slices(block):
+            reading.look()
+            edges = parse_block(part, self.grammar)
+            parts.append(parse_lines(self.source, offset, part, self.grammar, reading) if edges is None else edges)
+            offset += len(part)
+        return joined(parts)
 
 
 @dataclass(frozen=True)
-class PairFile(EdgeList):
-    """A file with one edge per line.
+class PairFile(FileEdges):
+    """A file with one edge per line; ``body`` is the offset of those lines.
 
     Attributes:
-        source: the file.
         grammar: grammar of its lines after the header.
-        body: byte offset of those lines.
         edge_bytes: estimate of the mean bytes of a line; sizes the pieces.
     """
 
-    source: Source
     grammar: PairGrammar
-    body: int
     edge_bytes: float
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
@@ -299,8 +349,8 @@ class PairFile(EdgeList):
         else:
             edges = (self.source.size - self.body) / self.edge_bytes
             points = split_points(self.source, self.body, int(-(-edges // piece_edges)))
-        starts = [self.body, *points]
+        starts, limits = [self.body, *points], self.limits()
         return [
-            PairPiece(self.source, self.grammar, start, stop, aligned=start == self.body)
+            PairPiece(self.source, self.grammar, start, stop, start == self.body, limits)
             for start, stop in zip(starts, [*points, None], strict=True)
         ]

@@ -7,17 +7,19 @@ missing suffix does no harm.
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError
+from dbfs.edges.readers.schemes import require_listed
+from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
 
 Compression = Literal["gzip", "xz", "bz2"]
 
@@ -59,29 +61,88 @@ class Source:
         """Whether workers can start to read in the middle: the file is not compressed, and its size is known."""
         return self.compression is None and self.size is not None
 
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """Open the text as a binary stream, which decompresses as it is read.
+    def chunks(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        size: int,
+        look: Callable[[], None] | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the text from byte ``start`` to ``stop`` (None: the end), decompressed, ``size`` bytes at a time.
+
+        Args:
+            start, stop: byte range of the text.
+            size: bytes of a chunk; the last one may be shorter.
+            look: called before the stored bytes of each chunk are read; what it raises ends the read.
 
         Raises:
             MissingFileError: there is no such file.
             TruncatedFileError: the compressed stream ends before its end mark.
-            FormatError: the compressed stream is corrupt, or the file can't be opened.
-            OSError: the machine or the network fails while the file is read.
+            FormatError: the compressed stream is corrupt.
+            UnreadableFileError: the machine or the network fails while the file is read.
+            InvalidOptionError: the configuration does not allow the URL's scheme.
         """
-        with _explained(self.path, self.compression), _open_raw(self.path) as raw:
-            match self.compression:
-                case "gzip":
-                    with gzip.GzipFile(fileobj=raw) as text:
-                        yield cast(IO[bytes], text)
-                case "xz":
-                    with lzma.LZMAFile(raw) as text:
-                        yield cast(IO[bytes], text)
-                case "bz2":
-                    with bz2.BZ2File(raw) as text:
-                        yield cast(IO[bytes], text)
-                case None:
-                    yield raw
+        require_listed(self.path)
+        with _explained(self.path, self.compression):
+            raw = _open_raw(self.path)
+        try:
+            with _explained(self.path, self.compression):
+                stream = _decompressed(raw if look is None else cast(IO[bytes], _Watched(raw, look)), self.compression)
+                stream.seek(start)
+            left = None if stop is None else stop - start
+            while left is None or left > 0:
+                with _explained(self.path, self.compression):
+                    chunk = stream.read(size if left is None else min(size, left))
+                if not chunk:
+                    return
+                left = None if left is None else left - len(chunk)
+                yield chunk
+        finally:
+            # A failure of closing what was only read harms nobody.
+            with suppress(Exception):
+                raw.close()
+
+
+class _Watched(io.RawIOBase):
+    """A stream that calls a function before each of its reads: a read of much text may decompress for long.
+
+    Args:
+        raw: the stream.
+        look: the function.
+    """
+
+    def __init__(self, raw: IO[bytes], look: Callable[[], None]) -> None:
+        self._raw = raw
+        self._look = look
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._raw.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._raw.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._raw.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        self._look()
+        return self._raw.read(size)
+
+
+def _decompressed(raw: IO[bytes], compression: Compression | None) -> IO[bytes]:
+    match compression:
+        case "gzip":
+            return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+        case "xz":
+            return cast(IO[bytes], lzma.LZMAFile(raw))
+        case "bz2":
+            return cast(IO[bytes], bz2.BZ2File(raw))
+        case None:
+            return raw
 
 
 def find_source(path: str | os.PathLike[str]) -> Source:
@@ -91,10 +152,14 @@ def find_source(path: str | os.PathLike[str]) -> Source:
         MissingFileError: there is no such file.
         TruncatedFileError: the file is empty.
         FormatError: the path is a directory, a device, a file without read permission, or an unsupported archive.
+        UnreadableFileError: the path is no path, or the file system or the network fails.
+        InvalidOptionError: the configuration does not allow the URL's scheme.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     if "://" not in name:
-        name = str(Path(name).expanduser().absolute())
+        with _explained(name, None):
+            name = str(Path(name).expanduser().absolute())
+    require_listed(name)
     with _explained(name, None):
         files, inner = _file_system(name)
         info: dict[str, Any] = files.info(inner)
@@ -149,10 +214,7 @@ def _file_system(path: str) -> tuple[Any, str]:
     # A local name may hold "::" or "*", which ``url_to_fs`` would read as a chain or a pattern.
     if "://" not in path:
         return fsspec.filesystem("file"), path
-    try:
-        return cast(tuple[Any, str], fsspec.core.url_to_fs(path))
-    except (ValueError, ImportError) as error:
-        raise FormatError(f"{path} can't be opened: {error}") from error
+    return cast(tuple[Any, str], fsspec.core.url_to_fs(path))
 
 
 def _open_raw(path: str) -> IO[bytes]:
@@ -162,7 +224,11 @@ def _open_raw(path: str) -> IO[bytes]:
 
 @contextmanager
 def _explained(path: str, compression: Compression | None) -> Iterator[None]:
-    """Turn the errors of opening, reading and decompressing a file into dbfs's."""
+    """Turn the errors of opening, reading and decompressing a file into dbfs's.
+
+    Each file system has errors of its own: those of a network's libraries are no ``OSError``. So this stands around
+    calls of files only, and takes any error.
+    """
     try:
         yield
     except DbfsError:
@@ -175,8 +241,11 @@ def _explained(path: str, compression: Compression | None) -> Iterator[None]:
         raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from error
     except (zlib.error, lzma.LZMAError) as error:
         raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
-    except OSError as error:
-        # Decompressors raise OSError without a number. Errors with a number come from the machine or the network.
-        if compression is None or error.errno is not None:
-            raise
-        raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
+    except Exception as error:
+        # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
+        # network.
+        corrupt = isinstance(error, OSError) and type(error) in (OSError, gzip.BadGzipFile) and error.errno is None
+        if compression is not None and corrupt:
+            raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnreadableFileError(f"{path} can't be read: {reason}") from error

