@@ -71,10 +71,11 @@ class Window:
     def __init__(self, parts: WindowLayout, graph_id: str) -> None:
         import cupy
 
-        self.token = issue(graph_id)
         self._runtime = cupy.cuda.runtime
         self.layout = parts
         self.address: int = self._runtime.malloc(parts.nbytes)
+        # After the allocation: if that finds no room, no file stays open.
+        self.token = issue(graph_id)
         self._runtime.memset(self.address, 0, parts.nbytes)
         self._runtime.deviceSynchronize()
 
