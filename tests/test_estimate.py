@@ -1,6 +1,7 @@
 """Estimates: whether a graph fits, the turns of its build, and how often the build makes or reads all edges."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -61,6 +62,28 @@ def test_a_worker_may_take_a_share_of_its_limit() -> None:
     assert dbfs.estimate("path:n=1000", 2).fits is None
 
 
+def test_results_that_fit() -> None:
+    def results(memory: str | None, **layout: bool | str) -> int | None:
+        options = BuildOptions(**layout)  # type: ignore[arg-type]
+        return dbfs.estimate("star:n=1048576", 2, options, memory=memory).results
+
+    with dask.config.set({"distributed.worker.memory.spill": 0.7, "distributed.worker.memory.pause": 0.8}):
+        # 35 were held by workers of this limit, before the next was refused.
+        few = results("512MiB")
+        assert few is not None
+        assert 30 < few < 40
+        # 0.7 of the limit may be in use, and a result takes 8 bytes per row.
+        more = results("1024MiB")
+        assert more is not None
+        assert abs(more - few - 0.7 * 512 / 4) <= 1
+    with dask.config.set({"distributed.worker.memory.spill": False, "distributed.worker.memory.pause": False}):
+        most = results("1024MiB")
+        assert most is not None
+        assert abs(most - more - 0.2 * 1024 / 4) <= 1
+    assert results("100MiB") == 0
+    assert results(None) is None
+
+
 @pytest.mark.parametrize("memory", ["much", "", 0, -5, "0GiB", [1]])
 def test_memory_must_be_bytes(memory: int | str) -> None:
     with pytest.raises(InvalidOptionError, match="memory must be bytes, or a text such as '80GB' or '139 GiB'"):
@@ -113,7 +136,8 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
         "or 136.00 GiB in 3 turns. With --memory BYTES this says whether the graph fits.\n"
     )
     assert estimate(*graph, "--memory", "139GiB").endswith(
-        "It fits 139.00 GiB, built in 3 turns; one turn would take 256.00 GiB. The build generates all edges 3 times.\n"
+        "It fits 139.00 GiB, built in 3 turns; one turn would take 256.00 GiB. The build generates all edges 3 times. "
+        "Clients can hold about 6 results with predecessors at once.\n"
     )
     assert estimate(*graph, "--memory", "100GiB").endswith(
         "It does not fit 100.00 GiB, not even built in 3 turns: take more ranks, or more memory per rank.\n"
@@ -124,5 +148,5 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
     # On CPU cores there are no turns.
     (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
     read = estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--memory", "1GB", "--order", "degree")
-    assert read.endswith("It fits 858.31 MiB. The build reads all edges twice.\n")
+    assert re.search(r"It fits 858.31 MiB. The build reads all edges twice. Clients .* [\d,]+ results .*\n$", read)
     assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--directed", "--json"))["peak"] > 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
@@ -16,9 +17,12 @@ from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch
+from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
 
+# A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
+_PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
 _MOST_RETRIES = 20
 
@@ -37,6 +41,9 @@ class Estimate:
             (``order="degree"``); once in all if edges are kept.
         peaks: ``peak_bytes`` of builds in 1, 2, ... turns; one figure for a build on CPUs.
         memory: bytes that the graph may take; they decide the turns. None if unknown: then the build has one turn.
+        result: bytes of the labels that the rank keeps of one result with predecessors.
+        label_share: share of ``memory`` that may be in use when a traversal starts, labels included.
+        process: bytes of the worker's process without any graph.
     """
 
     partition: dict[str, int]
@@ -46,6 +53,9 @@ class Estimate:
     passes: int = 1
     peaks: tuple[int, ...] = ()
     memory: int | None = None
+    result: int = 0
+    label_share: float = 1.0
+    process: int = 0
 
     @property
     def partition_bytes(self) -> int:
@@ -61,6 +71,17 @@ class Estimate:
     def fits(self) -> bool | None:
         """Whether the graph fits ``memory``; None if that is unknown."""
         return None if self.memory is None else self.peak_bytes <= self.memory
+
+    @property
+    def results(self) -> int | None:
+        """Number of results with predecessors that clients can hold at once, about; None if ``memory`` is unknown.
+
+        Results without predecessors take half the memory. See ``dbfs_workers.members.label_room`` for the bound.
+        """
+        if self.memory is None or not self.result:
+            return None
+        beside = self.process + self.partition_bytes + sum(self.run.values()) - self.run["labels"]
+        return max(0, int(self.label_share * self.memory) - beside) // self.result
 
     def __str__(self) -> str:
         parts = [
@@ -114,7 +135,17 @@ def estimate_bytes(
         "labels": (4 + 4 + 8) * rows,
     }
     _add_kept(partition, run, stripe, kept_edges)
-    return Estimate(partition, build, run)
+    share = float(config.get("build.memory-share"))
+    # As ``LabelRoom.of`` on a worker.
+    fractions = [dask.config.get(f"distributed.worker.memory.{what}") or 1.0 for what in ("spill", "pause")]
+    return Estimate(
+        partition,
+        build,
+        run,
+        result=label_bytes(stripe, predecessors=True),
+        label_share=min(share, *fractions) / share,
+        process=_PROCESS_BYTES,
+    )
 
 
 def estimate_device_bytes(
@@ -143,7 +174,8 @@ def estimate_device_bytes(
         "labels": sizes.labels(stripe),
     }
     _add_kept(partition, run, stripe, kept_edges)
-    return Estimate(partition, build, run, turns)
+    share = float(config.get("build.memory-share"))
+    return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
 def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:

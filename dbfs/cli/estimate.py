@@ -64,6 +64,7 @@ def estimate(
             "peak": needed.peak_bytes,
             "memory": needed.memory,
             "fits": needed.fits,
+            "results": needed.results,
             "turns": needed.turns,
             "passes": needed.passes,
             "peaks": needed.peaks,
@@ -102,7 +103,8 @@ def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     if not needed.fits:
         even = f", not even built in {needed.turns} turns" if needed.turns > 1 else ""
         return f"It does not fit {room}{even}: take more ranks, or more memory per rank."
+    held = f"Clients can hold about {needed.results:,} results with predecessors at once."
     if needed.turns > 1:
         at_once = format_bytes(needed.peaks[0])
-        return f"It fits {room}, built in {needed.turns} turns; one turn would take {at_once}. {cost}"
-    return f"It fits {room}. {cost}"
+        return f"It fits {room}, built in {needed.turns} turns; one turn would take {at_once}. {cost} {held}"
+    return f"It fits {room}. {cost} {held}"
