@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint types contracts kernels pytest corpus sanitize gpu docs clean
+.PHONY: demo test test-all lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -38,6 +38,15 @@ pytest: kernels
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev
 	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/generate/test_generate_corpus.py -k test_full_size
+
+# Looks for faults by random examples (the mark "fuzz") for SECONDS, and to the end of the round that is under way then.
+# Each round draws other examples. A failing example is kept in .hypothesis, and comes first in the next run.
+SECONDS ?= 600
+fuzz: .venv/installed-dev
+	end=$$(($$(date +%s) + $(SECONDS))); \
+	while [ $$(date +%s) -lt $$end ]; do \
+	  $(BIN)/python -m pytest -q -m fuzz --hypothesis-profile=fuzz --timeout=900 || exit 1; \
+	done
 
 # For a machine with RANKS GPUs, with the extra cu12 or cu13 in .venv: the tests that need GPUs, and the tables of rates and
 # of memory.

@@ -17,12 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import distributed
+import hypothesis
 import pytest
 
 import dbfs
 
 # Before the first import of a helper: a failed assertion there shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.support")
+
+# Examples of each test in one round of make fuzz.
+hypothesis.settings.register_profile("fuzz", max_examples=300, deadline=None)
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
