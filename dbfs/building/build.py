@@ -62,7 +62,7 @@ def estimate(
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: the backend is unknown, ``ranks`` is below 1, or ``memory`` is not a number of bytes.
         InvalidOptionTypeError: ``ranks`` is not an integer.
-        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
+        FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format)
     if listed.n is None or listed.m is None:
@@ -109,7 +109,8 @@ def build(
 
     Raises:
         TruncatedFileError: the pieces hold another number of edges than the edge list says.
-        GraphTooLargeError: the graph won't fit the workers or their GPUs.
+        GraphTooLargeError: the graph won't fit the workers or their GPUs, beside what they hold already.
+        InvalidOptionError: the cluster's workers do not read URLs of the file's scheme.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """

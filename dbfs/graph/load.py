@@ -73,7 +73,7 @@ def load(
     Raises:
         ClientError, NoWorkersError: there is no usable client, the client left the cluster meanwhile, or there are not
             enough workers.
-        FormatError, TruncatedFileError, MissingFileError: the file can't be read.
+        FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
         EdgeInputError: the arrays or the matrix are malformed, or ``edges`` is of another type. The message names the
             call that converts a DataFrame, a NetworkX graph, or a list of pairs.
         NameTakenError: another graph has the name, and ``replace`` is false; or a graph is being built under it.
