@@ -25,13 +25,15 @@ RESULT = label_bytes(STRIPE, predecessors=True)
 )
 def test_labels_stay_below_what_makes_dask_spill_or_pause(fractions: tuple[Any, Any], share: float) -> None:
     manager = SimpleNamespace(memory_limit=100, memory_spill_fraction=fractions[0], memory_pause_fraction=fractions[1])
-    worker: Any = SimpleNamespace(memory_manager=manager)
+    worker: Any = SimpleNamespace(memory_manager=manager, address="tcp://a:1")
     assert LabelRoom.of(worker, 0.9) == LabelRoom(100, share)
 
 
-def test_without_a_limit_the_machine_is_the_limit() -> None:
-    manager = SimpleNamespace(memory_limit=None, memory_spill_fraction=0.7, memory_pause_fraction=0.8)
-    room = LabelRoom.of(SimpleNamespace(memory_manager=manager), 0.9)
+@pytest.mark.parametrize(("limit", "address"), [(None, "tcp://a:1"), (10, "inproc://a/1")])
+def test_without_a_limit_of_its_own_the_machine_is_the_limit(limit: int | None, address: str) -> None:
+    manager = SimpleNamespace(memory_limit=limit, memory_spill_fraction=0.7, memory_pause_fraction=0.8)
+    worker: Any = SimpleNamespace(memory_manager=manager, address=address)
+    room = LabelRoom.of(worker, 0.9)
     assert room == LabelRoom(None, 0.9)
     assert 0 < room.free_bytes() < 2**50
 

@@ -1,6 +1,7 @@
 """What clients of one cluster may do to each other: names, deadlines in the queue, the queue's length, cancelling."""
 
 import asyncio
+import pickle
 import threading
 import time
 import uuid
@@ -223,7 +224,7 @@ def test_only_so_many_runs_wait(client: distributed.Client, endless: Graph) -> N
 
 @pytest.mark.full
 def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
-    """As many as Dask's connections allow wait on the scheduler, and each is answered."""
+    """As many as Dask's connections allow are answered: all of them, or the rest with an error."""
 
     async def enqueue(graph: Graph, count: int) -> list[Any]:
         answers = []
@@ -234,9 +235,13 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         return list(await asyncio.gather(*answers))
 
     with dbfs.load("path:n=4", client=client, ranks=2) as graph:
+        with dask.config.set({"dbfs.service.waiting-runs": 512}):
+            answers = client.sync(enqueue, graph, 512)
+        assert [set(answer) for answer in answers] == [{"ok"}] * 512
         answers = client.sync(enqueue, graph, 512)
-        assert len(answers) == 512
-        assert all("ok" in answer for answer in answers)
+        errors = [pickle.loads(answer["error"]) for answer in answers if "error" in answer]
+        assert 0 < len(errors) < 512
+        assert {type(error) for error in errors} == {QueueFullError}
         assert not dbfs.runs(client=client)
 
 

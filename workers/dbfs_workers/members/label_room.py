@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import distributed
-import psutil
-from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.storage import host_memory
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
 
@@ -33,7 +32,8 @@ class LabelRoom:
     def of(cls, worker: distributed.Worker, share: float) -> "LabelRoom":
         """Return the room on a Dask worker; ``share`` is the largest share that may be taken."""
         manager: Any = worker.memory_manager
-        if not manager.memory_limit:
+        # Workers that are threads of one process have a limit each, while the process has the memory of all of them.
+        if not manager.memory_limit or worker.address.startswith("inproc://"):
             return cls(None, share)
         # Above the one fraction Dask writes the worker's partitions to disk, above the other it runs no tasks.
         fractions = (manager.memory_spill_fraction, manager.memory_pause_fraction)
@@ -41,8 +41,7 @@ class LabelRoom:
 
     def free_bytes(self) -> int:
         """Return the bytes that labels in the worker's memory may still take; below 0 if too much is taken already."""
-        own = int(self.share * (self.limit or MEMORY_LIMIT)) - int(psutil.Process().memory_info().rss)
-        return min(own, int(self.share * psutil.virtual_memory().available))
+        return host_memory.room(self.limit, self.share)
 
 
 def require(
