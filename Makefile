@@ -81,11 +81,11 @@ docs: .venv/installed-docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-# pip would compile to bytecode in one process; compileall has one for each core. A package may contain a file that this
-# Python can't compile, so the exit code counts for nothing.
+# pip would compile to bytecode in one process; compileall has one for each core, and leaves out the packages' own
+# tests. A package may contain a file that this Python can't compile, so the exit code counts for nothing.
 .venv/installed-dev: .venv/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
-	-$(BIN)/python -m compileall -qq -j 0 .venv/lib dbfs workers
+	-$(BIN)/python -m compileall -qq -j 0 -x /tests/ .venv/lib dbfs workers
 	touch $@
 
 .venv/installed-docs: .venv/python pyproject.toml
