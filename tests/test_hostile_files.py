@@ -6,6 +6,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask
 import distributed
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 import dbfs
+from dbfs.edges.readers import open_edges
 from dbfs.errors import DeadlineExceededError, FormatError, GraphTooLargeError, InvalidOptionError
 from tests.support.edge_files import repeated, write
 
@@ -97,14 +99,41 @@ def test_ids_that_are_all_distinct(small, tmp_path, suffix, edges):
     assert set(small.scheduler_info()["workers"]) == workers
 
 
-def test_a_deadline_frees_the_worker(client, tmp_path):
-    """The read would take a minute. A worker has one thread, so that the next load waits for its end."""
-    path = repeated(tmp_path / "a.txt.gz", b"", b"1 2\n" * 1000 + b"\n" * 10_000, 8 * GIB)
-    with dask.config.set({"dbfs.build-deadline": "300ms"}), pytest.raises(DeadlineExceededError, match=r"a\.txt\.gz"):
-        dbfs.load(path, client=client, ranks=1)
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose read takes minutes. A worker has one thread, so that its next task waits for the read's end."""
+    path = tmp_path_factory.mktemp("endless") / "a.txt.gz"
+    return repeated(path, b"", b"1 2\n" * 100 + b"\n" * 10_000, 30 * GIB)
+
+
+def test_a_deadline_frees_the_worker(client, endless, tmp_path):
+    soon = {"dbfs.build-deadline": "300ms", "dbfs.liveness-interval": "100ms"}
+    with dask.config.set(soon), pytest.raises(DeadlineExceededError, match=r"a\.txt\.gz"):
+        dbfs.load(endless, client=client, ranks=1)
     began = time.monotonic()
     assert dbfs.load(write(tmp_path, "good.txt", "1 2\n"), client=client, ranks=1).n == 2
     assert time.monotonic() - began < 10
+
+
+def test_a_read_that_nobody_waits_for_ends(client, endless):
+    (piece,) = open_edges(endless).cut(1)
+    worker = next(iter(client.scheduler_info()["workers"]))
+    read = client.submit(piece.read, workers=[worker], pure=False)
+    while client.processing([worker])[worker] == ():
+        time.sleep(0.01)
+    with pytest.raises(TimeoutError):
+        read.result(timeout=0.1)
+    read.release()
+    assert client.submit(int, 7, workers=[worker], pure=False).result(timeout=10) == 7
+
+
+@pytest.mark.full
+def test_workers_without_a_limit_have_their_machines_memory(tmp_path):
+    path = write(tmp_path, "vertices.gr", f"p tw {psutil.virtual_memory().total // 20} 1\n1 2\n")
+    with dbfs.connect(n_workers=2, backend="cpu", memory_limit=0, dashboard_address=None) as client:
+        with pytest.raises(GraphTooLargeError, match=r"vertices\.gr.*% of its machine's memory, less what it holds"):
+            dbfs.load(path, client=client)
+        assert dbfs.load(write(tmp_path, "good.txt", "1 2\n"), client=client).n == 2
 
 
 def test_a_cluster_of_others_reads_local_files_only(client, tmp_path):

@@ -25,6 +25,8 @@ from dbfs_workers.storage.stripe import Stripe
 _PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
 _MOST_RETRIES = 20
+# Growth of less than this part of the wanted memory is none.
+_STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -262,17 +264,19 @@ def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
 
 
 def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
-    """Read how many bytes are free on each rank; again while one has less than ``wanted`` and the figures change.
+    """Read how many bytes are free on each rank; again while a rank has less than ``wanted`` and figures grow by much.
 
     Dask frees released results some 10 ms later: those of a graph unloaded just now, or the bins of a build that starts
-    again through the host.
+    again through the host. The free memory of a host also changes by what other processes do.
     """
-    free, before = read(), None
+    free = read()
     for _ in range(_MOST_RETRIES):
-        if min(free) >= wanted or free == before:
+        if min(free) >= wanted:
             break
         time.sleep(_RETRY_SECONDS)
-        free, before = read(), free
+        before, free = free, read()
+        if all(now <= then + wanted // _STEPS for now, then in zip(free, before, strict=True)):
+            break
     return free
 
 
