@@ -34,17 +34,21 @@ from dbfs.service.scheduler import SchedulerService
 from dbfs_workers import messages as worker_messages
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.leases.notes import NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
     ConnectGpus,
     DetachGpus,
     DropRankLabels,
+    EndLease,
     ForgetClient,
     GetGpu,
     GetPosition,
+    GrantLease,
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    OpenDoor,
     PublishRankLabels,
     RecoverGpu,
     ReportLostPeer,
@@ -94,7 +98,10 @@ EXAMPLES: list[Message[Any]] = [
     RecoverGpu("id", True),
     DetachGpus("id"),
     LeaveGang("id"),
-    StartRank("id", 4, "me", SPECS, 60.0, (("run", 0), ("run", 1))),
+    OpenDoor("id", b"token"),
+    GrantLease("id", 3, "me", 5, b"token", ("tcp://a:2",), (("a", 7),), b"other"),
+    EndLease("id", 3, Cause.LOST, "lost rank 1", 1),
+    StartRank("id", 4, "me", SPECS, 2, 60.0, (("run", 0), ("run", 1))),
     GetPosition("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     ReportLostPeer("id", 4, 1),
@@ -110,18 +117,17 @@ EXAMPLES: list[Message[Any]] = [
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token"),
-    Enqueue("id", "me", "run", SPECS, 1, 60.0, (("run", 0),)),
+    Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),
     PublishLabels("id", "me", "run", 0),
     DropLabels("id", (("run", 0),)),
+    NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of([]), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
 ]
 
-HALVES = [
-    (worker_messages, WorkerMessage, WorkerService),
-    (scheduler_messages, SchedulerMessage, SchedulerService),
-]
+# Rank 0 sends these to the scheduler, so that their class is among those that workers import.
+FROM_WORKERS: set[type[Message[Any]]] = {NoteRuns}
 
 
 def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Message[Any]]]:
@@ -130,10 +136,16 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
     return {value for value in found if value is not base and value.__module__ == module.__name__}
 
 
+HALVES = [
+    (messages_of(worker_messages, WorkerMessage), WorkerService),
+    (messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS, SchedulerService),
+]
+
+
 def test_every_message_has_an_example() -> None:
-    every = messages_of(worker_messages, WorkerMessage) | messages_of(scheduler_messages, SchedulerMessage)
+    every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 29
+    assert len(every) == 33
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
@@ -148,13 +160,13 @@ def test_a_message_is_frozen_and_survives_pickling(message: Message[Any]) -> Non
         message.graph_id = "other"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("module", "base", "service"), HALVES, ids=["workers", "scheduler"])
+@pytest.mark.parametrize(("messages", "service"), HALVES, ids=["workers", "scheduler"])
 def test_every_message_has_one_handler_and_every_handler_one_message(
-    module: ModuleType, base: type[Message[Any]], service: type[Any]
+    messages: set[type[Message[Any]]], service: type[Any]
 ) -> None:
     methods = dict(inspect.getmembers(service, inspect.isfunction))
     marked = {name: kind for name, method in methods.items() if (kind := getattr(method, "__dbfs_message__", None))}
-    assert sorted(marked.values(), key=repr) == sorted(messages_of(module, base), key=repr)
+    assert sorted(marked.values(), key=repr) == sorted(messages, key=repr)
     # The method is named as the message, and takes it, so that a reader finds one from the other.
     assert {f"dbfs_{name}" for name in marked} == {kind.operation for kind in marked.values()}
     for name, kind in marked.items():

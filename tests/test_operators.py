@@ -102,7 +102,7 @@ def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected:
         rf"graph 'street' \(\w{{8}}\) loaded in [\d.]+ m?s by {mine}: 50 vertices, 98 directed edges, .* 2 ranks, cpu",
         rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) started after [\d.]+ [mµ]s in the queue",
         rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) finished in [\d.]+ m?s, traversing for [\d.]+ [mµ]?s",
-        r"graph 'street' \(\w{8}\) unloaded after [\d.]+ m?s and 1 run: a client unloaded it",
+        rf"graph 'street' \(\w{{8}}\) unloaded after [\d.]+ m?s and 1 run: {mine} unloaded it",
         rf"graph '.*' \(\w{{8}}\) loaded in .* by {mine}: 3,000,000 vertices",
         r"run \w{8} \(1 traversal of .*\) started",
         r"run \w{8} \(1 traversal of .*\): a client requests to cancel it",

@@ -388,9 +388,9 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
     with pytest.raises(GraphNotFoundError, match="unloaded"):
-        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled.of([]), 0, 1.0, ()))
+        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled.of([]), 0, 0, 1.0, (), leases=True))
     with dbfs.load("path:n=4", client=client) as graph:
-        stranger = StartRank("x", 1, "c", Pickled.of([]), 1.0, ())
+        stranger = StartRank("x", 1, "c", Pickled.of([]), 0, 1.0, ())
         with pytest.raises(StaleRunError, match="is not a rank of the graph x"):
             client.run_on_scheduler(call_worker, address=graph.gang.addresses[0], message=stranger)
 

@@ -99,7 +99,7 @@ def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None
     assert not reserved(client)
     with dbfs.load("path:n=4", client=client) as graph:
         with pytest.raises(ClientError, match="run lost: no client nobody is in the cluster"):
-            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled.of([]), 1, 9.0, ()))
+            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled.of([]), 1, 0, 9.0, (), leases=False))
         with pytest.raises(ClientError, match="no client nobody is in the cluster"):
             service.call(AddGraph(replace(graph.record, graph_id="x", client="nobody")))
 
@@ -230,7 +230,7 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         answers = []
         for _ in range(count):
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
-            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, Pickled.of([spec]), 1, 60.0, ())
+            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, Pickled.of([spec]), 1, 0, 60.0, (), leases=False)
             answers.append(rpc.send(client.scheduler, message))
         return list(await asyncio.gather(*answers))
 

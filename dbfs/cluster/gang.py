@@ -42,6 +42,11 @@ class Deadline:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
+    @property
+    def remaining(self) -> float:
+        """Seconds until the end, in whole milliseconds, and at least one."""
+        return max(1e-3, round(self._end - time.monotonic(), 3))
+
     def enforce(self, doing: Callable[[], str] | str) -> None:
         """Raise ``DeadlineExceededError`` if the deadline has passed; ``doing`` names the operation in the message."""
         if time.monotonic() > self._end:

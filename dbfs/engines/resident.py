@@ -13,12 +13,11 @@ import numpy as np
 
 from dbfs.cluster.gang import Deadline, Gang
 from dbfs.engines.interface import LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import CancelRun, Enqueue, PublishLabels
+from dbfs.service.messages import PublishLabels
+from dbfs.service.runs import RunSender
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport
-from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec, direction_name
 from dbfs_workers.storage.labels import label_key
 
@@ -42,29 +41,12 @@ class ResidentEngine:
         progress: Progress | None,
     ) -> list[Outcome]:
         """Start the run and wait for the ranks' reports."""
-        service = ServiceClient.of(gang.client)
-        run_id = specs[0].run_id
-        dropped = service.take_dropped(record.graph_id)
-        message = Enqueue(
-            graph_id=record.graph_id,
-            client=gang.client.id,
-            run_id=run_id,
-            specs=Pickled.of(list(specs)),
-            traversals=len(specs),
-            deadline=deadline.seconds,
-            dropped=dropped,
-        )
+        service, run_id = ServiceClient.of(gang.client), specs[0].run_id
         began = time.monotonic()
-        try:
-            reports = service.call(message) if progress is None else service.call_with_progress(message, progress)
-        except BaseException as error:
-            # The ranks may not have received the message. Dropping labels twice is harmless.
-            for traversal in dropped:
-                service.drop(record.graph_id, *traversal)
-            if not isinstance(error, DbfsError):
-                # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
-                service.send(CancelRun(run_id, gang.client.id))
-            raise
+        reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
+        for part in RunSender.of(gang.client).parts(record.graph_id, specs, deadline, progress):
+            for of_rank, more in zip(reports, part, strict=True):
+                of_rank += more
 
         outcomes = []
         for index, spec in enumerate(specs):

@@ -14,16 +14,15 @@ from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import ClientError, VersionMismatchError
 from dbfs.records import RunProgress
-from dbfs.service.messages import DropLabels, Enqueue, FreeAll, GetProgress, SchedulerMessage
+from dbfs.service.messages import DropLabels, FreeAll, GetProgress, SchedulerMessage
 from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
-from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A
 
 _FLUSH_AFTER = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""
 
-_LOOK_EVERY = 0.25
+LOOK_EVERY = 0.25
 """Seconds between two requests for a run's progress."""
 
 _FREE_WITHIN = 3.0
@@ -109,22 +108,28 @@ class ServiceClient:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
 
-    def call_with_progress(self, message: Enqueue, progress: Callable[[RunProgress], None]) -> list[list[RankReport]]:
-        """Send a run, and call ``progress`` again and again while it lasts. Errors as for ``call``.
+    def call_with_progress(
+        self, message: SchedulerMessage[A], run_id: str, progress: Callable[[RunProgress], None]
+    ) -> A:
+        """Send a message about a run, and call ``progress`` again and again until the answer. Errors as for ``call``.
 
         The caller's own thread calls ``progress``, so that it may block, or raise.
         """
         client = self.client
         request = asyncio.run_coroutine_threadsafe(rpc.send(client.scheduler, message), client.loop.asyncio_loop)
-        while not concurrent.futures.wait([request], timeout=_LOOK_EVERY).done:
-            latest = self.call(GetProgress(message.run_id))
-            if latest is not None:
-                progress(latest)
+        while not concurrent.futures.wait([request], timeout=LOOK_EVERY).done:
+            self.look(run_id, progress)
         try:
             answer = request.result()
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
+
+    def look(self, run_id: str, progress: Callable[[RunProgress], None]) -> None:
+        """Call ``progress`` with the latest look at a run, if there is one."""
+        latest = self.call(GetProgress(run_id))
+        if latest is not None:
+            progress(latest)
 
     def send(self, message: SchedulerMessage[Any]) -> None:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""

@@ -26,13 +26,13 @@ class Conductor:
     async def conduct(self, run: RunEntry, request: Enqueue) -> list[list[RankReport]]:
         """Start every rank of a run and wait for the reports; returns and errors as for ``Enqueue``."""
         graph = run.graph
-        await self._recover(run)
         deadline = run.remaining
         start = StartRank(
             graph_id=request.graph_id,
             number=run.number,
             client=request.client,
             specs=request.specs,
+            first=request.first,
             deadline=deadline,
             dropped=request.dropped,
         )
@@ -100,8 +100,12 @@ class Conductor:
             late = (await asyncio.wait(calls, timeout=GRACE))[1]
         return late
 
-    async def _recover(self, run: RunEntry) -> None:
-        """Clear the state that a failed run left on the ranks' GPUs."""
+    async def recover(self, run: RunEntry) -> None:
+        """Clear the state that the run before this one left on the ranks' GPUs, if it failed.
+
+        Raises:
+            DeadlineExceededError: a rank did not answer before the run's deadline.
+        """
         graph = run.graph
         if graph.must_recover:
             try:

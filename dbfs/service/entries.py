@@ -5,6 +5,7 @@ Also the choice of one error among those of a run's ranks.
 
 import asyncio
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledErro
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.worker_calls import UnreachableError
 from dbfs.units import format_seconds
+from dbfs_workers.lines.line import Address, new_token
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
@@ -42,6 +44,11 @@ class GraphEntry:
         lost: ranks whose workers left.
         runs: runs started so far.
         numbers: serial numbers for the gang's next runs.
+        leasable: whether the ranks can open lines to each other, which a lease needs.
+        doors: where ranks 1 to p - 1 take rank 0's lines; None before the first lease.
+        doors_token: what rank 0 shows there.
+        last_client: id of the client of the last run.
+        revoked: when a lease on the gang was last revoked, in seconds of ``time.monotonic()``.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -51,6 +58,11 @@ class GraphEntry:
         self.lost: set[int] = set()
         self.runs = 0
         self.numbers = itertools.count(1)
+        self.leasable = True
+        self.doors: tuple[Address, ...] | None = None
+        self.doors_token = new_token()
+        self.last_client = ""
+        self.revoked = -math.inf
 
     @property
     def maps_gpus(self) -> bool:
@@ -101,6 +113,8 @@ class RunEntry:
         number: the gang's serial number of the run; 0 until it starts.
         progress: the latest look at the ranks; None before the first.
         trail: looks at the traversal under way, oldest first: those that found a frontier.
+        under_lease: whether the run's client has a lease: then the run did not wait in the queue.
+        before: number of traversals that earlier parts of a leased run have made.
     """
 
     def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int, deadline: float) -> None:
@@ -118,6 +132,16 @@ class RunEntry:
         self.number = 0
         self.progress: RunProgress | None = None
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
+        self.under_lease = False
+        self.before = 0
+
+    @classmethod
+    def leased(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
+        """Return the entry of a run that rank 0 has noted; ``began`` is in seconds since the epoch."""
+        run = cls(graph, client, run_id, traversals, math.inf)
+        run.queued = run.started = began
+        run.under_lease = True
+        return run
 
     def queue_behind(self, ahead: Sequence["RunEntry"]) -> None:
         """Note the runs ahead, those that share a worker with this one."""
@@ -131,13 +155,16 @@ class RunEntry:
         """Seconds until the deadline; at least a millisecond, since 0 is no timeout for some of its users."""
         return max(1e-3, self._ends - time.monotonic())
 
+    def waited(self) -> str:
+        """Describe how long the run has waited, and behind which runs, for messages."""
+        waited = f"waited {format_seconds((self.started or time.time()) - self.queued)} in the queue"
+        return f"{waited} behind {self.behind}" if self.behind else waited
+
     def times(self) -> str:
         """Describe where the run's time went, for messages."""
-        now = time.time()
-        waited = f"waited {format_seconds((self.started or now) - self.queued)} in the queue"
-        if self.behind:
-            waited += f" behind {self.behind}"
-        return waited if self.started is None else f"{waited}, ran {format_seconds(now - self.started)}"
+        if self.started is None:
+            return self.waited()
+        return f"{self.waited()}, ran {format_seconds(time.time() - self.started)}"
 
     def note(self, progress: RunProgress) -> None:
         """Keep the result of a look at the ranks, unless an earlier look came further."""

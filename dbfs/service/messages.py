@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.build_stages import Stage
+from dbfs_workers.lines.line import Address
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
@@ -155,8 +156,27 @@ class CountBuildTasks(SchedulerMessage[dict[str, Stage]]):
 
 
 @dataclass(frozen=True)
-class Enqueue(SchedulerMessage[list[list[RankReport]]]):
+class LeaseGrant:
+    """A lease on a gang, as its holder gets it.
+
+    Attributes:
+        lease: serial number of the lease.
+        address: where rank 0 takes the holder's line.
+        token: what the holder shows there.
+        waited: how long the run waited in the queue, and behind which runs, in words.
+    """
+
+    lease: int
+    address: Address
+    token: bytes
+    waited: str
+
+
+@dataclass(frozen=True)
+class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
     """Queue a run, wait until it is over, and return a report of each traversal, by rank.
+
+    Instead of a run, the client may get a lease on the gang, under which it sends the run to rank 0.
 
     The ranks keep the labels until these are published or dropped, or the client leaves.
 
@@ -166,8 +186,10 @@ class Enqueue(SchedulerMessage[list[list[RankReport]]]):
         run_id: the run's id.
         specs: the traversals, all of this run id. The scheduler passes them on unread.
         traversals: number of traversals.
+        first: index of the first of them in the run.
         deadline: seconds that the run may take, waiting included.
         dropped: traversals whose labels the ranks release first.
+        leases: whether the client can open a line to rank 0, which a lease needs.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -182,8 +204,10 @@ class Enqueue(SchedulerMessage[list[list[RankReport]]]):
     run_id: Identifier
     specs: Pickled[list[TraversalSpec]]
     traversals: int
+    first: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]
+    leases: bool
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _total(run: RunEntry, positions: Sequence[RunPosition]) -> RunProgress:
     same = [position for position in positions if position.traversal == ahead.traversal]
     return RunProgress(
         traversals=run.traversals,
-        finished=ahead.traversal,
+        finished=run.before + ahead.traversal,
         level=ahead.level,
         direction=direction_name(ahead.bottom_up),
         frontier=sum(position.frontier for position in same),

@@ -32,6 +32,7 @@ from dbfs.service.build_stages import Stage, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry
 from dbfs.service.history import History
+from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
     CancelRun,
@@ -41,6 +42,7 @@ from dbfs.service.messages import (
     Enqueue,
     FreeAll,
     GetProgress,
+    LeaseGrant,
     ListGraphs,
     ListRuns,
     OpenGraph,
@@ -52,6 +54,7 @@ from dbfs.service.messages import (
 from dbfs.service.run_watch import update_progress
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.notes import NoteRuns
 from dbfs_workers.messages import DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
@@ -83,6 +86,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
         self._conductor = Conductor(self._workers)
+        self._leases = Leases(self._workers, self.runs, self.history, self._start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
         on_workers = WorkerService(float(config.get("build.memory-share")))
@@ -182,7 +186,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return stages(self.scheduler, message.token)
 
     @Enqueue.handler
-    async def enqueue(self, message: Enqueue) -> list[list[RankReport]]:
+    async def enqueue(self, message: Enqueue) -> LeaseGrant | list[list[RankReport]]:
         """See ``Enqueue``."""
         graph = self.graphs.get(message.graph_id)
         if graph is None:
@@ -196,6 +200,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             self._start_runs()
             await self._take_turn(run)
             graph.require_whole()
+            await self._conductor.recover(run)
+            if message.leases and (grant := await self._leases.grant(run)) is not None:
+                return grant
             graph.runs += 1
             reports = await self._conductor.conduct(run, message)
             self.history.add(run, reports)
@@ -213,6 +220,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.client not in self.scheduler.clients:
                 # The ranks may have kept the labels after they forgot the client.
                 self._forget(run.client, graph)
+                self._end_leases(run.client)
+
+    @NoteRuns.handler
+    async def note_runs(self, message: NoteRuns) -> None:
+        """See ``NoteRuns``."""
+        self._leases.note(message)
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
@@ -233,7 +246,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
-                await self._conductor.stop(run, Cause.CANCELLED, "a client called run.cancel() or dbfs cancel")
+                await self._stop(run, "a client called run.cancel() or dbfs cancel")
                 return
         raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
 
@@ -268,9 +281,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
         self.reserved = {name: held for name, held in self.reserved.items() if held.client != client}
+        self._end_leases(client)
         for run in self.runs:
-            if run.client == client:
-                self._spawn(self._conductor.stop(run, Cause.CANCELLED, "its client left"))
+            if run.client == client and not run.under_lease:
+                self._spawn(self._stop(run, "its client left"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
                 self._spawn(self._dissolve(self.graphs.pop(graph_id), "its client left"))
@@ -293,8 +307,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 log.worker_lost(graph, rank, worker)
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._free(graph)
+                self._spawn(self._leases.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
         for run in self.runs:
-            if worker in run.workers:
+            if worker in run.workers and not run.under_lease:
                 rank = run.graph.record.addresses.index(worker)
                 self._spawn(self._conductor.report_lost_worker(run, rank))
 
@@ -352,11 +367,29 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         record = graph.record
         self._spawn(self._workers.call_all(record.addresses, ForgetClient(record.graph_id, client)))
 
+    def _end_leases(self, client: str) -> None:
+        """End the leases of a client that has left."""
+        for graph_id in self._leases.held_by(client):
+            self._spawn(self._leases.stop(graph_id, Cause.CANCELLED, "its client left"))
+
+    async def _stop(self, run: RunEntry, message: str) -> None:
+        """Cancel a run, whether it waits, is conducted or is under a lease."""
+        if run.under_lease:
+            await self._leases.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
+        else:
+            await self._conductor.stop(run, Cause.CANCELLED, message)
+
     def _start_runs(self) -> None:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
         for run in self.runs:
+            if run.under_lease:
+                continue
             if run.started is None and not run.turn.done() and not wanted & run.workers:
+                if self._leases.revoke(run.workers):
+                    # The end of the lease starts the run.
+                    wanted |= run.workers
+                    continue
                 run.started = time.time()
                 run.number = next(run.graph.numbers)
                 run.turn.set_result(None)
@@ -365,10 +398,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     async def _dissolve(self, graph: GraphEntry, why: str) -> None:
         """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""
+        await self._leases.stop(graph.record.graph_id, Cause.CANCELLED, "the graph was unloaded")
         log.graph_unloaded(graph, why)
         for run in list(self.runs):
             if run.graph is graph:
-                await self._conductor.stop(run, Cause.CANCELLED, "the graph was unloaded")
+                await self._stop(run, "the graph was unloaded")
         await self._disband(graph)
 
     async def _disband(self, graph: GraphEntry) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.lines.line import Address
 from dbfs_workers.members.on_gpu import Infos
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
@@ -21,6 +22,19 @@ from dbfs_workers.storage.stripe import Stripe
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""
+
+
+@dataclass(frozen=True)
+class LeaseEnd:
+    """State of a gang after a lease.
+
+    Attributes:
+        number: the gang's serial number of the next run; 0 from ranks other than 0.
+        failed: whether the lease's last run failed.
+    """
+
+    number: int
+    failed: bool
 
 
 class WorkerMessage(Message[A_co]):
@@ -148,6 +162,7 @@ class StartRank(WorkerMessage[list[RankReport]]):
         number: the gang's serial number of the run, from 1.
         client: id of the client that the labels belong to.
         specs: the traversals, all of one run id.
+        first: index of the first traversal in the run.
         deadline: seconds that the run may take.
         dropped: traversals whose labels are released first.
 
@@ -160,6 +175,7 @@ class StartRank(WorkerMessage[list[RankReport]]):
     number: int
     client: str
     specs: Pickled[list[TraversalSpec]]
+    first: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]
 
@@ -255,3 +271,74 @@ class ForgetClient(WorkerMessage[None]):
 
     graph_id: str
     client: str
+
+
+# Leases: see ``dbfs_workers.leases``.
+
+
+@dataclass(frozen=True)
+class OpenDoor(WorkerMessage[Address]):
+    """Admit rank 0's line to this rank; return the address of the worker's door.
+
+    Attributes:
+        graph_id: the graph.
+        token: what rank 0 will show.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang.
+        ExchangeUnavailableError: the worker can't listen.
+    """
+
+    graph_id: str
+    token: bytes
+
+
+@dataclass(frozen=True)
+class GrantLease(WorkerMessage[Address]):
+    """Begin a lease on rank 0; return the address of the worker's door.
+
+    Attributes:
+        graph_id: the graph.
+        lease: serial number of the lease.
+        client: id of the holder.
+        number: the gang's serial number of the next run.
+        token: what the holder will show.
+        addresses: workers of the other ranks.
+        doors: answers to ``OpenDoor`` of the other ranks.
+        doors_token: the token of those doors.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang.
+        ExchangeUnavailableError: the worker can't listen, or can't open a line to another rank.
+    """
+
+    graph_id: str
+    lease: int
+    client: str
+    number: int
+    token: bytes
+    addresses: tuple[str, ...]
+    doors: tuple[Address, ...]
+    doors_token: bytes
+
+
+@dataclass(frozen=True)
+class EndLease(WorkerMessage[LeaseEnd]):
+    """End a lease on a rank. Rank 0 answers once no run of the lease is under way.
+
+    Attributes:
+        graph_id: the graph.
+        lease: serial number of the lease.
+        cause: why the run under way is ended at once; None to end it after its current part.
+        message: the same in words.
+        lost: the rank whose worker is lost, if the cause is ``LOST``.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang.
+    """
+
+    graph_id: str
+    lease: int
+    cause: Cause | None = None
+    message: str = ""
+    lost: int = 0

@@ -19,6 +19,8 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
+from dbfs_workers.leases.worker import WorkerLeases
+from dbfs_workers.lines.line import Address
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
@@ -27,12 +29,16 @@ from dbfs_workers.messages import (
     ConnectGpus,
     DetachGpus,
     DropRankLabels,
+    EndLease,
     ForgetClient,
     GetGpu,
     GetPosition,
+    GrantLease,
     JoinGpuGang,
     JoinHostGang,
+    LeaseEnd,
     LeaveGang,
+    OpenDoor,
     PublishRankLabels,
     RecoverGpu,
     ReportLostPeer,
@@ -68,10 +74,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def setup(self, worker: distributed.Worker) -> None:
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
+        self.leases = WorkerLeases(worker)
         worker.handlers.update({**handlers(self), "dbfs_deliver": self.deliver})
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
         """Leave all gangs. Dask calls this when the worker closes."""
+        self.leases.close()
         for member in self.members.values():
             member.close()
         self.members = {}
@@ -136,9 +144,25 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @LeaveGang.handler
     async def leave_gang(self, message: LeaveGang) -> None:
         """See ``LeaveGang``."""
+        self.leases.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
             member.close()
+
+    @OpenDoor.handler
+    async def open_door(self, message: OpenDoor) -> Address:
+        """See ``OpenDoor``."""
+        return await self.leases.open_door(message, self._member(message.graph_id))
+
+    @GrantLease.handler
+    async def grant_lease(self, message: GrantLease) -> Address:
+        """See ``GrantLease``."""
+        return await self.leases.grant(message, self._member(message.graph_id))
+
+    @EndLease.handler
+    async def end_lease(self, message: EndLease) -> LeaseEnd:
+        """See ``EndLease``."""
+        return await self.leases.end(message, self._member(message.graph_id))
 
     @StartRank.handler
     async def start_rank(self, message: StartRank) -> list[RankReport]:
@@ -155,6 +179,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             message.specs.value(),
             message.deadline,
             message.dropped,
+            message.first,
         )
 
     @GetPosition.handler
@@ -229,6 +254,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     def _enter(self, graph_id: str, member: Member) -> None:
         """Become a member of a gang, in place of an earlier member of the same gang."""
+        self.leases.leave(graph_id)
         if graph_id in self.members:
             self.members.pop(graph_id).close()
         member.room = LabelRoom.of(self.worker, self._memory_share)

@@ -45,6 +45,7 @@ class Member(ABC):
         rank: its rank.
         partition_key: Dask key of its partition.
         number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
+        closed: whether the rank has left the gang.
         kept: labels of traversals, by run id and the traversal's index in the run.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
     """
@@ -60,6 +61,7 @@ class Member(ABC):
         # The one thread at a time: the executor's, or the thread of a line that makes a part of a leased run.
         self._in_use = threading.Lock()
         self.number = 0
+        self.closed = False
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -135,6 +137,7 @@ class Member(ABC):
 
     def close(self) -> None:
         """Abort the run in progress, if any, and release the memory. Returns at once."""
+        self.closed = True
         self.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
         self._executor.submit(self._free)
         self._executor.shutdown(wait=False)

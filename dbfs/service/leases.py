@@ -1,0 +1,199 @@
+"""Leases on the scheduler: which client may send its runs to which gang, and when that ends.
+
+A lease is granted to a run whose turn has come, if the run has several traversals, or if its client made the graph's
+last run, too. The lease lasts until another run wants one of the gang's workers, or until the client, a worker or the
+graph is gone. The lease's runs learn of the end on rank 0: see ``dbfs_workers.leases``.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from dbfs.errors import DbfsError
+from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.history import History
+from dbfs.service.messages import LeaseGrant
+from dbfs.service.run_watch import RunWatch
+from dbfs.service.worker_calls import GRACE, WorkerCalls
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.notes import NoteRuns, RunEnded
+from dbfs_workers.lines.line import new_token
+from dbfs_workers.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
+
+logger = logging.getLogger(__name__)
+
+# Seconds after a revocation in which single traversals get no lease: the graph's clients, or the threads of one, take
+# turns, and a grant would cost each of them more than it saves.
+_TAKING_TURNS: Final = 0.5
+# Added to the serial numbers of a gang whose rank 0 did not say which numbers the lease has used.
+_SKIPPED_NUMBERS: Final = 1 << 20
+
+
+class Lease:
+    """A client's lease on a gang.
+
+    Attributes:
+        graph: the graph of the gang.
+        client: id of the holder.
+        serial: serial number of the lease.
+        first_number: the gang's serial number of the lease's first run.
+        ending: ends the lease on rank 0; None while nothing has asked for that.
+        run: the run under way, once it is seen.
+        watch: looks at that run.
+    """
+
+    def __init__(self, graph: GraphEntry, client: str, serial: int, first_number: int) -> None:
+        self.graph = graph
+        self.client = client
+        self.serial = serial
+        self.first_number = first_number
+        self.ending: asyncio.Task[None] | None = None
+        self.run: RunEntry | None = None
+        self.watch: RunWatch | None = None
+
+
+class Leases:
+    """The leases of all gangs.
+
+    Args:
+        workers: calls workers.
+        runs: the service's runs, among them the leased runs that are seen under way.
+        history: takes the runs that ended.
+        start_runs: starts the runs that waited for a lease's end.
+    """
+
+    def __init__(
+        self, workers: WorkerCalls, runs: list[RunEntry], history: History, start_runs: Callable[[], None]
+    ) -> None:
+        self._workers = workers
+        self._runs = runs
+        self._history = history
+        self._start_runs = start_runs
+        self._serials = itertools.count(1)
+        self._held: dict[str, Lease] = {}
+
+    async def grant(self, run: RunEntry) -> LeaseGrant | None:
+        """Grant a lease to the client of a run whose turn has come; None if the scheduler is to conduct the run."""
+        graph, now = run.graph, time.monotonic()
+        streak, graph.last_client = graph.last_client == run.client, run.client
+        if not graph.leasable or not (run.traversals > 1 or (streak and now - graph.revoked > _TAKING_TURNS)):
+            return None
+        record, serial, token = graph.record, next(self._serials), new_token()
+        try:
+            if graph.doors is None:
+                opening = OpenDoor(record.graph_id, graph.doors_token)
+                calls = (self._workers.call(address, opening) for address in record.addresses[1:])
+                graph.doors = tuple(await asyncio.gather(*calls))
+            granting = GrantLease(
+                graph_id=record.graph_id,
+                lease=serial,
+                client=run.client,
+                number=run.number,
+                token=token,
+                addresses=record.addresses[1:],
+                doors=graph.doors,
+                doors_token=graph.doors_token,
+            )
+            address = await self._workers.call(record.addresses[0], granting)
+        except DbfsError as error:
+            # If a worker is lost, the run finds that out.
+            graph.leasable = False
+            logger.info("no leases on %s: %s", record.name, error)
+            return None
+        self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
+        return LeaseGrant(serial, address, token, run.waited())
+
+    def revoke(self, workers: Iterable[str]) -> bool:
+        """Begin to end the leases that hold any of the workers; return whether there are any."""
+        wanted = set(workers)
+        held = [lease for lease in self._held.values() if wanted & set(lease.graph.record.addresses)]
+        for lease in held:
+            lease.graph.revoked = time.monotonic()
+            if lease.ending is None:
+                lease.ending = asyncio.ensure_future(self._end(lease, EndLease(_graph_id(lease), lease.serial)))
+        return bool(held)
+
+    async def stop(self, graph_id: str, cause: Cause, message: str, lost: int = 0) -> None:
+        """End the lease of a gang, if there is one, and its run under way at once."""
+        lease = self._held.get(graph_id)
+        if lease is None:
+            return
+        ending = EndLease(graph_id, lease.serial, cause, message, lost)
+        await self._workers.call_all(lease.graph.record.addresses[1:], ending)
+        stopping = self._end(lease, ending)
+        if lease.ending is None:
+            lease.ending = asyncio.ensure_future(stopping)
+            await lease.ending
+        else:
+            # Ends the run that the revocation waits for.
+            await stopping
+
+    def held_by(self, client: str) -> list[str]:
+        """Return the ids of the graphs on whose gangs a client has a lease."""
+        return [graph_id for graph_id, lease in self._held.items() if lease.client == client]
+
+    def note(self, notes: NoteRuns) -> None:
+        """Take notes of a lease's runs into the history and into the list of runs."""
+        lease = self._held.get(notes.graph_id)
+        if lease is None or lease.serial != notes.lease:
+            return
+        for ended in notes.ended:
+            self._note_ended(lease, ended)
+        under_way = notes.under_way
+        if under_way is not None:
+            if lease.run is None or lease.run.run_id != under_way.run_id:
+                self._forget_run(lease)
+                lease.run = RunEntry.leased(
+                    lease.graph, lease.client, under_way.run_id, under_way.traversals, under_way.began
+                )
+                self._runs.append(lease.run)
+                lease.watch = RunWatch(lease.run, self._workers.call)
+            lease.run.number, lease.run.before = under_way.number, under_way.finished
+
+    def _note_ended(self, lease: Lease, ended: RunEnded) -> None:
+        lease.graph.runs += 1
+        run = lease.run
+        if run is not None and run.run_id == ended.run_id:
+            self._forget_run(lease)
+        else:
+            run = RunEntry.leased(lease.graph, lease.client, ended.run_id, ended.traversals, ended.began)
+        run.traversals = ended.traversals
+        reports = ended.reports.value()
+        if ended.error is not None:
+            self._history.fail(run, ended.error)
+        elif reports:
+            self._history.add(run, list(zip(*reports, strict=True)))
+
+    async def _end(self, lease: Lease, ending: EndLease) -> None:
+        """End a lease on rank 0, and note the state of its gang."""
+        graph = lease.graph
+        # A run may go on to the end of its current part, but a run that is stopped ends at once.
+        patience = None if ending.cause is None else GRACE
+        try:
+            call = self._workers.call(graph.record.addresses[0], ending)
+            end = await asyncio.wait_for(call, patience)
+        except (DbfsError, OSError, TimeoutError):
+            # Rank 0 is lost or does not answer.
+            end = LeaseEnd(lease.first_number + _SKIPPED_NUMBERS, failed=True)
+        if self._held.get(graph.record.graph_id) is lease:
+            del self._held[graph.record.graph_id]
+            graph.numbers = itertools.count(end.number)
+            graph.must_recover = graph.maps_gpus and end.failed
+            self._forget_run(lease)
+            self._start_runs()
+
+    def _forget_run(self, lease: Lease) -> None:
+        """Take the run under way off the list of runs."""
+        if lease.run is not None:
+            self._runs.remove(lease.run)
+            lease.run = None
+        if lease.watch is not None:
+            lease.watch.stop()
+            lease.watch = None
+
+
+def _graph_id(lease: Lease) -> str:
+    return lease.graph.record.graph_id

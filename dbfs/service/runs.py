@@ -1,0 +1,261 @@
+"""The client's way to send runs: to rank 0, under a lease that this client has, else through the scheduler's queue."""
+
+import pickle
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+
+import distributed
+
+from dbfs.cluster.gang import Deadline
+from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError
+from dbfs.records import RunProgress
+from dbfs.service.client import LOOK_EVERY, ServiceClient
+from dbfs.service.entries import first_cause
+from dbfs.service.messages import CancelRun, Enqueue, LeaseGrant
+from dbfs.units import format_seconds
+from dbfs_workers.leases.requests import LeasedRun, RanksReports, Refusal, failed, read_answer
+from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.spec import TraversalSpec
+
+Progress = Callable[[RunProgress], None]
+
+Reports = list[list[RankReport]]
+"""By rank, a report of each traversal."""
+
+# Seconds that opening a line to rank 0 may take, and that rank 0 may take to read a run.
+_OPEN_SECONDS = 2.0
+# Seconds after the deadline in which rank 0's own error may still arrive: rank 0 waits half a second for its peers'.
+_LATE = 1.0
+
+_senders: weakref.WeakKeyDictionary[distributed.Client, "RunSender"] = weakref.WeakKeyDictionary()
+
+
+class RunSender:
+    """Sends the runs of one Dask client.
+
+    Args:
+        service: the client's half of the service.
+    """
+
+    def __init__(self, service: ServiceClient) -> None:
+        self._service = service
+        # By graph id. A lease is in this dictionary while no thread uses it.
+        self._free: dict[str, _HeldLease] = {}
+        self._lock = threading.Lock()
+        self._unreachable: set[str] = set()
+
+    @classmethod
+    def of(cls, client: distributed.Client) -> "RunSender":
+        """Return the sender of a Dask client.
+
+        Raises:
+            VersionMismatchError: see ``dbfs.install``.
+        """
+        sender = _senders.get(client)
+        return sender if sender is not None else _senders.setdefault(client, cls(ServiceClient.of(client)))
+
+    def parts(
+        self, graph_id: str, specs: Sequence[TraversalSpec], deadline: Deadline, progress: Progress | None
+    ) -> Iterator[Reports]:
+        """Send a run; yield the ranks' reports of its parts, which are consecutive traversals.
+
+        Args:
+            graph_id: the graph.
+            specs: the traversals, all of one run id.
+            deadline: the run's deadline.
+            progress: called again and again while the run lasts.
+
+        Raises:
+            DbfsError: see ``Enqueue``.
+        """
+        done = 0
+        broken = graph_id in self._unreachable
+        while done < len(specs):
+            rest = list(specs[done:])
+            lease = self._take(graph_id)
+            if lease is None:
+                answer = self._enqueue(graph_id, rest, done, deadline, progress, leases=not broken)
+                if not isinstance(answer, LeaseGrant):
+                    yield answer
+                    return
+                try:
+                    lease = _HeldLease(answer, _context(self._service.client))
+                except ExchangeUnavailableError:
+                    # A firewall may keep this client from the workers' doors.
+                    self._unreachable.add(graph_id)
+                    broken = True
+                    continue
+            for reports in self._under_lease(lease, graph_id, rest, done, deadline, progress):
+                done += len(reports[0])
+                yield reports
+            broken = broken or lease.broken
+
+    def _enqueue(
+        self,
+        graph_id: str,
+        specs: list[TraversalSpec],
+        first: int,
+        deadline: Deadline,
+        progress: Progress | None,
+        *,
+        leases: bool,
+    ) -> LeaseGrant | Reports:
+        service, run_id = self._service, specs[0].run_id
+        dropped = service.take_dropped(graph_id)
+        message = Enqueue(
+            graph_id=graph_id,
+            client=service.client.id,
+            run_id=run_id,
+            specs=Pickled.of(specs),
+            traversals=len(specs),
+            first=first,
+            deadline=deadline.remaining,
+            dropped=dropped,
+            leases=leases,
+        )
+        try:
+            answer = (
+                service.call(message) if progress is None else service.call_with_progress(message, run_id, progress)
+            )
+        except BaseException as error:
+            self._drop_again(graph_id, dropped)
+            if not isinstance(error, DbfsError):
+                # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
+                service.send(CancelRun(run_id, service.client.id))
+            raise
+        if isinstance(answer, LeaseGrant):
+            self._drop_again(graph_id, dropped)
+        return answer
+
+    def _under_lease(
+        self,
+        lease: "_HeldLease",
+        graph_id: str,
+        specs: list[TraversalSpec],
+        first: int,
+        deadline: Deadline,
+        progress: Progress | None,
+    ) -> Iterator[Reports]:
+        """Send a run to rank 0; yield the reports of its parts until the run or the lease is over."""
+        run_id = specs[0].run_id
+        dropped = self._service.take_dropped(graph_id)
+        run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)
+        end = time.monotonic() + run.deadline + _LATE
+        over = False
+        try:
+            lease.line.send(pickle.dumps(run, protocol=5), _OPEN_SECONDS)
+            while not over:
+                answer = self._receive(lease, run, end, progress)
+                if isinstance(answer, Refusal):
+                    break
+                reports = _reports(answer)
+                over = answer.last
+                yield reports
+        except LineClosedError:
+            # Rank 0 is lost, or the line broke: the scheduler finds out which.
+            lease.broken = True
+        except DeadlineExceededError as error:
+            if not lease.waited:
+                raise
+            ran = format_seconds(time.monotonic() - lease.granted)
+            raise DeadlineExceededError(f"{error} ({lease.waited}, ran {ran})") from error
+        finally:
+            lease.waited = ""
+            if over:
+                self._give_back(graph_id, lease)
+            else:
+                # Rank 0 ends a run whose line is closed.
+                lease.line.close()
+                self._drop_again(graph_id, dropped)
+
+    def _receive(
+        self, lease: "_HeldLease", run: LeasedRun, end: float, progress: Progress | None
+    ) -> RanksReports | Refusal:
+        """Return rank 0's next answer; ``end`` is when to give up, in seconds of ``time.monotonic()``.
+
+        Raises:
+            DeadlineExceededError: no answer came.
+            LineClosedError: the line broke.
+        """
+        if progress is not None:
+            while not lease.line.readable(LOOK_EVERY) and time.monotonic() < end:
+                self._service.look(run.run_id, progress)
+        try:
+            frame = lease.line.receive(end)
+        except TimeoutError:
+            late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from rank 0"
+            raise DeadlineExceededError(late) from None
+        answer: RanksReports | Refusal = pickle.loads(frame)
+        return answer
+
+    def _take(self, graph_id: str) -> "_HeldLease | None":
+        """Take the lease on a gang for a run; None if there is none, or if another thread uses it."""
+        with self._lock:
+            lease = self._free.pop(graph_id, None)
+        if lease is not None and lease.line.hung_up:
+            lease.line.close()
+            return None
+        return lease
+
+    def _give_back(self, graph_id: str, lease: "_HeldLease") -> None:
+        with self._lock:
+            closed = [other for other, held in self._free.items() if held.line.hung_up]
+            closed_lines = [self._free.pop(other).line for other in closed]
+            before = self._free.get(graph_id)
+            self._free[graph_id] = lease
+        for line in (*closed_lines, *(() if before is None else (before.line,))):
+            line.close()
+
+    def _drop_again(self, graph_id: str, dropped: Sequence[TraversalPlace]) -> None:
+        """Have labels released by a later run. Dropping labels twice is harmless."""
+        for run_id, index in dropped:
+            self._service.drop(graph_id, run_id, index)
+
+
+class _HeldLease:
+    """A lease that this client has, with the line to rank 0.
+
+    Attributes:
+        serial: serial number of the lease.
+        line: the line to rank 0.
+        broken: whether the line broke during a run.
+        waited: where the time went before the lease's first run, in words; empty after that run.
+        granted: when the lease was granted, in seconds of ``time.monotonic()``.
+    """
+
+    def __init__(self, grant: LeaseGrant, context: ssl.SSLContext | None) -> None:
+        self.serial = grant.lease
+        self.line = Line.open(grant.address, grant.token, context, _OPEN_SECONDS)
+        self.broken = False
+        self.waited = grant.waited
+        self.granted = time.monotonic()
+
+
+def _reports(answer: RanksReports) -> Reports:
+    """Return the reports of a part of a run.
+
+    Raises:
+        DbfsError: a rank failed; of several errors, the one that says most about the cause.
+    """
+    if any(map(failed, answer.ranks)):
+        errors: list[BaseException] = []
+        for rank in answer.ranks:
+            try:
+                read_answer(rank)
+            except Exception as error:
+                errors.append(error)
+        raise first_cause(errors)
+    return [read_answer(rank) for rank in answer.ranks]
+
+
+def _context(client: distributed.Client) -> ssl.SSLContext | None:
+    if not client.scheduler.address.startswith("tls://"):
+        return None
+    context: ssl.SSLContext | None = client.security.get_connection_args("client").get("ssl_context")
+    return context

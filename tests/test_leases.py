@@ -1,0 +1,272 @@
+"""Leases: who has the short way to a gang, and how a lease ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
+from dbfs.graph.graph import Graph
+from dbfs.service.runs import RunSender
+from tests.support.runs import ENDLESS, Background
+
+WEB = "kronecker:scale=10"
+
+
+@pytest.fixture
+def other(client: distributed.Client) -> Iterator[distributed.Client]:
+    """A second client of the cluster."""
+    with distributed.Client(client.scheduler.address, set_as_default=False) as second:
+        yield second
+
+
+@pytest.fixture
+def mortal() -> Iterator[distributed.Client]:
+    """A cluster of the test's own, to be harmed."""
+    with dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client:
+        yield client
+
+
+def holders(client: distributed.Client) -> dict[str, str]:
+    """The clients that have a lease, by graph id."""
+
+    def held(dask_scheduler: distributed.Scheduler) -> dict[str, str]:
+        leases = dask_scheduler.plugins["dbfs"]._leases._held
+        return {graph_id: lease.client for graph_id, lease in leases.items()}
+
+    found: dict[str, str] = client.run_on_scheduler(held)
+    return found
+
+
+def finished(client: distributed.Client, graph: Graph) -> int:
+    """The number of the graph's traversals in the service's history, among its latest runs."""
+
+    def count(dask_scheduler: distributed.Scheduler, name: str) -> int:
+        runs = dask_scheduler.plugins["dbfs"].history.finished
+        return sum(run.traversals for run in runs if run.graph == name)
+
+    found: int = client.run_on_scheduler(count, name=graph.name)
+    return found
+
+
+def eventually(holds: Any, seconds: float = 10.0) -> None:
+    """Wait until ``holds()`` is true."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_client_that_stays_gets_a_lease_and_history_learns_of_its_runs(client: distributed.Client) -> None:
+    with dbfs.load(WEB, client=client, name="leased") as graph:
+        graph.bfs(1)
+        assert holders(client) == {}
+        results = [graph.bfs(source, validate=True) for source in range(1, 6)]
+        assert holders(client) == {graph.record.graph_id: client.id}
+        assert [result.distances()[source] for source, result in enumerate(results, 1)] == [0] * 5
+        eventually(lambda: finished(client, graph) == 6)
+        assert next(status.runs for status in dbfs.graphs(client=client) if status.name == "leased") == 6
+    assert holders(client) == {}
+
+
+def test_clients_that_take_turns_get_their_own_answers(client: distributed.Client, other: distributed.Client) -> None:
+    with dbfs.load(WEB, client=client, name="shared") as graph:
+        mine = graph.bfs_many(range(1, 9))
+        same = dbfs.open("shared", client=other)
+        theirs = same.bfs_many(range(1, 9))
+        assert holders(client) == {graph.record.graph_id: other.id}
+        for source, (one, two) in enumerate(zip(mine, theirs, strict=True), 1):
+            alone = graph.bfs(source)
+            np.testing.assert_array_equal(one.distances(), alone.distances())
+            np.testing.assert_array_equal(two.distances(), alone.distances())
+
+
+def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: distributed.Client) -> None:
+    """A batch gives way after the traversal under way, and is complete in the end."""
+    with dbfs.load("path:n=3000", client=client, name="street", ranks=2) as graph:
+        batch: list[dbfs.BFSResult] = []
+        thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(200)))))
+        thread.start()
+        eventually(lambda: holders(client) == {graph.record.graph_id: client.id})
+        short = dbfs.open("street", client=other).bfs(2999)
+        assert not batch
+        thread.join(60)
+        assert short.depth == 2999
+        assert [result.depth for result in batch] == [2999 - source for source in range(200)]
+        batch[150].validate()
+
+
+def test_threads_of_one_client_share_its_gang(client: distributed.Client) -> None:
+    with dbfs.load(WEB, client=client) as graph:
+        depths: list[list[int]] = []
+
+        def traverse() -> None:
+            depths.append([graph.bfs(source).depth for source in range(1, 12)])
+
+        threads = [threading.Thread(target=traverse) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(depths) == 3
+        assert depths[0] == depths[1] == depths[2]
+
+
+def leased(graph: Graph) -> Graph:
+    """Return the graph, after its client got a lease on the gang."""
+    graph.bfs_many([0, 1], max_depth=1)
+    assert graph.record.graph_id in holders(graph.gang.client)
+    return graph
+
+
+def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        run = Background(leased(graph))
+        (seen,) = dbfs.runs(client=client)
+        eventually(lambda: seen.status.graph == graph.name and dbfs.runs(client=client)[0].status.progress is not None)
+        seen.cancel()
+        error = run.join()
+        assert isinstance(error, RunCancelledError)
+        assert "a client called run.cancel()" in str(error)
+        assert dbfs.runs(client=client) == []
+        assert graph.bfs(0, max_depth=5).reached == 6
+
+
+def test_a_leased_run_obeys_its_deadline(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        leased(graph)
+        with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+            graph.bfs(0, deadline=0.4)
+        assert graph.bfs(0, max_depth=5).reached == 6
+
+
+def test_an_unloaded_graph_ends_a_leased_run(client: distributed.Client) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2)
+    run = Background(leased(graph))
+    graph.unload()
+    assert isinstance(run.join(), RunCancelledError)
+    assert holders(client) == {}
+
+
+def test_without_a_line_runs_go_through_the_scheduler(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a firewall that lets a client reach the scheduler only."""
+    monkeypatch.setattr("dbfs.service.runs._OPEN_SECONDS", 0.0)
+    with dbfs.load(WEB, client=client) as graph:
+        results = graph.bfs_many([1, 2, 3])
+        assert [result.distances()[source] for source, result in enumerate(results, 1)] == [0] * 3
+        assert graph.record.graph_id in RunSender.of(client)._unreachable
+        assert graph.bfs(1).depth == results[0].depth
+        assert holders(client) == {}
+
+
+@pytest.mark.full
+def test_batches_of_unequal_length_share_the_gang(client: distributed.Client, other: distributed.Client) -> None:
+    with dbfs.load("path:n=20000", client=client, name="street", ranks=2) as graph:
+        graph.bfs(0)
+        same = dbfs.open("street", client=other)
+        done: list[tuple[str, int]] = []
+
+        def batch(of: Graph, name: str, sources: list[int]) -> None:
+            results = of.bfs_many(sources)
+            done.append((name, sum(result.depth for result in results)))
+
+        long = threading.Thread(target=batch, args=(graph, "long", list(range(100))))
+        long.start()
+        eventually(lambda: holders(client) == {graph.record.graph_id: client.id})
+        batch(same, "short", [0, 1, 2])
+        long.join(120)
+        assert done == [("short", 3 * 19_999 - 3), ("long", sum(19_999 - source for source in range(100)))]
+
+
+HOLDER = """
+import sys, dbfs, distributed
+with distributed.Client(sys.argv[1]) as client:
+    graph = dbfs.open("street", client=client)
+    graph.bfs_many([0, 1], max_depth=1)
+    print("leased", flush=True)
+    graph.bfs(0, deadline=60)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_holder_that_is_killed_or_stopped_gives_way(client: distributed.Client, sign: signal.Signals) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, name="street", ranks=2) as graph:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, client.scheduler.address], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "leased\n"
+            eventually(lambda: len(dbfs.runs(client=client)) == 1)
+            os.kill(holder.pid, sign)
+            if sign == signal.SIGSTOP:
+                # A stopped client is a live one to Dask: its run goes on until somebody cancels it.
+                (run,) = dbfs.runs(client=client)
+                with pytest.raises(DeadlineExceededError, match="behind run"):
+                    graph.bfs(0, max_depth=3, deadline=0.5)
+                graph.unload()
+                assert run.status.client not in holders(client).values()
+            else:
+                assert graph.bfs(0, max_depth=3, deadline=10).reached == 4
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_killed_under_a_lease_is_told_at_once(mortal: distributed.Client, rank: int) -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    run = Background(leased(graph))
+    victim = graph.gang.addresses[rank]
+    pid = mortal.run(os.getpid, workers=[victim])[victim]
+    began = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    error = run.join()
+    assert isinstance(error, WorkerLostError)
+    assert f"rank {rank}" in str(error)
+    # A bound against a wait for the deadline, which is minutes away.
+    assert time.monotonic() - began < 10
+    with pytest.raises(WorkerLostError, match=f"rank {rank}"):
+        graph.bfs(0)
+    with dbfs.load("path:n=50", client=mortal, ranks=2) as new:
+        assert new.bfs(0).depth == 49
+
+
+@pytest.mark.full
+def test_a_stopped_rank_is_noticed_by_the_deadline(mortal: distributed.Client) -> None:
+    graph = leased(dbfs.load("path:n=2000", client=mortal))
+    victim = graph.gang.addresses[1]
+    pid = mortal.run(os.getpid, workers=[victim])[victim]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceededError, match="rank 1"):
+            graph.bfs(0, deadline=1)
+        assert time.monotonic() - began < 5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert graph.bfs(0, deadline=20).depth == 1999
+
+
+@pytest.mark.full
+def test_a_stream_left_halfway_frees_the_gang(client: distributed.Client, other: distributed.Client) -> None:
+    with dbfs.load("path:n=3000", client=client, name="street", ranks=2) as graph:
+        stream = graph.bfs_stream(range(500))
+        assert [next(stream).depth for _ in range(3)] == [2999, 2998, 2997]
+        assert dbfs.open("street", client=other).bfs(0).depth == 2999
+        stream.close()
+        assert graph.bfs(5).depth == 2994
+        eventually(lambda: dbfs.runs(client=client) == [])

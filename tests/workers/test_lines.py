@@ -1,0 +1,301 @@
+"""Lines, doors, and the halves of a lease that need no cluster."""
+
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, suppress
+
+import pytest
+
+from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, StaleRunError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.follower import Follower
+from dbfs_workers.leases.leader import Leader
+from dbfs_workers.leases.notes import NoteRuns
+from dbfs_workers.leases.peer import Peer
+from dbfs_workers.leases.requests import LeasedRun, PartOfRun, RanksReports, Refusal, read_answer
+from dbfs_workers.lines.door import Door
+from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
+from dbfs_workers.reports import RankReport
+from dbfs_workers.spec import TraversalSpec
+
+REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"")
+SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door("127.0.0.1", None)
+    yield door
+    door.close()
+
+
+def echo(line: Line) -> None:
+    try:
+        while True:
+            line.send(line.receive(None), 5.0)
+    except LineClosedError:
+        pass
+
+
+def opened(door: Door, token: bytes) -> Line:
+    return Line.open(door.address, token, None, 5.0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_000])
+def test_frames_arrive_whole(door: Door, size: int) -> None:
+    token = new_token()
+    door.admit(token, echo)
+    with closing(opened(door, token)) as line:
+        frame = bytes(range(256)) * (size // 256 + 1)
+        line.send(frame[:size], 5.0)
+        assert line.receive(time.monotonic() + 5) == frame[:size]
+
+
+def test_a_door_closes_lines_without_a_valid_token(door: Door) -> None:
+    token = new_token()
+    door.admit(token, echo)
+    with pytest.raises(ExchangeUnavailableError, match="no line to 127.0.0.1"):
+        opened(door, new_token())
+    door.refuse(token)
+    with pytest.raises(ExchangeUnavailableError):
+        opened(door, token)
+    for junk in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 4, pickle.dumps(SPEC) * 9, b"\0" * 500):
+        with socket.create_connection(door.address, 5) as stranger:
+            stranger.sendall(junk)
+            with suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+
+
+def test_silent_strangers_do_not_keep_others_out(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = new_token()
+    door.admit(token, echo)
+    silent = [socket.create_connection(door.address, 5) for _ in range(20)]
+    with closing(opened(door, token)) as line:
+        line.send(b"here", 5.0)
+        assert line.receive(time.monotonic() + 5) == b"here"
+    for stranger in silent:
+        stranger.close()
+
+
+def test_a_closed_line_is_noticed_at_both_ends(door: Door) -> None:
+    ended = threading.Event()
+
+    def serve(line: Line) -> None:
+        with pytest.raises(LineClosedError):
+            line.receive(None)
+        ended.set()
+
+    token = new_token()
+    door.admit(token, serve)
+    line = opened(door, token)
+    assert not line.hung_up
+    line.close()
+    assert ended.wait(5)
+
+
+def test_a_frame_that_does_not_come_is_a_timeout(door: Door) -> None:
+    token = new_token()
+    door.admit(token, lambda line: time.sleep(1))
+    with closing(opened(door, token)) as line, pytest.raises(TimeoutError):
+        line.receive(time.monotonic() + 0.05)
+
+
+class Calls:
+    """See ``leader.GangCalls``."""
+
+    def __init__(self) -> None:
+        self.aborts: list[tuple[int, Cause]] = []
+        self.lost: list[tuple[int, int]] = []
+        self.notes: list[NoteRuns] = []
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        self.aborts.append((number, cause))
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        self.lost.append((number, rank))
+
+    def note(self, notes: NoteRuns) -> Future[None]:
+        self.notes.append(notes)
+        noted: Future[None] = Future()
+        noted.set_result(None)
+        return noted
+
+
+class Gang:
+    """Rank 0 and rank 1 in one process, without an exchange between them."""
+
+    def __init__(self, door: Door) -> None:
+        self.parts: list[PartOfRun] = []
+        self.fail_on_1: Exception | None = None
+        self.hold = threading.Event()
+        self.hold.set()
+        self.follower = Follower(1, self.make_on_1)
+        token = new_token()
+        door.admit(token, self.follower.serve)
+        self.calls = Calls()
+        self.leader = Leader("graph", [Peer(1, opened(door, token))], self.make, self.calls)
+        self.holder_token = new_token()
+        door.admit(self.holder_token, self.leader.serve)
+
+    def make(self, part: PartOfRun) -> list[RankReport]:
+        self.parts.append(part)
+        assert self.hold.wait(10)
+        return [REPORT] * len(part.specs)
+
+    def make_on_1(self, part: PartOfRun) -> list[RankReport]:
+        if self.fail_on_1 is not None:
+            raise self.fail_on_1
+        return [REPORT] * len(part.specs)
+
+
+@pytest.fixture
+def gang(door: Door) -> Iterator[Gang]:
+    gang = Gang(door)
+    yield gang
+    gang.leader.close()
+    gang.follower.close()
+
+
+def send(line: Line, lease: int, traversals: int = 1) -> None:
+    line.send(pickle.dumps(LeasedRun(lease, "run", [SPEC] * traversals, 0, 5.0, ())), 5.0)
+
+
+def receive(line: Line) -> RanksReports | Refusal:
+    answer: RanksReports | Refusal = pickle.loads(line.receive(time.monotonic() + 5))
+    return answer
+
+
+def test_a_stale_lease_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        assert isinstance(receive(line), Refusal)
+        gang.leader.grant(2, "me", 7)
+        send(line, 1)
+        assert isinstance(receive(line), Refusal)
+        send(line, 2)
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        assert answer.last
+        assert [read_answer(rank) for rank in answer.ranks] == [[REPORT], [REPORT]]
+        gang.leader.revoke(2)
+        send(line, 2)
+        assert isinstance(receive(line), Refusal)
+    assert [part.number for part in gang.parts] == [7]
+    assert gang.leader.wait_until_idle()[:2] == (8, False)
+
+
+def test_a_stale_lease_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> None:
+    gang.leader.grant(2, "me", 7)
+    gang.follower.stop(2, lambda number: None)
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 2)
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        with pytest.raises(StaleRunError, match="rank 1: run 7 is of lease 2, which is over"):
+            read_answer(answer.ranks[1])
+    assert gang.leader.wait_until_idle()[:2] == (8, True)
+
+
+def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 1)
+    with closing(opened(door, gang.holder_token)) as line:
+        gang.hold.clear()
+        send(line, 1, 100)
+        while not gang.parts:
+            time.sleep(0.001)
+        gang.leader.revoke(1)
+        gang.hold.set()
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        assert answer.last
+        assert len(read_answer(answer.ranks[0])) == 1
+    assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1)]
+
+
+def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 1)
+    made = 0
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1, 1000)
+        last = False
+        while not last:
+            answer = receive(line)
+            assert isinstance(answer, RanksReports)
+            made += len(read_answer(answer.ranks[1]))
+            last = answer.last
+    assert made == 1000
+    firsts = [part.first for part in gang.parts]
+    assert firsts == sorted(firsts)
+    assert sum(len(part.specs) for part in gang.parts) == 1000
+    gang.leader.wait_until_idle()
+    (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
+    assert (note.run_id, note.traversals, note.error) == ("run", 1000, None)
+
+
+def test_a_rank_that_fails_ends_the_run_while_rank_0_waits(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    gang.fail_on_1 = RunAbortedError("the device is on fire")
+    gang.hold.clear()
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        end = time.monotonic() + 5
+        while not gang.calls.aborts:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert gang.calls.aborts[0] == (4, Cause.FAILED)
+        gang.hold.set()
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        with pytest.raises(RunAbortedError, match="on fire"):
+            read_answer(answer.ranks[1])
+        send(line, 1)
+        assert isinstance(receive(line), Refusal)
+
+
+def test_a_holder_that_leaves_ends_its_run(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    gang.hold.clear()
+    line = opened(door, gang.holder_token)
+    send(line, 1)
+    while not gang.parts:
+        time.sleep(0.001)
+    line.close()
+    end = time.monotonic() + 5
+    while not gang.calls.aborts:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert gang.calls.aborts[0] == (4, Cause.CANCELLED)
+    gang.hold.set()
+    assert gang.leader.wait_until_idle()[0] == 5
+
+
+def test_a_stop_between_two_parts_is_not_lost(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    ended: list[int] = []
+    gang.leader.stop(1, ended.append)
+    gang.leader._revoked = False  # as if rank 0 had looked just before
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        receive(line)
+    assert ended == [4]
+
+
+def test_a_lost_peer_is_named(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    gang.follower.close()
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        answer = receive(line)
+    assert isinstance(answer, RanksReports)
+    with pytest.raises(ConnectionError, match="lost rank 1"):
+        read_answer(answer.ranks[1])
+    assert gang.calls.lost == [(4, 1)] or not gang.parts or gang.leader.wait_until_idle()[1]
+
+
+def test_tokens_are_long_and_differ() -> None:
+    assert len(new_token()) == TOKEN_BYTES
+    assert new_token() != new_token()

@@ -1,0 +1,291 @@
+"""The leases of a gang on rank 0: it takes runs from the lease's holder, and makes them with the other ranks.
+
+A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
+``PART_SECONDS``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
+what is done, and queues the rest on the scheduler.
+
+The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
+``WATCH_SECONDS``, while runs come, whether the holder has left or a peer has failed. The scheduler's calls arrive in
+the event loop's thread.
+"""
+
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from typing import Final, Protocol
+
+from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.follower import RunPart
+from dbfs_workers.leases.notes import NoteRuns, RunNote, ended_run, run_under_way
+from dbfs_workers.leases.peer import SEND_SECONDS, Peer
+from dbfs_workers.leases.requests import (
+    LeasedRun,
+    PartOfRun,
+    RanksReports,
+    Refusal,
+    answer_error,
+    answer_reports,
+    failed,
+)
+from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.spec import TraversalSpec
+
+PART_SECONDS: Final = 0.02
+WATCH_SECONDS: Final = 0.05
+
+# Seconds after the deadline in which a peer's own error may still arrive.
+_LATE: Final = 0.5
+# Seconds without a run after which the watch sleeps until the next one.
+_IDLE_SECONDS: Final = 1.0
+# Seconds after which a run is noted while it is under way.
+_SEEN_AFTER: Final = 0.1
+
+
+class GangCalls(Protocol):
+    """What rank 0 calls when a run has to end, and with notes. From any thread; all of them return at once."""
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """Abort a run on all ranks."""
+        ...
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        """End a run on all ranks, because the worker of ``rank`` is lost."""
+        ...
+
+    def note(self, notes: NoteRuns) -> Future[None]:
+        """Send notes to the scheduler, after all earlier ones. The future is done when the scheduler has the notes."""
+        ...
+
+
+class Leader:
+    """The leases of one gang on rank 0.
+
+    Args:
+        graph_id: the graph.
+        peers: lines to the other ranks, by rank.
+        run_part: makes rank 0's part in a run.
+        calls: what to call when a run has to end, and with notes.
+    """
+
+    def __init__(self, graph_id: str, peers: Sequence[Peer], run_part: RunPart, calls: GangCalls) -> None:
+        self._graph_id = graph_id
+        self._peers = peers
+        self._run_part = run_part
+        self._calls = calls
+        self._lease = 0
+        self._client = ""
+        self._number = 0
+        self._revoked = True
+        self._failed = False
+        self._closed = False
+        # Held while a run is under way.
+        self._busy = threading.Lock()
+        # The line of the lease's last run.
+        self._holder: Line | None = None
+        # Ends a run, given by its number. Set before the number of the run under way is read, and read after that
+        # number is set: so a stop that comes between two parts of a run is not lost.
+        self._end_run: Callable[[int], None] | None = None
+        self._under_way: RunNote | None = None
+        self._ended: deque[RunNote] = deque()
+        # Held while notes are sent, so that they keep their order.
+        self._noting = threading.Lock()
+        self._noted: Future[None] | None = None
+        self._last = 0.0
+        self._awake = threading.Event()
+        threading.Thread(target=self._watch, name="dbfs-lease-watch", daemon=True).start()
+
+    def grant(self, lease: int, client: str, number: int) -> None:
+        """Begin a lease. The lease before it has ended.
+
+        Args:
+            lease: its serial number.
+            client: id of the holder.
+            number: the gang's serial number of the next part.
+        """
+        with self._busy:
+            self._lease, self._client, self._number = lease, client, number
+            self._holder = self._end_run = None
+            self._revoked = self._failed = False
+
+    def revoke(self, lease: int) -> None:
+        """Take no more runs of a lease, and end the run under way after its current part. Returns at once."""
+        if lease == self._lease:
+            self._revoked = True
+
+    def stop(self, lease: int, end_run: Callable[[int], None]) -> None:
+        """Revoke a lease, and end its run under way by ``end_run``, which takes the run's number. Returns at once."""
+        if lease == self._lease:
+            self._end_run = end_run
+            self._revoked = True
+            note = self._under_way
+            if note is not None:
+                end_run(note.number)
+
+    def wait_until_idle(self) -> tuple[int, bool, Future[None] | None]:
+        """Wait until no run is under way, and send the notes of all runs. Called after ``revoke``.
+
+        Returns:
+            The gang's serial number for the next run; whether the lease's last run failed; and a future that is done
+            when the scheduler has the notes, None if there were none to send.
+        """
+        with self._busy:
+            return self._number, self._failed, self._send_notes(None)
+
+    def serve(self, line: Line) -> None:
+        """Make the runs that come over the holder's line, until the line closes."""
+        try:
+            while True:
+                run: LeasedRun = pickle.loads(line.receive(None))
+                with self._busy:
+                    self._answer(line, run)
+        except LineClosedError:
+            # The holder left, or it gave up the lease.
+            if line is self._holder:
+                self._revoked = True
+
+    def close(self) -> None:
+        """End the lease and close the lines."""
+        self._revoked = self._closed = True
+        self._awake.set()
+        for line in (*(peer.line for peer in self._peers), self._holder):
+            if line is not None:
+                line.close()
+
+    def _answer(self, line: Line, run: LeasedRun) -> None:
+        """Make a run in parts, and send the holder an answer for each part."""
+        if self._revoked or run.lease != self._lease:
+            line.send(pickle.dumps(Refusal()), SEND_SECONDS)
+            return
+        end = time.monotonic() + run.deadline
+        note = RunNote(run.run_id, time.time(), len(run.specs))
+        self._holder, self._under_way = line, note
+        if not self._awake.is_set():
+            self._awake.set()
+        length = 1
+        try:
+            while True:
+                began = time.monotonic()
+                specs = run.specs[note.finished : note.finished + length]
+                answers = self._make(run, note, specs, end)
+                note.answers.append(answers)
+                if not self._failed:
+                    note.finished += len(specs)
+                if self._revoked or note.finished == len(run.specs):
+                    break
+                line.send(pickle.dumps(RanksReports(answers, last=False), protocol=5), SEND_SECONDS)
+                seconds = max(time.monotonic() - began, 1e-6)
+                length = max(1, min(2 * length, int(length * PART_SECONDS / seconds)))
+        finally:
+            note.ended = time.time()
+            self._last = time.monotonic()
+            self._under_way = None
+            self._ended.append(note)
+        if note.shown:
+            # The scheduler lists the run. A holder that has the answer may look at that list.
+            noted = self._send_notes(None)
+            if noted is not None:
+                wait([noted], timeout=SEND_SECONDS)
+        line.send(pickle.dumps(RanksReports(answers, last=True), protocol=5), SEND_SECONDS)
+
+    def _make(self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float) -> list[bytes]:
+        """Make a part of a run on all ranks; return their answers. If one of them is an error, the lease is over."""
+        part = PartOfRun(
+            lease=run.lease,
+            number=self._number,
+            client=self._client,
+            specs=specs,
+            first=run.first + note.finished,
+            deadline=max(1e-3, end - time.monotonic()),
+            dropped=() if note.finished else run.dropped,
+        )
+        note.number = self._number
+        self._number += 1
+        if self._end_run is not None:
+            self._end_run(note.number)
+        answers = {peer.rank: b"" for peer in self._peers}
+        frame = pickle.dumps(part, protocol=5) if self._peers else b""
+        for peer in self._peers:
+            try:
+                peer.ask(frame)
+            except LineClosedError as error:
+                answers[peer.rank] = self._lost(run, peer, error)
+        if lost := [rank for rank, answer in answers.items() if answer]:
+            own = answer_error(WorkerLostError(f"run {run.run_id}: lost rank {lost[0]}; load the graph again"))
+            self._calls.peer_lost(note.number, lost[0])
+        else:
+            try:
+                own = answer_reports(self._run_part(part))
+            except Exception as error:  # the holder raises it
+                own = answer_error(error)
+                self._calls.abort(note.number, Cause.FAILED, f"rank 0 failed first: {error}")
+        for peer in self._peers:
+            if not answers[peer.rank]:
+                answers[peer.rank] = self._wait_for(run, peer, end + _LATE)
+        ranks = [own, *answers.values()]
+        if any(map(failed, ranks)):
+            self._revoked = self._failed = True
+        return ranks
+
+    def _wait_for(self, run: LeasedRun, peer: Peer, end: float) -> bytes:
+        try:
+            return peer.answer(end)
+        except TimeoutError:
+            # A late answer would be taken for the answer to the next part.
+            peer.line.close()
+            late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from rank {peer.rank}"
+            return answer_error(DeadlineExceededError(late))
+        except LineClosedError as error:
+            return self._lost(run, peer, error)
+
+    @staticmethod
+    def _lost(run: LeasedRun, peer: Peer, error: BaseException) -> bytes:
+        return answer_error(WorkerLostError(f"run {run.run_id}: lost rank {peer.rank}: {error}; load the graph again"))
+
+    def _watch(self) -> None:
+        """Look after the run under way, and send the notes, until the gang ends."""
+        seen = ("", 0)
+        while not self._closed:
+            self._awake.wait()
+            time.sleep(WATCH_SECONDS)
+            note = self._under_way
+            if note is None:
+                if time.monotonic() - self._last > _IDLE_SECONDS:
+                    self._awake.clear()
+                    # A run that began just before would not be watched.
+                    if self._under_way is not None or self._closed:
+                        self._awake.set()
+            else:
+                self._look_after(note)
+            show = note is not None and time.time() - note.began > _SEEN_AFTER and seen != (note.run_id, note.number)
+            if note is not None and show:
+                seen = (note.run_id, note.number)
+                note.shown = True
+            self._send_notes(note if show else None)
+
+    def _send_notes(self, show: RunNote | None) -> Future[None] | None:
+        """Send notes of the runs that ended, and of the run to show as under way; return the latest sending."""
+        with self._noting:
+            ended = tuple(ended_run(self._ended.popleft()) for _ in range(len(self._ended)))
+            # A run that ended since would be shown for ever.
+            under_way = run_under_way(show) if show is not None and show is self._under_way else None
+            if ended or under_way:
+                self._noted = self._calls.note(NoteRuns(self._graph_id, self._lease, ended, under_way))
+            return self._noted
+
+    def _look_after(self, note: RunNote) -> None:
+        """End the run if its holder has left, or if a rank has failed that the others wait for."""
+        if self._holder is not None and self._holder.hung_up:
+            self.stop(self._lease, lambda number: self._calls.abort(number, Cause.CANCELLED, "its client left"))
+        for peer in self._peers:
+            error = peer.early_error()
+            if error is None:
+                continue
+            self._revoked = True
+            if isinstance(error, LineClosedError):
+                self._calls.peer_lost(note.number, peer.rank)
+            else:
+                self._calls.abort(note.number, Cause.FAILED, f"rank {peer.rank} failed first: {error}")

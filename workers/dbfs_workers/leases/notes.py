@@ -1,0 +1,104 @@
+"""Notes of leased runs, for the scheduler: its history, lists, page and metrics learn of the runs from them.
+
+A run that is under way for a while is noted as under way, so that it can be seen and cancelled. Every run is noted once
+it has ended.
+"""
+
+from dataclasses import dataclass, field
+
+from dbfs_workers.errors import DbfsError
+from dbfs_workers.leases.requests import read_answer
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import Message, Pickled
+from dbfs_workers.text import Identifier
+
+
+@dataclass
+class RunNote:
+    """A leased run as rank 0 notes it. Times are seconds since the epoch.
+
+    Attributes:
+        run_id: the run's id.
+        began: when rank 0 took the run.
+        traversals: number of traversals to do.
+        number: the gang's serial number of the part under way, or of the last one.
+        finished: number of traversals that are done.
+        answers: by part, the ranks' answers.
+        ended: when the run ended, or was left because the lease was revoked; 0 while it is under way.
+        shown: whether the run was noted as under way.
+    """
+
+    run_id: str
+    began: float
+    traversals: int
+    number: int = 0
+    finished: int = 0
+    answers: list[list[bytes]] = field(default_factory=list)
+    ended: float = 0.0
+    shown: bool = False
+
+
+@dataclass(frozen=True)
+class RunUnderWay:
+    """A leased run that has been under way for a while. Fields as in ``RunNote``."""
+
+    run_id: Identifier
+    began: float
+    traversals: int
+    number: int
+    finished: int
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A leased run that ended, or the part of a run that was made before its lease was revoked.
+
+    Attributes:
+        run_id, began, ended: as in ``RunNote``.
+        traversals: number of traversals that are done.
+        reports: by traversal, a report by rank, pickled, since the scheduler sums most of them later or never.
+        error: why the run failed; None if it did not.
+    """
+
+    run_id: Identifier
+    began: float
+    ended: float
+    traversals: int
+    reports: Pickled[list[tuple[RankReport, ...]]]
+    error: DbfsError | None
+
+
+@dataclass(frozen=True)
+class NoteRuns(Message[None]):
+    """Take notes of the runs of a lease. Rank 0 sends it to the scheduler, in the order of the runs.
+
+    Attributes:
+        graph_id: the graph.
+        lease: serial number of the lease.
+        ended: runs that ended since the last message.
+        under_way: the run under way; None if there is none, or for too short a time.
+    """
+
+    graph_id: Identifier
+    lease: int
+    ended: tuple[RunEnded, ...]
+    under_way: RunUnderWay | None
+
+
+def ended_run(note: RunNote) -> RunEnded:
+    """Return the note of a run that ended, for the scheduler. Reads the ranks' answers."""
+    reports: list[tuple[RankReport, ...]] = []
+    error: DbfsError | None = None
+    for answers in note.answers:
+        try:
+            reports += zip(*(read_answer(answer) for answer in answers), strict=True)
+        except DbfsError as raised:
+            error = raised
+        except RuntimeError as raised:
+            error = DbfsError(raised)
+    return RunEnded(note.run_id, note.began, note.ended, note.finished, Pickled.of(reports), error)
+
+
+def run_under_way(note: RunNote) -> RunUnderWay:
+    """Return the note of a run under way, for the scheduler."""
+    return RunUnderWay(note.run_id, note.began, note.traversals, note.number, note.finished)

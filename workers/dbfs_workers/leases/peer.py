@@ -1,0 +1,62 @@
+"""Rank 0's line to another rank of the gang."""
+
+import threading
+import time
+
+from dbfs_workers.leases.requests import failed, read_answer
+from dbfs_workers.lines.line import Line, LineClosedError
+
+SEND_SECONDS = 2.0
+"""Seconds that the other end of a line may take to read a frame."""
+
+
+class Peer:
+    """A line to another rank. The answer to a part may be read by a watch before the run waits for it."""
+
+    def __init__(self, rank: int, line: Line) -> None:
+        self.rank = rank
+        self.line = line
+        self._lock = threading.Lock()
+        self._answer: bytes | None = None
+        self._asked = False
+
+    def ask(self, frame: bytes) -> None:
+        """Send a part of a run.
+
+        Raises:
+            LineClosedError: the line broke.
+        """
+        self._asked = True
+        self.line.send(frame, SEND_SECONDS)
+
+    def answer(self, end: float) -> bytes:
+        """Wait until ``end``, in seconds of ``time.monotonic()``, and return the answer to the part.
+
+        Raises:
+            TimeoutError, LineClosedError: see ``Line.receive``.
+        """
+        with self._lock:
+            answer = self._answer
+            if answer is None:
+                answer = self.line.receive(end)
+            self._answer, self._asked = None, False
+            return answer
+
+    def early_error(self) -> BaseException | None:
+        """Return why this rank does not make its part any more; None if it does, or if it made the part."""
+        if not self._asked or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._answer is None and self.line.readable(0):
+                self._answer = self.line.receive(time.monotonic() + SEND_SECONDS)
+            answer = self._answer
+        except OSError as error:
+            return LineClosedError(str(error))
+        finally:
+            self._lock.release()
+        if answer is not None and failed(answer):
+            try:
+                read_answer(answer)
+            except Exception as error:  # whatever it is: this rank does not arrive at the next barrier
+                return error
+        return None

@@ -1,0 +1,108 @@
+"""What goes over the lines of a gang: a run from the holder to rank 0, its parts to the other ranks, and answers.
+
+All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
+"""
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from dbfs_workers.errors import DbfsError
+from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.reports import RankReport
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.text import printable
+
+# The first byte of a rank's answer.
+_WELL, _FAILED = b"\0", b"\1"
+
+
+@dataclass(frozen=True)
+class LeasedRun:
+    """A run that a lease's holder sends to rank 0.
+
+    Attributes:
+        lease: serial number of the lease.
+        run_id: the run's id.
+        specs: the traversals that are left to do.
+        first: index of the first of them in the run.
+        deadline: seconds until the run's deadline.
+        dropped: traversals whose labels are released first.
+    """
+
+    lease: int
+    run_id: str
+    specs: list[TraversalSpec]
+    first: int
+    deadline: float
+    dropped: tuple[TraversalPlace, ...]
+
+
+@dataclass(frozen=True)
+class PartOfRun:
+    """Consecutive traversals of a run, which every rank makes without a message in between. From rank 0.
+
+    Attributes:
+        lease: serial number of the lease.
+        number: the gang's serial number of this part.
+        client: id of the client that the labels belong to.
+        specs: the traversals.
+        first: index of the first of them in the run.
+        deadline: seconds until the run's deadline.
+        dropped: traversals whose labels are released first.
+    """
+
+    lease: int
+    number: int
+    client: str
+    specs: list[TraversalSpec]
+    first: int
+    deadline: float
+    dropped: tuple[TraversalPlace, ...]
+
+
+@dataclass(frozen=True)
+class RanksReports:
+    """Answer to a ``LeasedRun``: the reports of a part of the run. One answer follows for each part.
+
+    Attributes:
+        ranks: by rank, the answer of ``answer_reports``.
+        last: whether no further part follows: the run is over, or its lease was revoked.
+    """
+
+    ranks: list[bytes]
+    last: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Answer to a ``LeasedRun`` whose lease is over. Nothing of the run was made."""
+
+
+def answer_reports(reports: list[RankReport]) -> bytes:
+    """Return a rank's answer to a part of a run that went well."""
+    return _WELL + pickle.dumps(reports, protocol=5)
+
+
+def answer_error(error: BaseException) -> bytes:
+    """Return a rank's answer to a part of a run that failed. Only errors of dbfs keep their type."""
+    typed = error if isinstance(error, DbfsError) else RuntimeError(printable(f"{type(error).__name__}: {error}"))
+    return _FAILED + pickle.dumps(typed)
+
+
+def failed(answer: bytes) -> bool:
+    """Return whether a rank's answer is an error."""
+    return answer.startswith(_FAILED)
+
+
+def read_answer(answer: bytes) -> list[RankReport]:
+    """Return the reports of a rank's answer.
+
+    Raises:
+        Exception: the rank's part failed with it.
+    """
+    value: Any = pickle.loads(memoryview(answer)[1:])
+    if failed(answer):
+        raise value
+    reports: list[RankReport] = value
+    return reports

@@ -1,0 +1,212 @@
+"""The leases of all gangs that a worker has a rank of: what the worker plugin calls.
+
+The worker's door opens with the first lease. It listens at the host of the worker's own address.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+import distributed
+from distributed.comm.addressing import get_address_host
+
+from dbfs_workers import rpc
+from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.follower import Follower
+from dbfs_workers.leases.leader import Leader
+from dbfs_workers.leases.notes import NoteRuns
+from dbfs_workers.leases.peer import Peer
+from dbfs_workers.leases.requests import PartOfRun
+from dbfs_workers.lines.door import Door
+from dbfs_workers.lines.line import Address, Line
+from dbfs_workers.members.member import Member
+from dbfs_workers.messages import AbortRun, EndLease, GrantLease, LeaseEnd, OpenDoor, ReportLostPeer, WorkerMessage
+from dbfs_workers.reports import RankReport
+from dbfs_workers.storage.partition import Partition
+
+# Seconds that opening a line to another rank may take.
+_OPEN_SECONDS = 2.0
+
+
+class WorkerLeases:
+    """The leases on one worker. The event loop's thread calls all methods."""
+
+    def __init__(self, worker: distributed.Worker) -> None:
+        self._worker = worker
+        self._door: Door | None = None
+        self._followers: dict[str, tuple[Follower, bytes]] = {}
+        self._leaders: dict[str, Leader] = {}
+        self._holders: dict[str, bytes] = {}
+
+    async def open_door(self, message: OpenDoor, member: Member) -> Address:
+        """See ``OpenDoor``."""
+        self.leave(message.graph_id)
+        follower = Follower(member.rank, _part_of(member, self._worker.data[member.partition_key]))
+        self._followers[message.graph_id] = follower, message.token
+        return self._admit(message.token, follower.serve)
+
+    async def grant(self, message: GrantLease, member: Member) -> Address:
+        """See ``GrantLease``."""
+        if message.graph_id not in self._leaders:
+            context = _context(self._worker.security.get_connection_args("worker"), self._worker.address)
+            lines = await asyncio.to_thread(_open_lines, message.doors, message.doors_token, context)
+            if member.closed:
+                # The graph was unloaded meanwhile.
+                for line in lines:
+                    line.close()
+                raise StaleRunError(f"{self._worker.address} is not a rank of the graph {message.graph_id} any more")
+            peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
+            calls = _Calls(self._worker, message.graph_id, member, message.addresses)
+            part = _part_of(member, self._worker.data[member.partition_key])
+            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls)
+        leader = self._leaders[message.graph_id]
+        leader.grant(message.lease, message.client, message.number)
+        self._refuse(self._holders.pop(message.graph_id, b""))
+        self._holders[message.graph_id] = message.token
+        return self._admit(message.token, leader.serve)
+
+    async def end(self, message: EndLease, member: Member) -> LeaseEnd:
+        """See ``EndLease``."""
+        leader = self._leaders.get(message.graph_id)
+        if leader is None:
+            if message.graph_id in self._followers and message.cause is not None:
+                follower = self._followers[message.graph_id][0]
+                follower.stop(message.lease, lambda number: _end_run(member, number, message))
+            return LeaseEnd(0, failed=False)
+        self._refuse(self._holders.pop(message.graph_id, b""))
+        if message.cause is None:
+            leader.revoke(message.lease)
+        else:
+            leader.stop(message.lease, lambda number: _end_run(member, number, message))
+        number, failed, noted = await asyncio.to_thread(leader.wait_until_idle)
+        if noted is not None:
+            # The scheduler must have the notes before it forgets the lease.
+            await asyncio.wrap_future(noted)
+        return LeaseEnd(number, failed)
+
+    def leave(self, graph_id: str) -> None:
+        """End the leases of a gang that this worker leaves."""
+        follower, token = self._followers.pop(graph_id, (None, b""))
+        leader = self._leaders.pop(graph_id, None)
+        for served in (follower, leader):
+            if served is not None:
+                served.close()
+        self._refuse(token)
+        self._refuse(self._holders.pop(graph_id, b""))
+
+    def close(self) -> None:
+        """End all leases, and close the door."""
+        for graph_id in [*self._followers, *self._leaders]:
+            self.leave(graph_id)
+        if self._door is not None:
+            self._door.close()
+
+    def _admit(self, token: bytes, serve: Callable[[Line], None]) -> Address:
+        if self._door is None:
+            context = _context(self._worker.security.get_listen_args("worker"), self._worker.address)
+            try:
+                self._door = Door(_host(self._worker.address), context)
+            except OSError as error:
+                raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
+        self._door.admit(token, serve)
+        return self._door.address
+
+    def _refuse(self, token: bytes) -> None:
+        if self._door is not None:
+            self._door.refuse(token)
+
+
+class _Calls:
+    """See ``leader.GangCalls``."""
+
+    def __init__(self, worker: distributed.Worker, graph_id: str, member: Member, addresses: tuple[str, ...]) -> None:
+        self._worker = worker
+        self._graph_id = graph_id
+        self._member = member
+        self._addresses = addresses
+        self._loop = asyncio.get_running_loop()
+        self._order = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """See ``GangCalls``."""
+        self._member.abort(number, cause, message)
+        self._call_peers(AbortRun(self._graph_id, number, cause, message))
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        """See ``GangCalls``."""
+        self._member.peer_lost(number, rank)
+        self._call_peers(ReportLostPeer(self._graph_id, number, rank))
+
+    def note(self, notes: NoteRuns) -> Future[None]:
+        """See ``GangCalls``."""
+        return asyncio.run_coroutine_threadsafe(self._send_in_order(notes), self._loop)
+
+    def _call_peers(self, message: WorkerMessage[None]) -> None:
+        for address in self._addresses:
+            self._in_loop(self._start, address, message)
+
+    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        # The loop of a worker that closes is closed.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _start(self, address: str, message: WorkerMessage[None]) -> None:
+        self._spawn(self._send(self._worker.rpc(address), message))
+
+    async def _send_in_order(self, notes: NoteRuns) -> None:
+        async with self._order:
+            await self._send(self._worker.scheduler, notes)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _send(server: Any, message: rpc.Message[None]) -> None:
+        # A server that can't be reached is lost, which ends the run by other ways. A worker that closes raises
+        # RuntimeError: its own connections are closed.
+        with contextlib.suppress(OSError, RuntimeError):
+            await rpc.send(server, message)
+
+
+def _part_of(member: Member, partition: Partition) -> Callable[[PartOfRun], list[RankReport]]:
+    def run_part(part: PartOfRun) -> list[RankReport]:
+        return member.make_part_alone(
+            partition, part.number, part.client, part.specs, part.deadline, part.dropped, part.first
+        )
+
+    return run_part
+
+
+def _end_run(member: Member, number: int, message: EndLease) -> None:
+    if message.cause is Cause.LOST:
+        member.peer_lost(number, message.lost)
+    elif message.cause is not None:
+        member.abort(number, message.cause, message.message)
+
+
+def _open_lines(doors: tuple[Address, ...], token: bytes, context: ssl.SSLContext | None) -> list[Line]:
+    lines: list[Line] = []
+    try:
+        for address in doors:
+            lines.append(Line.open(address, token, context, _OPEN_SECONDS))
+    except BaseException:
+        for line in lines:
+            line.close()
+        raise
+    return lines
+
+
+def _host(address: str) -> str:
+    # Workers in the client's process have no host of their own.
+    return "127.0.0.1" if address.startswith("inproc://") else str(get_address_host(address))
+
+
+def _context(arguments: dict[str, Any], address: str) -> ssl.SSLContext | None:
+    return arguments.get("ssl_context") if address.startswith("tls://") else None

@@ -1,0 +1,176 @@
+"""A line between two threads of two processes: frames of bytes over TCP, or over TLS where the cluster has it.
+
+The threads block on the socket, so that a frame costs no turn of an event loop. Whoever opens a line shows a token
+first. A door closes a line without a valid token before anything else of it is read.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import struct
+import time
+from typing import Final
+
+from dbfs_workers.errors import ExchangeUnavailableError
+
+Address = tuple[str, int]
+"""Host and port."""
+
+TOKEN_BYTES: Final = 32
+
+LARGEST_FRAME: Final = 1 << 32
+"""Most bytes of a frame: a report of a traversal with millions of levels is smaller."""
+
+_GREETING = b"dbfs-line-1\n"
+_WELCOME = b"\x01"
+_LENGTH = struct.Struct("<Q")
+# A frame below this size is joined with its length into one packet.
+_JOINED = 1 << 16
+
+
+class LineClosedError(ConnectionError):
+    """Raised if the other end of a line closed it, or the connection broke."""
+
+
+class Line:
+    """One end of a line. One thread at a time may send, and one may receive."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+        self._hang_up = select.poll()
+        self._hang_up.register(connection, select.POLLRDHUP)
+
+    @classmethod
+    def open(cls, address: Address, token: bytes, context: ssl.SSLContext | None, timeout: float) -> "Line":
+        """Open a line to a door.
+
+        Args:
+            address: where the door listens.
+            token: the token that the door expects, ``TOKEN_BYTES`` long.
+            context: TLS for the line; None for plain TCP.
+            timeout: seconds that opening may take.
+
+        Raises:
+            ExchangeUnavailableError: nothing listens there, the host can't be reached, or the token is not valid.
+        """
+        host, port = address
+        try:
+            connection = socket.create_connection(address, timeout)
+            try:
+                if context is not None:
+                    connection = context.wrap_socket(connection, server_hostname=host)
+                connection.sendall(_GREETING + token)
+                if connection.recv(1) != _WELCOME:
+                    raise ConnectionRefusedError("the token is not valid there")
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            raise ExchangeUnavailableError(f"no line to {host}:{port}: {error}") from error
+        return cls(connection)
+
+    @classmethod
+    def greet(cls, connection: socket.socket, context: ssl.SSLContext | None, timeout: float) -> tuple["Line", bytes]:
+        """Take a connection that arrived at a door; return the line and the token that came over it.
+
+        Raises:
+            OSError: no greeting and token came within ``timeout`` seconds.
+        """
+        end = time.monotonic() + timeout
+        connection.settimeout(timeout)
+        if context is not None:
+            connection = context.wrap_socket(connection, server_side=True)
+        greeting = _read(connection, len(_GREETING) + TOKEN_BYTES, end)
+        if not greeting.startswith(_GREETING):
+            raise ConnectionRefusedError("not a line of dbfs")
+        return cls(connection), greeting[len(_GREETING) :]
+
+    def welcome(self) -> None:
+        """Send the other end the sign that its token is valid."""
+        self._connection.sendall(_WELCOME)
+
+    def send(self, frame: bytes, timeout: float) -> None:
+        """Send a frame.
+
+        Raises:
+            LineClosedError: the line is closed, or the other end did not read within ``timeout`` seconds.
+        """
+        try:
+            self._connection.settimeout(timeout)
+            length = _LENGTH.pack(len(frame))
+            if len(frame) < _JOINED:
+                self._connection.sendall(length + frame)
+            else:
+                self._connection.sendall(length)
+                self._connection.sendall(frame)
+        except OSError as error:
+            raise LineClosedError(f"the line broke: {error}") from error
+
+    def receive(self, end: float | None) -> bytes:
+        """Return the next frame.
+
+        Args:
+            end: when to give up, in seconds of ``time.monotonic()``; None to wait until the line closes.
+
+        Raises:
+            TimeoutError: no frame came in time. The line can't be used any more.
+            LineClosedError: the line is closed.
+        """
+        try:
+            length: int = _LENGTH.unpack(_read(self._connection, _LENGTH.size, end))[0]
+            if length > LARGEST_FRAME:
+                raise LineClosedError(f"a frame of {length:,} bytes was announced; at most {LARGEST_FRAME:,} may come")
+            return _read(self._connection, length, end)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise LineClosedError(f"the line broke: {error}") from error
+
+    def readable(self, seconds: float) -> bool:
+        """Return whether a frame, or the line's end, has arrived, after at most ``seconds``."""
+        if isinstance(self._connection, ssl.SSLSocket) and self._connection.pending():
+            return True
+        try:
+            return bool(self._poll.poll(seconds * 1e3))
+        except OSError:
+            return True
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the other end has closed the line."""
+        try:
+            return bool(self._hang_up.poll(0))
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Close the line. A thread that waits for a frame, at either end, gets a ``LineClosedError``."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def new_token() -> bytes:
+    """Return a random token."""
+    return os.urandom(TOKEN_BYTES)
+
+
+def _read(connection: socket.socket, size: int, end: float | None) -> bytes:
+    parts = bytearray(size)
+    view = memoryview(parts)
+    done = 0
+    while done < size:
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError("no answer in time")
+        connection.settimeout(left)
+        got = connection.recv_into(view[done:])
+        if got == 0:
+            raise ConnectionResetError("closed by the other end")
+        done += got
+    return bytes(parts)
