@@ -264,7 +264,7 @@ def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
 
 
 def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
-    """Read how many bytes are free on each rank; again while a rank has less than ``wanted`` and figures grow by much.
+    """Read how many bytes are free on each rank; again while a rank has less than ``wanted`` and a figure grows.
 
     Dask frees released results some 10 ms later: those of a graph unloaded just now, or the bins of a build that starts
     again through the host. The free memory of a host also changes by what other processes do.

@@ -222,8 +222,10 @@ def _integer_table(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | No
 
 
 def _two_columns(block: bytes, grammar: PairGrammar) -> NDArray[np.int64] | None:
-    """Return the ids, int64[lines, 2], of a block with further columns; None if an id overflows or a line is very
-    long."""
+    """Return the ids, int64[lines, 2], of a block with further columns; None if an id overflows.
+
+    None also if the first line is longer than ``_WIDE_BYTES``.
+    """
     import pandas as pd
 
     if block.index(b"\n") > _WIDE_BYTES:
