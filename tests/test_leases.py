@@ -36,6 +36,13 @@ def mortal() -> Iterator[distributed.Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def endless(client: distributed.Client) -> Iterator[Graph]:
+    """A graph whose traversals last until a test ends them."""
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        yield graph
+
+
 def holders(client: distributed.Client) -> dict[str, str]:
     """The clients that have a lease, by graph id."""
 
@@ -92,17 +99,17 @@ def test_clients_that_take_turns_get_their_own_answers(client: distributed.Clien
 
 def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: distributed.Client) -> None:
     """A batch gives way after the traversal under way, and is complete in the end."""
-    with dbfs.load("path:n=3000", client=client, name="street", ranks=2) as graph:
+    with dbfs.load("path:n=500", client=client, name="street", ranks=2) as graph:
         batch: list[dbfs.BFSResult] = []
-        thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(200)))))
+        thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(60)))))
         thread.start()
         eventually(lambda: holders(client) == {graph.record.graph_id: client.id})
-        short = dbfs.open("street", client=other).bfs(2999)
+        short = dbfs.open("street", client=other).bfs(499)
         assert not batch
         thread.join(60)
-        assert short.depth == 2999
-        assert [result.depth for result in batch] == [2999 - source for source in range(200)]
-        batch[150].validate()
+        assert short.depth == 499
+        assert [result.depth for result in batch] == [499 - source for source in range(60)]
+        batch[50].validate()
 
 
 def test_threads_of_one_client_share_its_gang(client: distributed.Client) -> None:
@@ -128,27 +135,27 @@ def leased(graph: Graph) -> Graph:
     return graph
 
 
-def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client) -> None:
-    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
-        run = Background(leased(graph))
-        (seen,) = dbfs.runs(client=client)
-        eventually(lambda: seen.status.graph == graph.name and dbfs.runs(client=client)[0].status.progress is not None)
-        seen.cancel()
-        error = run.join()
-        assert isinstance(error, RunCancelledError)
-        assert "a client called run.cancel()" in str(error)
-        assert dbfs.runs(client=client) == []
-        assert graph.bfs(0, max_depth=5).reached == 6
+def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client, endless: Graph) -> None:
+    run = Background(leased(endless))
+    eventually(lambda: [seen.status.progress is not None for seen in dbfs.runs(client=client)] == [True])
+    (seen,) = dbfs.runs(client=client)
+    assert seen.status.graph == endless.name
+    seen.cancel()
+    error = run.join()
+    assert isinstance(error, RunCancelledError)
+    assert "a client called run.cancel()" in str(error)
+    assert dbfs.runs(client=client) == []
+    assert endless.bfs(0, max_depth=5).reached == 6
 
 
-def test_a_leased_run_obeys_its_deadline(client: distributed.Client) -> None:
-    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
-        leased(graph)
-        with pytest.raises(DeadlineExceededError, match=r"level \d+"):
-            graph.bfs(0, deadline=0.4)
-        assert graph.bfs(0, max_depth=5).reached == 6
+def test_a_leased_run_obeys_its_deadline(endless: Graph) -> None:
+    leased(endless)
+    with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+        endless.bfs(0, deadline=0.4)
+    assert endless.bfs(0, max_depth=5).reached == 6
 
 
+@pytest.mark.full
 def test_an_unloaded_graph_ends_a_leased_run(client: distributed.Client) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2)
     run = Background(leased(graph))
