@@ -77,7 +77,7 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> Local
     if processes:
         require_main_guard()
     warm_up()
-    options = {"preload": _QUIET, **_web(options)}
+    options = {"preload": [_QUIET], **_web(options)}
     gpus = visible_gpus()
     lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
     if backend == "auto" and lacking:

@@ -45,7 +45,7 @@ class ResidentEngine:
         began = time.monotonic()
         reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
         for part in RunSender.of(gang.client).parts(record.graph_id, specs, deadline, progress):
-            for of_rank, more in zip(reports, part, strict=True):
+            for of_rank, more in zip(reports, part.reports, strict=True):
                 of_rank += more
 
         outcomes = []

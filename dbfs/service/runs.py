@@ -6,6 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import distributed
 
@@ -27,6 +28,22 @@ Progress = Callable[[RunProgress], None]
 
 Reports = list[list[RankReport]]
 """By rank, a report of each traversal."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive traversals of a run, as they finished.
+
+    Attributes:
+        reports: by rank, a report of each traversal.
+        seconds: time from the part's beginning on rank 0 to its end there; 0 without a lease.
+        rank_seconds: the part of that time in which rank 0 made its own part; 0 without a lease.
+    """
+
+    reports: Reports
+    seconds: float = 0.0
+    rank_seconds: float = 0.0
+
 
 # Seconds that opening a line to rank 0 may take, and that rank 0 may take to read a run.
 _OPEN_SECONDS = 2.0
@@ -62,8 +79,8 @@ class RunSender:
 
     def parts(
         self, graph_id: str, specs: Sequence[TraversalSpec], deadline: Deadline, progress: Progress | None
-    ) -> Iterator[Reports]:
-        """Send a run; yield the ranks' reports of its parts, which are consecutive traversals.
+    ) -> Iterator[Part]:
+        """Send a run; yield its parts as they finish.
 
         Args:
             graph_id: the graph.
@@ -82,7 +99,7 @@ class RunSender:
             if lease is None:
                 answer = self._enqueue(graph_id, rest, done, deadline, progress, leases=not broken)
                 if not isinstance(answer, LeaseGrant):
-                    yield answer
+                    yield Part(answer)
                     return
                 try:
                     lease = _HeldLease(answer, _context(self._service.client))
@@ -91,9 +108,9 @@ class RunSender:
                     self._unreachable.add(graph_id)
                     broken = True
                     continue
-            for reports in self._under_lease(lease, graph_id, rest, done, deadline, progress):
-                done += len(reports[0])
-                yield reports
+            for part in self._under_lease(lease, graph_id, rest, done, deadline, progress):
+                done += len(part.reports[0])
+                yield part
             broken = broken or lease.broken
 
     def _enqueue(
@@ -141,8 +158,8 @@ class RunSender:
         first: int,
         deadline: Deadline,
         progress: Progress | None,
-    ) -> Iterator[Reports]:
-        """Send a run to rank 0; yield the reports of its parts until the run or the lease is over."""
+    ) -> Iterator[Part]:
+        """Send a run to rank 0; yield its parts until the run or the lease is over."""
         run_id = specs[0].run_id
         dropped = self._service.take_dropped(graph_id)
         run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)
@@ -154,9 +171,9 @@ class RunSender:
                 answer = self._receive(lease, run, end, progress)
                 if isinstance(answer, Refusal):
                     break
-                reports = _reports(answer)
+                part = Part(_reports(answer), answer.seconds, answer.rank_seconds)
                 over = answer.last
-                yield reports
+                yield part
         except LineClosedError:
             # Rank 0 is lost, or the line broke: the scheduler finds out which.
             lease.broken = True

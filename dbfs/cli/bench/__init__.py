@@ -6,7 +6,7 @@ Out: tables or JSON on stdout; with ``--out``, files.
 
 import click
 
-from dbfs.cli.bench.engine import build, gang, kernels, levels
+from dbfs.cli.bench.engine import build, calls, gang, kernels, levels
 from dbfs.cli.bench.gpu import gpu, memory
 from dbfs.cli.bench.plans import corpus, figures, scaling
 
@@ -19,5 +19,5 @@ def bench() -> None:
     """
 
 
-for _command in (gang, levels, kernels, build, gpu, memory, corpus, scaling, figures):
+for _command in (calls, gang, levels, kernels, build, gpu, memory, corpus, scaling, figures):
     bench.add_command(_command)

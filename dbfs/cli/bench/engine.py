@@ -1,4 +1,4 @@
-"""``dbfs bench gang``, ``levels``, ``kernels`` and ``build``: the cost of parts of the system, on a local cluster."""
+"""``dbfs bench calls``, ``gang``, ``levels``, ``kernels`` and ``build``: parts of the system, on a local cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import click
 
 from dbfs.building.build import ORDERS
-from dbfs.cli.bench.common import ranks_option
+from dbfs.cli.bench.common import connect_workers, ranks_option
 from dbfs.cli.common import connect, json_option, print_results
 from dbfs.units import format_bytes
+from dbfs_workers.backends import BACKENDS
 
 
 @click.command()
@@ -36,6 +37,39 @@ def gang(ranks: int, times: int, as_json: bool) -> None:
         costs,
         as_json=as_json,
     )
+
+
+@click.command()
+@click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator.")
+@click.option("--order", type=click.Choice(ORDERS), default="degree", show_default=True, help="Order of the vertices.")
+@click.option("--ranks", type=click.IntRange(1), default=2, show_default=True, help="Number of workers.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="cpu", show_default=True, help="Device of the workers.")
+@click.option("--times", type=click.IntRange(5), default=100, show_default=True, help="Number of calls to time.")
+@click.option("--batch", type=click.IntRange(2), default=64, show_default=True, help="Traversals of a batch.")
+@json_option
+def calls(graph: str, order: str, ranks: int, backend: str, times: int, batch: int, as_json: bool) -> None:
+    """Measure what a call costs above its traversal, and where that time goes.
+
+    Medians in milliseconds, a traversal: of calls of bfs, and of batches by bfs_many. A plain Dask call to a worker is
+    the scale.
+
+    Example: dbfs bench calls --ranks 4
+    """
+    from dbfs.bench.calls import bench_calls
+
+    with connect_workers(None, ranks, backend, "auto") as client:
+        costs = list(bench_calls(client, graph, ranks, times, batch, order))
+    columns = ("what", "call", "client", "wire", "leader", "rank's work", "traversal", "above it", "in plain calls")
+    rows = [
+        (
+            c.what,
+            *(f"{ms:.3f}" for ms in (c.call, c.client, c.wire, c.leader, c.rank_work, c.traversal, c.above)),
+            f"{c.above / c.plain_call:.2f}",
+        )
+        for c in costs
+    ]
+    title = f"{graph} by {order}, {ranks} ranks on {backend}; a plain Dask call takes {costs[0].plain_call:.3f} ms"
+    print_results(title, columns, rows, costs, as_json=as_json)
 
 
 @click.command()

@@ -95,6 +95,8 @@ class Leader:
         self._noting = threading.Lock()
         self._noted: Future[None] | None = None
         self._last = 0.0
+        # Time of rank 0's own part in the latest part of a run.
+        self._rank_seconds = 0.0
         self._awake = threading.Event()
         threading.Thread(target=self._watch, name="dbfs-lease-watch", daemon=True).start()
 
@@ -168,7 +170,7 @@ class Leader:
         length = 1
         try:
             while True:
-                began = time.monotonic()
+                began = time.perf_counter()
                 specs = run.specs[note.finished : note.finished + length]
                 answers = self._make(run, note, specs, end)
                 note.answers.append(answers)
@@ -176,8 +178,8 @@ class Leader:
                     note.finished += len(specs)
                 if self._revoked or note.finished == len(run.specs):
                     break
-                line.send(pickle.dumps(RanksReports(answers, last=False), protocol=5), SEND_SECONDS)
-                seconds = max(time.monotonic() - began, 1e-6)
+                seconds = max(time.perf_counter() - began, 1e-6)
+                self._send_reports(line, answers, seconds, last=False)
                 length = max(1, min(2 * length, int(length * PART_SECONDS / seconds)))
         finally:
             note.ended = time.time()
@@ -189,7 +191,11 @@ class Leader:
             noted = self._send_notes(None)
             if noted is not None:
                 wait([noted], timeout=SEND_SECONDS)
-        line.send(pickle.dumps(RanksReports(answers, last=True), protocol=5), SEND_SECONDS)
+        self._send_reports(line, answers, time.perf_counter() - began, last=True)
+
+    def _send_reports(self, line: Line, answers: list[bytes], seconds: float, *, last: bool) -> None:
+        reports = RanksReports(answers, last, seconds, self._rank_seconds)
+        line.send(pickle.dumps(reports, protocol=5), SEND_SECONDS)
 
     def _make(self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float) -> list[bytes]:
         """Make a part of a run on all ranks; return their answers. If one of them is an error, the lease is over."""
@@ -217,8 +223,10 @@ class Leader:
             own = answer_error(WorkerLostError(f"run {run.run_id}: lost rank {lost[0]}; load the graph again"))
             self._calls.peer_lost(note.number, lost[0])
         else:
+            began = time.perf_counter()
             try:
                 own = answer_reports(self._run_part(part))
+                self._rank_seconds = time.perf_counter() - began
             except Exception as error:  # the holder raises it
                 own = answer_error(error)
                 self._calls.abort(note.number, Cause.FAILED, f"rank 0 failed first: {error}")

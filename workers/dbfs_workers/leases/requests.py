@@ -68,10 +68,14 @@ class RanksReports:
     Attributes:
         ranks: by rank, the answer of ``answer_reports``.
         last: whether no further part follows: the run is over, or its lease was revoked.
+        seconds: time from the part's beginning on rank 0 to this answer.
+        rank_seconds: the part of that time in which rank 0 made its own part of the run.
     """
 
     ranks: list[bytes]
     last: bool
+    seconds: float
+    rank_seconds: float
 
 
 @dataclass(frozen=True)
