@@ -35,17 +35,21 @@ from dbfs.edges.generate import (
     tree,
     uniform,
 )
+from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
 from dbfs.graph.result import BFSResult
 from dbfs.graph500.benchmark import Graph500Result, graph500
 from dbfs.service.client import install
-from dbfs.service.listing import Run, graphs, runs
+from dbfs.service.listing import AsyncRun, Run, graphs, runs
 from dbfs.validation.validate import Labels, Validation, validate
 
 __version__ = version("dbfs")
 
 __all__ = [
+    "AsyncBFSResult",
+    "AsyncGraph",
+    "AsyncRun",
     "BFSResult",
     "BuildOptions",
     "ClusterState",

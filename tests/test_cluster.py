@@ -170,7 +170,7 @@ def test_an_existing_scheduler_and_an_explicit_client(client: distributed.Client
 def test_clients_that_cannot_serve(client: distributed.Client) -> None:
     async def asynchronous() -> None:
         async with distributed.Client(client.scheduler.address, asynchronous=True) as wrong:
-            with pytest.raises(ClientError, match="asynchronous"):
+            with pytest.raises(ClientError, match="the thread of the client's event loop"):
                 current_client(wrong)
 
     asyncio.run(asynchronous())

@@ -10,6 +10,7 @@ from distributed.comm.addressing import parse_address
 
 from dbfs import config
 from dbfs.cluster import local
+from dbfs.cluster.awaiting import require_other_thread, sync
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
@@ -34,7 +35,7 @@ def connect(
 
     A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda,
     else one worker for each CPU core. Closing the client closes the local cluster, and so does the end of the program.
-    dbfs works with any other synchronous ``distributed.Client`` as well.
+    dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls return awaitables.
 
     The workers of a local cluster are processes, which import the script that starts them. With ``processes=False``
     they are threads of this process, on CPU cores. These start at once, need no ``if __name__ == "__main__":``, and
@@ -129,7 +130,7 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
     """Return the given client, or Dask's current client if None.
 
     Raises:
-        ClientError: there is no client, it is closed or asynchronous, or the object is not a client.
+        ClientError: there is no client, it is closed, this thread runs its event loop, or the object is not a client.
     """
     if client is None:
         try:
@@ -140,8 +141,7 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
             ) from None
     if not isinstance(client, distributed.Client):
         raise ClientError(f"client must be a distributed.Client, not {type(client).__name__}")
-    if client.asynchronous:
-        raise ClientError("client is asynchronous; dbfs needs one made without asynchronous=True")
+    require_other_thread(client)
     if client.status != "running":
         raise ClientError(f"client is {client.status}; dbfs needs a running one")
     return client
@@ -162,7 +162,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     workers = _addresses(client)
     if len(workers) < least:
         try:
-            client.wait_for_workers(least, timeout=seconds)
+            sync(client, client.wait_for_workers, least, seconds)
         except TimeoutError:
             found = len(_addresses(client))
             raise NoWorkersError(

@@ -16,6 +16,7 @@ from dask._task_spec import Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dbfs import config
+from dbfs.cluster.awaiting import sync
 from dbfs.errors import DbfsError, DeadlineExceededError, SchedulerLostError, WorkerLostError
 
 Key = Hashable
@@ -88,7 +89,7 @@ class Gang:
     """The workers of one graph in rank order.
 
     Attributes:
-        client: a synchronous client of the workers' cluster.
+        client: a client of the workers' cluster.
         addresses: worker addresses by rank.
     """
 
@@ -129,12 +130,12 @@ class Gang:
         interval = config.seconds("liveness-interval")
         # Wait first, then fetch: Client.gather, if cancelled during a wait, leaves tasks that log their exceptions.
         try:
-            while not self.client.sync(self._done, futures, interval):
+            while not sync(self.client, self._done, futures, interval):
                 self.check(_text(doing))
                 deadline.enforce(doing)
                 if watch is not None:
                     watch()
-            result: list[Any] = self.client.sync(self._fetch, futures, interval, deadline, doing)
+            result = sync(self.client, self._fetch, futures, interval, deadline, doing)
         except DbfsError:
             raise
         except Exception as error:
@@ -175,7 +176,7 @@ class Gang:
 
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
-        self.client.sync(self._check, doing, cause)
+        sync(self.client, self._check, doing, cause)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
         """Return whether all futures finished within ``timeout`` seconds.

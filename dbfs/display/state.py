@@ -8,6 +8,7 @@ from typing import Any
 
 import distributed
 
+from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
@@ -62,6 +63,7 @@ class ClusterState:
         return state_html(self)
 
 
+@awaitable(unchanged)
 def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
     """Return the workers, graphs and runs of a cluster; a notebook shows them as tables.
 

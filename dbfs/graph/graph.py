@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
@@ -71,6 +72,8 @@ class Graph(GraphCounts):
         self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         self._external: NDArray[np.int64] | None = None
         self._order: DegreeOrder | None = None
+        # One of many threads fetches: each copy has n numbers.
+        self._fetching = threading.Lock()
         if not record.named:
             # Only this object refers to a nameless graph, which is therefore unloaded with it.
             service, message = ServiceClient.of(client), UnloadGraph(record.graph_id, client.id)
@@ -100,15 +103,17 @@ class Graph(GraphCounts):
     @property
     def external_ids(self) -> NDArray[np.int64] | None:
         """int64[n], the file's ids by vertex, ascending; None if the file's ids are the vertex ids."""
-        if self.record.external_ids_key is not None and self._external is None:
-            self._external = self._fetch(self.record.external_ids_key, "external ids")[0]
+        with self._fetching:
+            if self.record.external_ids_key is not None and self._external is None:
+                self._external = self._fetch(self.record.external_ids_key, "external ids")[0]
         return self._external
 
     @property
     def order(self) -> DegreeOrder | None:
         """The internal numbering of a graph loaded with ``order="degree"``; else None."""
-        if self.record.order_key is not None and self._order is None:
-            self._order = self._fetch(self.record.order_key, "the degree order")
+        with self._fetching:
+            if self.record.order_key is not None and self._order is None:
+                self._order = self._fetch(self.record.order_key, "the degree order")
         return self._order
 
     def vertex(self, external_id: int) -> int:
@@ -428,6 +433,11 @@ class Graph(GraphCounts):
         """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
         order = self.order
         return tuple(vertices if order is None else order.position[list(vertices)].tolist())
+
+    def vertices_at_positions(self, positions: Sequence[int]) -> list[int]:
+        """Return the vertex ids of numbers in the internal numbering."""
+        order = self.order
+        return list(positions) if order is None else order.vertex[list(positions)].tolist()
 
     def _fetch(self, key: Hashable, what: str) -> Any:
         # A task copies the value, because the service owns the key and this client has no future of it.

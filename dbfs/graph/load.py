@@ -11,11 +11,13 @@ import distributed
 
 from dbfs import config
 from dbfs.building.build import BuildOptions, build
+from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, MissingFileError
+from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@awaitable(AsyncGraph)
 def load(
     edges: EdgeSource,
     *,
@@ -50,7 +53,8 @@ def load(
         edges: a generator's spec such as ``kronecker:scale=18``; the path or URL of a file; a pair ``(src, dst)`` of
             integer arrays; a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j; or an edge list
             (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``).
-        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
+            awaitable of an ``AsyncGraph``.
         ranks: number of workers that take part, one rank each; all if None.
         directed: for a file: overrides what its format or header says. For arrays: False if None. For a matrix: None
             for a directed graph unless the matrix is symmetric.
@@ -140,8 +144,11 @@ def load(
     return Graph(record, formed, client)
 
 
+@awaitable(AsyncGraph)
 def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect
     """Open a graph that any client has loaded under a name.
+
+    With an asynchronous client ``open`` returns an awaitable of an ``AsyncGraph``.
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.

@@ -24,6 +24,7 @@ import dask
 import distributed
 
 from dbfs.building.build import BuildOptions, check_fit
+from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang
 from dbfs.display import progress as progresses
@@ -116,6 +117,7 @@ class Graph500Result:
         return block(self.statistics)
 
 
+@awaitable(unchanged)
 def graph500(
     scale: int,
     *,
@@ -132,7 +134,7 @@ def graph500(
         scale: logarithm to base 2 of the number of vertices.
         edgefactor: edges per vertex; the specification requires 16.
         roots: number of search keys, which are distinct vertices of degree at least 1; the specification requires 64.
-        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        client: any ``distributed.Client``; Dask's current one if None.
         ranks: number of workers that take part, one rank each; all if None.
         backend: see ``load``.
         progress: whether to show bars for the phases and the searches: see ``dbfs.display.progress``.

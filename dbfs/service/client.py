@@ -10,6 +10,7 @@ from typing import Any
 import distributed
 
 from dbfs.cluster import closing
+from dbfs.cluster.awaiting import awaitable, check_cancelled, require_other_thread, sync, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import ClientError, VersionMismatchError
@@ -31,13 +32,14 @@ _FREE_WITHIN = 3.0
 _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weakref.WeakKeyDictionary()
 
 
+@awaitable(unchanged)
 def install(client: distributed.Client | None = None) -> None:
     """Install dbfs's plugins on a cluster's scheduler and on all its workers, later ones included.
 
     ``load``, ``open``, ``graphs`` and ``runs`` do this themselves. Call ``install`` first to check a cluster.
 
     Args:
-        client: any synchronous ``distributed.Client``; Dask's current one if None.
+        client: any ``distributed.Client``; Dask's current one if None.
 
     Raises:
         ClientError: there is no usable client.
@@ -102,25 +104,32 @@ class ServiceClient:
             Exception: the handler raised it.
         """
         client = self.client
+        require_other_thread(client)
         try:
             answer = client.sync(rpc.send, client.scheduler, message)
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
 
-    def call_with_progress(
-        self, message: SchedulerMessage[A], run_id: str, progress: Callable[[RunProgress], None]
-    ) -> A:
-        """Send a message about a run, and call ``progress`` again and again until the answer. Errors as for ``call``.
+    def call_run(self, message: SchedulerMessage[A], run_id: str, progress: Callable[[RunProgress], None] | None) -> A:
+        """Send a message that starts a run, and wait for the answer, which may take as long as the run.
 
-        The caller's own thread calls ``progress``, so that it may block, or raise.
+        Args:
+            message: the message.
+            run_id: id of the run.
+            progress: called again and again until the answer, in the caller's own thread: it may block, or raise.
+
+        Raises:
+            asyncio.CancelledError: the call was cancelled. Other errors as for ``call``.
         """
         client = self.client
-        request = asyncio.run_coroutine_threadsafe(rpc.send(client.scheduler, message), client.loop.asyncio_loop)
-        while not concurrent.futures.wait([request], timeout=LOOK_EVERY).done:
-            self.look(run_id, progress)
+        if progress is not None:
+            request = asyncio.run_coroutine_threadsafe(rpc.send(client.scheduler, message), client.loop.asyncio_loop)
+            while not concurrent.futures.wait([request], timeout=LOOK_EVERY).done:
+                check_cancelled()
+                self.look(run_id, progress)
         try:
-            answer = request.result()
+            answer = sync(client, rpc.send, client.scheduler, message) if progress is None else request.result()
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)

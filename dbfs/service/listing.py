@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import distributed
 
+from dbfs.cluster.awaiting import AsyncView, awaitable, awaited, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
 
 
+@awaitable(unchanged)
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
     """Return the graphs in the cluster, in the order of loading."""
     return ServiceClient.of(current_client(client)).call(ListGraphs())
 
 
+def async_runs(listed: list[Run]) -> list[AsyncRun]:
+    """Return the runs as an asynchronous client lists them."""
+    return [AsyncRun(run) for run in listed]
+
+
+@awaitable(async_runs)
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
     """Return the resident runs that wait or are under way, in the order of arrival."""
     client = current_client(client)
@@ -26,11 +34,12 @@ class Run:
 
     Attributes:
         status: the run's state when it was listed.
+        client: the client that listed the run.
     """
 
     def __init__(self, status: RunStatus, client: distributed.Client) -> None:
         self.status = status
-        self._client = client
+        self.client = client
 
     def cancel(self) -> None:
         """End the run by its next level. The call that waits for its result raises ``RunCancelledError``.
@@ -39,8 +48,22 @@ class Run:
             RunNotFoundError: the run is over.
             NotOwnerError: another client started the run, and ``dbfs.service.anyone-may-stop`` is not set.
         """
-        service = ServiceClient.of(self._client)
+        service = ServiceClient.of(self.client)
         service.call(CancelRun(self.status.run_id, service.client.id))
 
     def __repr__(self) -> str:
         return f"<dbfs.Run {self.status}>"
+
+
+class AsyncRun(AsyncView[Run]):
+    """A run of the resident engine, as an asynchronous client lists it. ``cancel`` returns an awaitable.
+
+    Attributes:
+        status: the run's state when it was listed.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, run.client)
+        self.status = run.status
+
+    cancel = awaited(Run.cancel, unchanged)

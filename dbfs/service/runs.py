@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import distributed
 
+from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
 from dbfs.cluster.gang import Deadline
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError
 from dbfs.records import RunProgress
@@ -137,13 +138,11 @@ class RunSender:
             leases=leases,
         )
         try:
-            answer = (
-                service.call(message) if progress is None else service.call_with_progress(message, run_id, progress)
-            )
+            answer = service.call_run(message, run_id, progress)
         except BaseException as error:
             self._drop_again(graph_id, dropped)
             if not isinstance(error, DbfsError):
-                # Ctrl-C, or the caller's progress function raised: no caller waits for the run any more.
+                # Ctrl-C, a cancelled call, or the caller's progress function raised: no caller waits for the run.
                 service.send(CancelRun(run_id, service.client.id))
             raise
         if isinstance(answer, LeaseGrant):
@@ -200,9 +199,11 @@ class RunSender:
             DeadlineExceededError: no answer came.
             LineClosedError: the line broke.
         """
-        if progress is not None:
+        if progress is not None or can_be_cancelled():
             while not lease.line.readable(LOOK_EVERY) and time.monotonic() < end:
-                self._service.look(run.run_id, progress)
+                check_cancelled()
+                if progress is not None:
+                    self._service.look(run.run_id, progress)
         try:
             frame = lease.line.receive(end)
         except TimeoutError:

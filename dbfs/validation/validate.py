@@ -8,21 +8,23 @@ was built: the check then also finds a graph that was built wrong. Otherwise the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import distributed
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbfs import config
+from dbfs.cluster.awaiting import AsyncView, in_thread
 from dbfs.cluster.gang import Deadline, Key, Ref, TaskGraph, release
 from dbfs.engines import LabelsOnRanks
 from dbfs.errors import InvalidOptionError, ValidationError
 from dbfs_workers.tasks import validation as tasks
 
 if TYPE_CHECKING:
+    from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
     from dbfs_workers.checks.verdict import Verdict, Violation
@@ -62,10 +64,20 @@ class Validation:
     component_edges: int
 
 
-def validate(graph: Graph, result: BFSResult | Labels) -> Validation:
+@overload
+def validate(graph: Graph, result: BFSResult | Labels) -> Validation: ...
+
+
+@overload
+def validate(graph: AsyncGraph, result: AsyncBFSResult | Labels) -> Coroutine[Any, Any, Validation]: ...
+
+
+def validate(
+    graph: Graph | AsyncGraph, result: BFSResult | AsyncBFSResult | Labels
+) -> Validation | Coroutine[Any, Any, Validation]:
     """Check labels by Graph500's five rules (specification 2.0, "Validation") on the workers.
 
-    Neither edges nor a result's labels come to the client.
+    Neither edges nor a result's labels come to the client. For an asynchronous client's graph an awaitable is returned.
 
     Args:
         graph: the graph that was traversed. After ``load(..., keep_edges=True)`` the edges are those of the input.
@@ -78,6 +90,13 @@ def validate(graph: Graph, result: BFSResult | Labels) -> Validation:
         ResultReleasedError: the result or the graph was released.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
     """
+    plain = result.synchronous if isinstance(result, AsyncView) else result
+    if isinstance(graph, AsyncView):
+        return in_thread(graph.gang.client, _validate, graph.synchronous, plain)
+    return _validate(graph, plain)
+
+
+def _validate(graph: Graph, result: BFSResult | Labels) -> Validation:
     check = _Check(graph)
     try:
         if isinstance(result, Labels):

@@ -1,0 +1,229 @@
+"""Calls with an asynchronous client: each runs in a thread of its own, and its caller awaits it.
+
+The calls of dbfs are synchronous functions. An asynchronous client lives in the event loop of its caller's thread,
+which must not block. In any other thread the same client is synchronous (``distributed.Client.asynchronous``). So a
+call runs unchanged in a thread that ends with the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import inspect
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
+
+import distributed
+
+from dbfs.errors import ClientError
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+A = TypeVar("A")
+
+MOST_THREADS: Final = 256
+"""Largest number of calls of one client that run at once; further calls wait. As many runs may wait in the queue."""
+
+_rooms: weakref.WeakKeyDictionary[distributed.Client, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+
+
+class _Call:
+    """A call that runs in a thread of its own, and that can be cancelled from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._wait: concurrent.futures.Future[Any] | None = None
+
+    def cancel(self) -> None:
+        """End the wait of the call's thread, and refuse all further waits."""
+        with self._lock:
+            self._cancelled = True
+            wait = self._wait
+        if wait is not None:
+            wait.cancel()
+
+    def check(self) -> None:
+        """Raise ``asyncio.CancelledError`` if the call was cancelled."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def wait_for(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in an event loop, and wait for its result."""
+
+        async def run() -> T:
+            return await function()
+
+        with self._lock:
+            self.check()
+            self._wait = asyncio.run_coroutine_threadsafe(run(), loop)
+        try:
+            return cast(T, self._wait.result())
+        except concurrent.futures.CancelledError:
+            # asyncio's own error is no Exception, so that no handler takes the end of the call for a failure.
+            raise asyncio.CancelledError from None
+        finally:
+            self._wait = None
+
+
+_current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("dbfs_call", default=None)
+
+
+def require_other_thread(client: distributed.Client) -> None:
+    """Raise ``ClientError`` if this thread runs the client's event loop, which a synchronous call would block."""
+    if client.asynchronous:
+        raise ClientError(
+            "a synchronous call in the thread of the client's event loop, which the call would block; "
+            "await the call of an AsyncGraph or an AsyncBFSResult instead, or make the call in another thread"
+        )
+
+
+def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
+
+    Calls of dbfs use ``Client.sync`` instead where a change on the cluster must not be abandoned halfway.
+
+    Raises:
+        asyncio.CancelledError: the call was cancelled.
+        ClientError: this thread runs the client's event loop.
+    """
+    require_other_thread(client)
+    call = _current.get()
+    if call is None:
+        result: T = client.sync(function, *arguments)
+        return result
+    return call.wait_for(client.loop.asyncio_loop, functools.partial(function, *arguments))
+
+
+def can_be_cancelled() -> bool:
+    """Return whether this thread makes a call of an asynchronous client."""
+    return _current.get() is not None
+
+
+def check_cancelled() -> None:
+    """Raise ``asyncio.CancelledError`` if this thread makes a call that was cancelled."""
+    call = _current.get()
+    if call is not None:
+        call.check()
+
+
+async def in_thread(
+    client: distributed.Client, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
+) -> T:
+    """Run a synchronous function in a thread of its own, and return its result.
+
+    If the caller is cancelled, so is the function: its wait for a run or for labels ends, and the run with it.
+    ``CancelledError`` leaves here when the thread has ended.
+
+    Raises:
+        Exception: the function raised it.
+    """
+    loop, call = asyncio.get_running_loop(), _Call()
+    context = contextvars.copy_context()
+    context.run(_current.set, call)
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+    # A running future can't be cancelled: its outcome is that of the thread.
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result = context.run(function, *arguments, **options)
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    async with _rooms.setdefault(client, asyncio.Semaphore(MOST_THREADS)):
+        threading.Thread(target=run, name=f"dbfs-call-{getattr(function, '__name__', 'function')}", daemon=True).start()
+        try:
+            return await asyncio.wrap_future(outcome, loop=loop)
+        except asyncio.CancelledError:
+            call.cancel()
+            ended = asyncio.wrap_future(outcome, loop=loop)
+            await asyncio.wait({ended})
+            # Reads the error, which asyncio would log as never read.
+            if not ended.cancelled():
+                ended.exception()
+            raise
+
+
+def _client_of_this_loop(client: Any) -> distributed.Client | None:
+    """Return the client of a call (Dask's current one if None) if this thread runs its event loop."""
+    if client is None:
+        try:
+            client = distributed.Client.current()
+        except ValueError:
+            return None
+    return client if isinstance(client, distributed.Client) and client.asynchronous else None
+
+
+def awaitable(view: Callable[[T], A]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function with the argument ``client``, so that it returns an awaitable for an asynchronous client.
+
+    Type checkers see the type for synchronous clients; ``dbfs.asynchronous`` has the other.
+
+    Args:
+        view: makes the awaitable's result of the function's.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            bound = signature.bind(*arguments, **options)
+            client = _client_of_this_loop(bound.arguments.get("client"))
+            if client is None:
+                return function(*arguments, **options)
+            bound.arguments["client"] = client
+
+            async def awaited() -> A:
+                return view(await in_thread(client, function, *bound.args, **bound.kwargs))
+
+            return cast(T, awaited())
+
+        return call
+
+    return decorate
+
+
+def unchanged(value: T) -> T:
+    """Return the value: the view of results that need no cluster."""
+    return value
+
+
+class AsyncView(Generic[S]):
+    """Base of the objects that an asynchronous client's calls return: methods of a synchronous object as awaitables.
+
+    Attributes:
+        synchronous: the object whose methods run in threads. Its own methods block, and work in other threads only.
+    """
+
+    def __init__(self, synchronous: S, client: distributed.Client) -> None:
+        self.synchronous = synchronous
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.synchronous!r}>"
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], T], view: Callable[[T], A]
+) -> Callable[Concatenate[AsyncView[S], P], Coroutine[Any, Any, A]]:
+    """Return a method of a view that runs a method of the synchronous object in a thread.
+
+    Args:
+        method: the synchronous method.
+        view: makes the awaitable's result of the method's.
+    """
+
+    @functools.wraps(method)
+    async def call(self: AsyncView[S], /, *arguments: P.args, **options: P.kwargs) -> A:
+        return view(await in_thread(self._client, method, self.synchronous, *arguments, **options))
+
+    return call

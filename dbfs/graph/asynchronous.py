@@ -1,0 +1,177 @@
+"""AsyncGraph and AsyncBFSResult: graphs and results of an asynchronous client, whose methods return awaitables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
+
+from dbfs.cluster.awaiting import AsyncView, awaited, in_thread, unchanged
+from dbfs.graph.counts import GraphCounts
+from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from dbfs.engines import LevelReport
+    from dbfs_workers.storage.ordering import DegreeOrder
+
+P = ParamSpec("P")
+
+
+class AsyncBFSResult(AsyncView[BFSResult]):
+    """The result of ``AsyncGraph.bfs``.
+
+    ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_dask_array``,
+    ``validate``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables.
+    ``levels``, ``reports`` and ``to_dict`` need no cluster, and are those of ``BFSResult``.
+
+    Attributes:
+        graph: the graph that was traversed.
+        synchronous: the ``BFSResult``. Its methods block: call them in other threads only.
+        sources: vertex ids at distance 0.
+        run_id: id of the run that made the traversal.
+        engine: name of the engine that ran.
+        depth: the largest distance.
+        reached: number of vertices reached, the sources included.
+        edges: directed edges of the traversed component.
+        seconds: time from the start of the first level to the end of the last.
+        setup_seconds: time before that; None after a run of the taskgraph engine.
+        mteps: directed edges of the traversed component per second, in millions.
+        farthest: distance beyond which vertices were left unreached; None if none were.
+    """
+
+    def __init__(self, result: BFSResult) -> None:
+        super().__init__(result, result.graph.gang.client)
+        self.graph = AsyncGraph(result.graph)
+        self.sources = result.sources
+        self.run_id = result.run_id
+        self.engine = result.engine
+        self.depth = result.depth
+        self.reached = result.reached
+        self.edges = result.edges
+        self.seconds = result.seconds
+        self.setup_seconds = result.setup_seconds
+        self.mteps = result.mteps
+
+    distances = awaited(BFSResult.distances, unchanged)
+    predecessors = awaited(BFSResult.predecessors, unchanged)
+    path_to = awaited(BFSResult.path_to, unchanged)
+    vertices_at = awaited(BFSResult.vertices_at, unchanged)
+    vertices = awaited(BFSResult.vertices, unchanged)
+    tree = awaited(BFSResult.tree, unchanged)
+    to_dask_array = awaited(BFSResult.to_dask_array, unchanged)
+    validate = awaited(BFSResult.validate, unchanged)
+    publish = awaited(BFSResult.publish, unchanged)
+    release = awaited(BFSResult.release, unchanged)
+
+    @property
+    def farthest(self) -> int | None:
+        """Distance beyond which the traversal left vertices unreached; None if it reached all it could."""
+        return self.synchronous.farthest
+
+    @property
+    def reports(self) -> tuple[LevelReport, ...]:
+        """One report for each level."""
+        return self.synchronous.reports
+
+    @property
+    def levels(self) -> pd.DataFrame:
+        """One row for each level: see ``BFSResult.levels``."""
+        return self.synchronous.levels
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts and the levels as plain values, for JSON."""
+        return self.synchronous.to_dict()
+
+
+def _views(results: list[BFSResult]) -> list[AsyncBFSResult]:
+    return [AsyncBFSResult(result) for result in results]
+
+
+def _streaming(
+    method: Callable[Concatenate[Graph, P], Iterator[BFSResult]],
+) -> Callable[Concatenate[AsyncGraph, P], AsyncIterator[AsyncBFSResult]]:
+    """Return a method that yields results as they finish."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncGraph, /, *arguments: P.args, **options: P.kwargs) -> AsyncIterator[AsyncBFSResult]:
+        results = method(self.synchronous, *arguments, **options)
+        while (result := await in_thread(self.gang.client, next, results, None)) is not None:
+            view = AsyncBFSResult(result)
+            # No reference stays here, so that the labels are dropped when the caller lets go of the result.
+            del result
+            yield view
+            del view
+
+    return call
+
+
+class AsyncGraph(AsyncView[Graph], GraphCounts):
+    """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
+
+    ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
+    ``vertex``, ``check_vertex`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``bfs_stream`` returns an asynchronous iterator. ``async with graph:`` unloads the graph at the end. A call that is
+    cancelled ends its run. Functions given as ``progress`` are called in another thread.
+
+    Attributes:
+        synchronous: the ``Graph``. Its methods block: call them in other threads only.
+        name: the name given to ``load``, else the name of the edge list.
+        directed: whether edges hold in one direction only.
+        read_seconds: time of reading, if reading finished before building; else 0.
+        build_seconds: time of reading and building.
+        backend: where the graph is traversed: ``cpu`` or ``cuda``.
+        exchange: exchange of the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        gang: the workers that hold the graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        AsyncView.__init__(self, graph, graph.gang.client)
+        GraphCounts.__init__(self, graph.record)
+        self.name = graph.name
+        self.directed = graph.directed
+        self.read_seconds = graph.read_seconds
+        self.build_seconds = graph.build_seconds
+        self.backend = graph.backend
+        self.exchange = graph.exchange
+        self.gang = graph.gang
+
+    bfs = awaited(Graph.bfs, AsyncBFSResult)
+    bfs_many = awaited(Graph.bfs_many, _views)
+    bfs_stream = _streaming(Graph.bfs_stream)
+    khop = awaited(Graph.khop, unchanged)
+    components = awaited(Graph.components, unchanged)
+    degree_counts = awaited(Graph.degree_counts, unchanged)
+    eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)
+    sample_sources = awaited(Graph.sample_sources, unchanged)
+    vertex = awaited(Graph.vertex, unchanged)
+    check_vertex = awaited(Graph.check_vertex, unchanged)
+    unload = awaited(Graph.unload, unchanged)
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether this object has unloaded the graph."""
+        return self.synchronous.unloaded
+
+    @property
+    def external_ids(self) -> Coroutine[Any, Any, NDArray[np.int64] | None]:
+        """Awaitable of ``Graph.external_ids``: int64[n], the file's ids by vertex; None if these are the vertex ids."""
+        return in_thread(self.gang.client, lambda: self.synchronous.external_ids)
+
+    @property
+    def order(self) -> Coroutine[Any, Any, DegreeOrder | None]:
+        """Awaitable of ``Graph.order``: the internal numbering of a graph loaded with ``order="degree"``; else None."""
+        return in_thread(self.gang.client, lambda: self.synchronous.order)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.unload()

@@ -1,0 +1,241 @@
+"""Asynchronous clients: every call returns an awaitable, a cancelled one ends its run, and nothing stays behind."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs import asynchronous
+from dbfs.cluster import awaiting
+from dbfs.errors import (
+    ClientError,
+    GraphNotFoundError,
+    InvalidVertexError,
+    ResultReleasedError,
+    RunCancelledError,
+    ValidationError,
+)
+from tests.support.runs import ENDLESS
+
+
+def calls() -> list[threading.Thread]:
+    """The threads of calls that are under way."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("dbfs-call")]
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[distributed.Client]:
+    """An asynchronous client; afterwards no thread of its calls and no task is left in the loop."""
+    before = asyncio.all_tasks()
+    async with distributed.Client(address, asynchronous=True, set_as_default=False) as client:
+        yield client
+    # Dask's own tasks end a little later, and so does a thread whose result is there.
+    await until(lambda: not calls() and asyncio.all_tasks() <= before)
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """Wait until a condition is met."""
+    for _ in range(200):
+        if met():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not met within 10 s")
+
+
+def test_every_call_returns_an_awaitable(client: distributed.Client, leaves_nothing: None) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            await dbfs.install(there)
+            edges = dbfs.kronecker(scale=8, edgefactor=4)
+            async with await asynchronous.load(edges, client=there, name="awaited", order="degree") as graph:
+                await same_answers(graph, dbfs.open("awaited", client=client))
+                assert [status.name for status in await asynchronous.graphs(client=there)] == ["awaited"]
+                assert (await asynchronous.cluster_state(client=there)).graphs[0].name == "awaited"
+                assert await asynchronous.runs(client=there) == []
+            assert graph.unloaded
+
+    async def same_answers(graph: dbfs.AsyncGraph, other: dbfs.Graph) -> None:
+        source = (await graph.sample_sources(1))[0]
+        result, wanted = await graph.bfs(source, predecessors=True), other.bfs(source, predecessors=True)
+        distances = await result.distances()
+        np.testing.assert_array_equal(distances, wanted.distances())
+        assert (result.reached, result.depth, result.edges) == (wanted.reached, wanted.depth, wanted.edges)
+        assert len(result.reports) == len(result.levels) == len(result.to_dict()["levels"])
+        farthest = int(distances.argmax())
+        assert len(await result.path_to(farthest)) == result.depth + 1
+        assert farthest in await result.vertices_at(result.depth)
+        assert (await result.vertices()).size == (await result.tree()).nnz + 1 == result.reached
+        assert (await result.to_dask_array()).size == graph.n == other.n
+        parents = await result.predecessors()
+        assert (await dbfs.validate(graph, result)).component_edges > 0
+        parents[farthest] = farthest
+        with pytest.raises(ValidationError):
+            await dbfs.validate(graph, dbfs.Labels([source], distances, parents))
+        await result.validate()
+        await result.release()
+        with pytest.raises(ResultReleasedError):
+            await result.distances()
+
+        np.testing.assert_array_equal(await graph.khop(source, 1), other.khop(source, 1))
+        np.testing.assert_array_equal((await graph.components()).labels, other.components().labels)
+        np.testing.assert_array_equal(await graph.degree_counts(), other.degree_counts())
+        assert (await graph.eccentricity_bound(source)).lower >= result.depth
+        assert await graph.external_ids is None
+        order = await graph.order
+        assert order is not None
+        np.testing.assert_array_equal(order.position[order.vertex], np.arange(graph.n))
+        assert await graph.vertex(source) == await graph.check_vertex(source) == source
+        assert [one.sources for one in await graph.bfs_many([source, 3])] == [(source,), (3,)]
+        assert [one.sources[0] async for one in graph.bfs_stream(range(20))] == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_errors_keep_their_type_and_the_loop_never_blocks(client: distributed.Client) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            with pytest.raises(GraphNotFoundError):
+                await asynchronous.open("nowhere", client=there)
+            async with await asynchronous.load("path:n=9", client=there) as graph:
+                with pytest.raises(InvalidVertexError):
+                    await graph.bfs(9)
+                with pytest.raises(ClientError, match="await the call of an AsyncGraph"):
+                    graph.synchronous.bfs(0)
+                # Other threads of the program use the same client and graph synchronously.
+                assert (await asyncio.to_thread(graph.synchronous.bfs, 0)).depth == 8
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+@pytest.mark.parametrize("leased", [False, True], ids=["queue", "lease"])
+def test_a_cancelled_awaitable_cancels_its_run(client: distributed.Client, engine: str, leased: bool) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            async with await asynchronous.load(f"path:n={ENDLESS}", client=there, ranks=2) as graph:
+                if leased:
+                    await graph.bfs_many([0] * 4, max_depth=1)
+                began = time.monotonic()
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(graph.bfs(0, engine=engine), 0.5)
+                assert time.monotonic() - began < 10
+                await until(lambda: not dbfs.runs(client=client))
+                assert (await graph.bfs(0, max_depth=3)).reached == 4
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_a_run_cancelled_by_name_raises_its_own_error(client: distributed.Client) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            async with await asynchronous.load(f"path:n={ENDLESS}", client=there, ranks=2) as graph:
+                looks: list[int] = []
+                running = asyncio.create_task(graph.bfs(0, progress=lambda look: looks.append(look.level)))
+                await until(lambda: bool(looks))
+                for run in await asynchronous.runs(client=there):
+                    assert run.status.running
+                    await run.cancel()
+                with pytest.raises(RunCancelledError):
+                    await running
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_a_cancelled_load_leaves_nothing(client: distributed.Client, leaves_nothing: None) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            for seconds in (0.02, 0.1, 0.3, 0.6):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(asynchronous.load("kronecker:scale=20", client=there, name="cut"), seconds)
+            await until(lambda: not dbfs.graphs(client=client))
+            # The name is free again.
+            await (await asynchronous.load("path:n=9", client=there, name="cut")).unload()
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_calls_beyond_the_most_threads_wait(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaiting, "MOST_THREADS", 3)
+
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            async with await asynchronous.load(f"path:n={ENDLESS}", client=there, ranks=2) as graph:
+                tasks = [asyncio.create_task(graph.bfs(0, max_depth=200)) for _ in range(40)]
+                most = 0
+                while not all(task.done() for task in tasks):
+                    most = max(most, len(calls()))
+                    await asyncio.sleep(0.01)
+                assert most == 3
+                assert {task.result().depth for task in tasks} == {200}
+                # One that waits for a thread never starts.
+                endless = [asyncio.create_task(graph.bfs(0)) for _ in range(5)]
+                await asyncio.sleep(0.3)
+                for task in endless:
+                    task.cancel()
+                assert {type(one) for one in await asyncio.gather(*endless, return_exceptions=True)} == {
+                    asyncio.CancelledError
+                }
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_two_event_loops(client: distributed.Client) -> None:
+    depths: list[list[int]] = []
+
+    async def main(vertices: int) -> None:
+        async with distributed.Client(client.scheduler.address, asynchronous=True, set_as_default=False) as there:
+            async with await asynchronous.load(f"path:n={vertices}", client=there, ranks=2) as graph:
+                results = await asyncio.gather(*(graph.bfs(source) for source in range(20)))
+                depths.append([result.depth for result in results])
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(main(n))) for n in (50, 60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(depths) == [[n - 1 - source for source in range(20)] for n in (50, 60)]
+
+
+@pytest.mark.full
+def test_a_stream_abandoned_halfway(client: distributed.Client, leaves_nothing: None) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            async with await asynchronous.load("path:n=40", client=there, ranks=2) as graph:
+                results = graph.bfs_stream(source % 40 for source in range(10**9))
+                async for result in results:
+                    if result.sources == (30,):
+                        break
+                await asyncio.wait_for(graph.bfs(0), 10)
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_a_program_with_a_local_cluster_ends_without_noise() -> None:
+    program = """
+import asyncio, distributed, dbfs
+
+async def main():
+    async with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, asynchronous=True
+    ) as cluster, distributed.Client(cluster, asynchronous=True):
+        graph = await dbfs.load("kronecker:scale=10")
+        print((await graph.bfs(0)).reached > 0)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
