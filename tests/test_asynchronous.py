@@ -50,19 +50,35 @@ async def until(met: Callable[[], bool]) -> None:
     raise AssertionError("not met within 10 s")
 
 
-def test_every_call_returns_an_awaitable(client: distributed.Client, leaves_nothing: None) -> None:
+def test_the_same_calls_return_awaitables(client: distributed.Client, leaves_nothing: None) -> None:
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            async with await asynchronous.load("path:n=30", client=there, ranks=2, name="awaited") as graph:
+                result = await graph.bfs(4, predecessors=True)
+                np.testing.assert_array_equal(await result.distances(), np.abs(np.arange(30) - 4))
+                assert await result.path_to(1) == [4, 3, 2, 1]
+                assert (await dbfs.validate(graph, result)).component_edges == 29 * 2
+                assert [one.depth async for one in graph.bfs_stream(range(5))] == [29, 28, 27, 26, 25]
+                assert [status.name for status in await asynchronous.graphs(client=there)] == ["awaited"]
+                assert await asynchronous.runs(client=there) == []
+            assert graph.unloaded
+            assert await asynchronous.graphs(client=there) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, leaves_nothing: None) -> None:
     async def main() -> None:
         async with connected(client.scheduler.address) as there:
             await dbfs.install(there)
             edges = dbfs.kronecker(scale=8, edgefactor=4)
             async with await asynchronous.load(edges, client=there, name="awaited", order="degree") as graph:
-                await same_answers(graph, dbfs.open("awaited", client=client))
-                assert [status.name for status in await asynchronous.graphs(client=there)] == ["awaited"]
                 assert (await asynchronous.cluster_state(client=there)).graphs[0].name == "awaited"
-                assert await asynchronous.runs(client=there) == []
-            assert graph.unloaded
+                await compare(graph, dbfs.open("awaited", client=client))
+            assert (await asynchronous.graph500(8, roots=2, client=there, progress=False)).scale == 8
 
-    async def same_answers(graph: dbfs.AsyncGraph, other: dbfs.Graph) -> None:
+    async def compare(graph: dbfs.AsyncGraph, other: dbfs.Graph) -> None:
         source = (await graph.sample_sources(1))[0]
         result, wanted = await graph.bfs(source, predecessors=True), other.bfs(source, predecessors=True)
         distances = await result.distances()

@@ -25,7 +25,7 @@ ROOT = DOCS.parent
 GENERATED = DOCS / "generated"
 
 # Classes that other calls return: their constructors are no business of a reader.
-RETURNED = {"dbfs.Graph", "dbfs.BFSResult", "dbfs.Run"}
+RETURNED = {"dbfs.AsyncBFSResult", "dbfs.AsyncGraph", "dbfs.AsyncRun", "dbfs.BFSResult", "dbfs.Graph", "dbfs.Run"}
 # Name of each copied file, and of its page among the generated ones.
 COPIED = {
     **{f"examples/{path.name}": f"notebooks/{path.name}" for path in sorted((ROOT / "examples").glob("*.ipynb"))},

@@ -1,0 +1,130 @@
+"""A web service that answers with distances, routes and neighbourhoods in a graph, as JSON.
+
+pip install starlette uvicorn
+dbfs load roads.gr --name roads --scheduler tcp://HEAD:8786
+export DASK_SCHEDULER_ADDRESS=tcp://HEAD:8786 DBFS_GRAPH=roads
+uvicorn --app-dir examples/web_service --factory app:from_environment
+"""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+import distributed
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+import dbfs
+from dbfs import asynchronous, errors
+
+SECONDS = 10.0
+"""Seconds that a request may wait for its traversal, the queue included."""
+
+MOST_VERTICES = 1000
+"""Most vertices that an answer lists."""
+
+# The first class that fits decides. Any other error of dbfs is a fault of the service, status 500.
+STATUSES: tuple[tuple[type[errors.DbfsError], int], ...] = (
+    (errors.InvalidVertexError, 404),
+    (errors.InvalidOptionError, 400),
+    (errors.DeadlineExceededError, 504),
+    # Too much to do at the moment.
+    (errors.QueueFullError, 503),
+    (errors.NoRoomForLabelsError, 503),
+    (errors.RunCancelledError, 503),
+    # The cluster lost the graph: the operator loads it again, and restarts the service.
+    (errors.WorkerLostError, 503),
+    (errors.SchedulerLostError, 503),
+    (errors.GraphNotFoundError, 503),
+    (errors.ClientError, 503),
+)
+
+
+def create_app(scheduler: str, name: str) -> Starlette:
+    """Return the application; ``scheduler`` is the scheduler's address, ``name`` the name of a loaded graph."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with distributed.Client(scheduler, asynchronous=True, set_as_default=False) as client:
+            app.state.graph = await asynchronous.open(name, client=client)
+            yield
+
+    routes = [
+        Route("/graph", describe),
+        Route("/distance", distance),
+        Route("/route", route),
+        Route("/neighbourhood", neighbourhood),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={errors.DbfsError: of_dbfs, HTTPException: of_request},
+    )
+
+
+def from_environment() -> Starlette:
+    """Return the application for the scheduler and the graph that the environment names."""
+    return create_app(os.environ["DASK_SCHEDULER_ADDRESS"], os.environ["DBFS_GRAPH"])
+
+
+async def describe(request: Request) -> JSONResponse:
+    """``/graph``: the graph's name and its numbers of vertices and directed edges."""
+    graph = graph_of(request)
+    return JSONResponse({"name": graph.name, "n": graph.n, "m": graph.m})
+
+
+async def distance(request: Request) -> JSONResponse:
+    """``/distance?from=3&to=8``: edges on a shortest route; null if there is no route."""
+    vertices = await shortest(request)
+    return JSONResponse({"distance": len(vertices) - 1 if vertices else None})
+
+
+async def route(request: Request) -> JSONResponse:
+    """``/route?from=3&to=8``: the vertices of a shortest route, both ends included; empty if there is no route."""
+    return JSONResponse({"route": await shortest(request)})
+
+
+async def neighbourhood(request: Request) -> JSONResponse:
+    """``/neighbourhood?of=3&within=2``: the vertices at most so many edges away, the first of them listed."""
+    result = await graph_of(request).bfs(whole(request, "of"), max_depth=whole(request, "within"), deadline=SECONDS)
+    vertices = await result.vertices()
+    return JSONResponse({"count": result.reached, "vertices": vertices[:MOST_VERTICES].tolist()})
+
+
+async def shortest(request: Request) -> list[int]:
+    """Return the vertices of a shortest route between the vertices that a request names."""
+    start, end = whole(request, "from"), whole(request, "to")
+    # The traversal stops after the level that reaches its target.
+    result = await graph_of(request).bfs(start, targets=end, predecessors=True, deadline=SECONDS)
+    return await result.path_to(end)
+
+
+def graph_of(request: Request) -> dbfs.AsyncGraph:
+    """Return the graph of the application that a request came to."""
+    graph: dbfs.AsyncGraph = request.app.state.graph
+    return graph
+
+
+def whole(request: Request, name: str) -> int:
+    """Return a parameter of a request, which must be a whole number."""
+    text = request.query_params.get(name, "")
+    try:
+        return int(text)
+    except ValueError:
+        raise HTTPException(400, f"the parameter {name!r} must be a whole number, not {text!r}") from None
+
+
+async def of_dbfs(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001 - Starlette's signature
+    """Answer with an error of dbfs."""
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return JSONResponse({"error": type(error).__name__, "message": str(error)}, status, headers)
+
+
+async def of_request(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001 - Starlette's signature
+    """Answer to a request that no route takes, or with a parameter that is missing or no number."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": "BadRequest", "message": error.detail}, error.status_code)
