@@ -40,7 +40,7 @@ def test_without_a_limit_of_its_own_the_machine_is_the_limit(limit: int | None, 
 
 def require(free: int, kept: int, traversals: int) -> None:
     held = [RankLabels.unreached(np, STRIPE, predecessors=True) for _ in range(kept)]
-    label_room.require(free, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
+    label_room.require(lambda: free, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
 
 
 def test_two_results_are_never_refused() -> None:

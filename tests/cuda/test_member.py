@@ -52,12 +52,18 @@ class Engine:
     def prepare(self, options: cuda_run.KernelOptions) -> None:
         self.options = options
 
-    def launch(self) -> None:
+    def empty_labels(self) -> None:
+        pass
+
+    def launch(self, then: Callable[[], None]) -> None:
         # As in the real engine, a launch clears an earlier abort.
         self.aborted = False
 
     def abort(self) -> None:
         self.aborted = True
+
+    def drop(self) -> None:
+        """There is no other run under way."""
 
     def wait(self) -> None:
         self.ends(self)

@@ -1,16 +1,17 @@
 """Records of the levels of a run, without a GPU: a stand-in writes the ring in any order that a kernel may use."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.records import Records, counts, seconds
+from dbfs_workers.cuda.records import KernelLevels, Records
 from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
-from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.reports import COUNT_FIELDS, packing
 
 FIELDS = layout.RECORD.names or ()
 CAPACITY = 64
@@ -155,6 +156,13 @@ def labels(rows: list[int], degrees: list[int] | None = None) -> LabelSummary:
     return LabelSummary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
 
 
+def counts(run: KernelOutcome, summary: LabelSummary, **facts: Any) -> NDArray[np.int64]:
+    """Return the counts that a client reads from the report of a run."""
+    levels = KernelLevels(run.records, run.nanoseconds_a_cycle, summary, **facts)
+    packed: NDArray[np.int64] = packing.unpack(packing.pack(levels))[0]
+    return packed
+
+
 def column(found: NDArray[np.int64], name: str) -> list[int]:
     numbers: list[int] = found[:, COUNT_FIELDS.index(name)].tolist()
     return numbers
@@ -223,7 +231,8 @@ def test_counts_of_one_rank_among_several() -> None:
     assert column(found, "bytes_sent") == [32, 2 * 300 + 20, 300, 8, 600]
     top_down = counts(RUN, LABELS, ranks=4, slice_bytes=100, predecessors=False, direction=Direction.TOP_DOWN)
     assert column(top_down, "bytes_sent")[:2] == [16, 300]
-    np.testing.assert_array_equal(seconds(RUN)[:, 0], [5e-9, 0, 0, 0, 0])
+    _, seconds = KernelLevels(RUN.records, 0.5, LABELS, 4, 100, False, Direction.AUTO).unpack()
+    np.testing.assert_array_equal(seconds[:, 0], [5e-9, 0, 0, 0, 0])
 
 
 def test_counts_of_a_rank_alone() -> None:

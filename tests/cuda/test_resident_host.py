@@ -2,13 +2,14 @@
 
 import dataclasses
 import sys
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_graph, device_memory, layout, resident, window
+from dbfs_workers.cuda import device_graph, device_memory, layout, resident, slot, window
 from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
@@ -162,6 +163,7 @@ class Engine:
 def test_an_engine_is_closed_if_the_second_finds_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "ResidentKernel", Engine)
     monkeypatch.setattr(member, "on_device", lambda partition: None)
+    monkeypatch.setattr(member, "Summary", lambda graph: None)
     partition: Any = SimpleNamespace(
         stripe=STRIPE, m_local=4, parents=None, columns=None, nbytes=0, on=lambda cupy: None
     )
@@ -182,7 +184,8 @@ def test_memory_that_a_peer_may_have_mapped_is_kept(disconnected: bool) -> None:
 
     engine = object.__new__(resident.ResidentKernel)
     engine.graph = SimpleNamespace(stripe=STRIPE)  # type: ignore[assignment]
-    engine._window, engine._host, engine._peers = part("window"), part("host"), part("peers")
+    engine._window, engine._peers = part("window"), part("peers")
+    engine._slots = [SimpleNamespace(host=part("host"))]  # type: ignore[list-item]
     if disconnected:
         engine.disconnect()
     assert engine.shared is not disconnected
@@ -202,6 +205,9 @@ def waiting(timeout: float) -> resident.ResidentKernel:
                 header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << layout.STATUS_STEP | 7 << layout.STATUS_LEVEL
             return bool(header["abort"][0])
 
+        def synchronize(self) -> None:
+            pass
+
     class Host:
         def __init__(self) -> None:
             self.header = header
@@ -209,12 +215,11 @@ def waiting(timeout: float) -> resident.ResidentKernel:
         def __getitem__(self, field: str) -> int:
             return int(header[field][0])
 
-    runtime = SimpleNamespace(streamSynchronize=lambda pointer: None)
+    under_way = object.__new__(slot.Slot)
+    under_way.host, under_way.done = Host(), Done()  # type: ignore[assignment]
+    under_way.records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]
     engine.graph = SimpleNamespace(rank=3)  # type: ignore[assignment]
-    engine.stream = SimpleNamespace(ptr=0)
-    engine._cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
-    engine._timeout, engine._done, engine._host = timeout, Done(), Host()  # type: ignore[assignment]
-    engine._records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]
+    engine._timeout, engine._slots, engine._under_way = timeout, [under_way], deque([under_way])
     return engine
 
 

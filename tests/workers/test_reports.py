@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, RankRun
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
 from dbfs_workers.storage.labels import RankLabels
 
 LABELS = RankLabels(np.zeros(0, np.int32), None)
@@ -16,7 +16,7 @@ LEVELS = st.integers(0, 200)
 
 
 def sent(counts: np.ndarray, seconds: np.ndarray) -> bytes:
-    return pickle.dumps(RankReport.of(RankRun(LABELS, counts, seconds, 1, 2, 3, 0.5, 0.25)))
+    return pickle.dumps(RankReport.of(RankRun(LABELS, CountedLevels(counts, seconds), 1, 2, 3, 0.5, 0.25)))
 
 
 def no_seconds(counts: np.ndarray) -> np.ndarray:

@@ -5,13 +5,14 @@ after the run, so that a run of any depth has a record of every level. A kernel 
 """
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
+from dbfs_workers.cuda.run import Direction, Mode
 from dbfs_workers.cuda.summary import LabelSummary
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 
@@ -134,10 +135,9 @@ class Records:
         self._place = (self._count, bool(last["mode"] == Mode.BOTTOM_UP), found, self._reached + found)
 
 
-def counts(
-    outcome: KernelOutcome, summary: LabelSummary, *, ranks: int, slice_bytes: int, predecessors: bool, direction: int
-) -> NDArray[np.int64]:
-    """Return ``reports.COUNT_FIELDS`` of every level, int64[levels, fields].
+@dataclass(frozen=True)
+class KernelLevels:
+    """See ``reports.LevelRecords``: the kernel's records, which become tables where a caller reads those.
 
     All fields except ``discovered`` are exact only when summed over the ranks. A rank's edges lead to vertices of other
     owners, who drop the vertices that they had seen, so one rank can't separate its ``filtered`` from another rank's
@@ -145,54 +145,72 @@ def counts(
     In leader levels the leader sends the labels of other ranks' vertices; lists that it reads count as nothing sent.
     Frontiers, and the edges of top-down levels, are those of each rank's own vertices.
 
-    Args:
-        outcome: the outcome of the run.
-        summary: the summary of its labels.
+    Attributes:
+        records: ``layout.RECORD`` of each level.
+        nanoseconds_a_cycle: converts the records' ``cycles``.
+        summary: the summary of the run's labels.
         ranks: number of ranks.
         slice_bytes: bytes of this rank's slice of a bitmap.
         predecessors: whether the run recorded parents.
         direction: the direction in the run's options.
     """
-    # Contiguous columns are faster. A road network has thousands of levels, and its client waits for this.
-    columns = np.ascontiguousarray(outcome.records.view(np.int64).reshape(-1, _WORDS).T)
-    looked_at, mode, in_bins, found = (columns[_FIELDS.index(name)] for name in _COUNTED)
-    bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
-    frontier, discovered = summary.rows[:-1], summary.rows[1:]
-    edges = np.where(bottom_up, looked_at, summary.degrees[:-1])
-    several = ranks > 1
-    binned = ~(bottom_up | dense) & several
-    # The leader's record of a leader level counts the vertices of all ranks.
-    in_bins = np.where(mode == Mode.LEADER, np.maximum(found - discovered, 0), in_bins)
-    sent = np.where(binned, in_bins, 0)
-    own = np.where(binned, found - in_bins, discovered)
-    kept = own + sent
-    # Slices of a bitmap for each other rank: a dense level's discoveries, gathered by their owners, and handed out if
-    # the next level may be bottom-up; a bottom-up level's discoveries, and its frontier if the level before used bins.
-    queued = np.ones(mode.size, np.int64)
-    queued[1:] = ~(bottom_up | dense)[:-1]
-    slices = dense * (1 + (direction != Direction.TOP_DOWN)) + bottom_up * (1 + queued)
-    bytes_sent = sent * (8 if predecessors else 4) + slices * ((ranks - 1) * slice_bytes)
-    if several and predecessors:
-        bytes_sent += np.where(dense, 4 * in_bins, 0)
-    fields = {
-        "bottom_up": bottom_up,
-        "frontier": frontier,
-        "edges": edges,
-        "filtered": edges - kept,
-        "own": own,
-        "sent": sent,
-        "culled": kept - discovered,
-        "discovered": discovered,
-        "bytes_sent": bytes_sent,
-    }
-    table = np.empty((mode.size, len(COUNT_FIELDS)), np.int64, order="F")
-    for at, name in enumerate(COUNT_FIELDS):
-        table[:, at] = fields[name]
-    return table
 
+    records: NDArray[Any]
+    nanoseconds_a_cycle: float
+    summary: LabelSummary
+    ranks: int
+    slice_bytes: int
+    predecessors: bool
+    direction: int
 
-def seconds(outcome: KernelOutcome) -> NDArray[np.float64]:
-    """Return ``reports.TIME_FIELDS`` of every level. One kernel does all phases, so all time counts as ``search``."""
-    taken = np.zeros((outcome.records.size, len(TIME_FIELDS)), np.float64)
-    taken[:, 0] = outcome.records["cycles"] * (outcome.nanoseconds_a_cycle * 1e-9)
-    return taken
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def unpack(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See ``LevelRecords``."""
+        return self._counts(), self._seconds()
+
+    def _counts(self) -> NDArray[np.int64]:
+        # Contiguous columns are faster. A road network has thousands of levels, and its client waits for this.
+        columns = np.ascontiguousarray(self.records.view(np.int64).reshape(-1, _WORDS).T)
+        looked_at, mode, in_bins, found = (columns[_FIELDS.index(name)] for name in _COUNTED)
+        bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
+        frontier, discovered = self.summary.rows[:-1], self.summary.rows[1:]
+        edges = np.where(bottom_up, looked_at, self.summary.degrees[:-1])
+        several = self.ranks > 1
+        binned = ~(bottom_up | dense) & several
+        # The leader's record of a leader level counts the vertices of all ranks.
+        in_bins = np.where(mode == Mode.LEADER, np.maximum(found - discovered, 0), in_bins)
+        sent = np.where(binned, in_bins, 0)
+        own = np.where(binned, found - in_bins, discovered)
+        kept = own + sent
+        # Slices of a bitmap for each other rank: a dense level's discoveries, gathered by their owners, and handed out
+        # if the next level may be bottom-up; a bottom-up level's discoveries, and its frontier if the level before used
+        # bins.
+        queued = np.ones(mode.size, np.int64)
+        queued[1:] = ~(bottom_up | dense)[:-1]
+        slices = dense * (1 + (self.direction != Direction.TOP_DOWN)) + bottom_up * (1 + queued)
+        bytes_sent = sent * (8 if self.predecessors else 4) + slices * ((self.ranks - 1) * self.slice_bytes)
+        if several and self.predecessors:
+            bytes_sent += np.where(dense, 4 * in_bins, 0)
+        fields = {
+            "bottom_up": bottom_up,
+            "frontier": frontier,
+            "edges": edges,
+            "filtered": edges - kept,
+            "own": own,
+            "sent": sent,
+            "culled": kept - discovered,
+            "discovered": discovered,
+            "bytes_sent": bytes_sent,
+        }
+        table = np.empty((mode.size, len(COUNT_FIELDS)), np.int64, order="F")
+        for at, name in enumerate(COUNT_FIELDS):
+            table[:, at] = fields[name]
+        return table
+
+    def _seconds(self) -> NDArray[np.float64]:
+        """Return the times. One kernel does all phases, so all time counts as ``search``."""
+        taken = np.zeros((len(self), len(TIME_FIELDS)), np.float64)
+        taken[:, 0] = self.records["cycles"] * (self.nanoseconds_a_cycle * 1e-9)
+        return taken

@@ -13,32 +13,34 @@ Dask. The caller moves ``PeerInfo`` records between the ranks and starts all of 
 After a failed run: once ``wait`` has returned or raised on all ranks, call ``engine.recover()`` on all, then a barrier.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.device_memory import ExportedArray, export_array
 from dbfs_workers.cuda.module import Variant, load
-from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
+from dbfs_workers.cuda.records import CAPACITY
 from dbfs_workers.cuda.run import (
     UNLIMITED,
     Direction,
     KernelAbortedError,
-    KernelHungError,
     KernelOptions,
     KernelOutcome,
     PeerInfo,
-    Reason,
-    Step,
 )
+from dbfs_workers.cuda.slot import FEW_SOURCES, Slot
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.reports import RunPosition
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
 
 # Measured: docs/decisions/light-levels.md and leader-levels.md.
@@ -50,13 +52,6 @@ LIGHT_DEGREE: Final = 32
 SPARSE_EDGES_LEAST: Final = 1 << 16
 # Longest frontier of a leader level.
 LEADER_VERTICES: Final = 1 << 14
-# Time for a stopped kernel to end.
-LEAVE_SECONDS: Final = 5.0
-# A sleep takes at least 70 us, which a short run would notice. For this long a wait only yields the GIL.
-EAGER_SECONDS: Final = 1e-3
-# While a kernel runs its records are taken this often, so that progress is up to date, or when this many wait.
-LOOK_SECONDS: Final = 0.05
-MANY_RECORDS: Final = CAPACITY // 16
 
 
 def most_sparse_edges(stripe: Stripe) -> int:
@@ -88,7 +83,7 @@ def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | No
 
 
 class ResidentKernel:
-    """Buffers and kernel of one rank of one graph.
+    """Buffers and kernel of one rank of one graph. Two runs may be under way: ``wait`` waits for the older one.
 
     Args:
         graph: the rank's slice.
@@ -146,14 +141,15 @@ class ResidentKernel:
             parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
             self.predecessors = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
             self.predecessors.fill(NO_VERTEX)
-        self._host = Mapped()
-        self._records = Records(self._host.header, self._host.ring, alone=stripe.p == 1)
+        self._slots = [Slot(cupy, alone=stripe.p == 1) for _ in range(2)]
+        # Slots of the runs under way, the oldest first.
+        self._under_way: deque[Slot] = deque()
         self._target_bits: Any | None = None
-        self._sources = cupy.zeros(1, np.uint32)
+        self._many_sources: Any | None = None
+        self._sources = cupy.zeros(FEW_SOURCES, np.uint32)
         self._dirty_tail = True
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._params = np.zeros(1, layout.PARAMS)
-        self._done = cupy.cuda.Event(disable_timing=True)
         cupy.cuda.get_current_stream().synchronize()
 
     def info(self) -> PeerInfo:
@@ -198,7 +194,6 @@ class ResidentKernel:
         params["closed"] = 0 if graph.closed is None else graph.closed.data.ptr
         params["chunks"] = [queue.data.ptr for queue in self._chunks]
         params["control"] = self._control.data.ptr
-        params["host"] = self._host.address
         params["edges_total"] = sum(info.m_local for info in by_rank.values())
         params["vertices_total"] = max(1, sum(info.connected for info in by_rank.values()))
         params["rank"], params["ranks"] = graph.rank, stripe.p
@@ -229,8 +224,7 @@ class ResidentKernel:
             )
         params = self._params[0]
         sources = np.asarray(options.sources, np.int64)
-        self._sources = cupy.asarray(np.asarray(stripe.internal(sources), np.uint32))
-        params["sources"], params["source_count"] = self._sources.data.ptr, sources.size
+        self._upload_sources(np.asarray(stripe.internal(sources), np.uint32))
         # Rows past the last edge are reached only as sources. A reset may skip them unless the previous run had one.
         params["reset_rows"] = stripe.n_local if self._dirty_tail else self.graph.rows_used
         self._dirty_tail = bool(np.any(stripe.row(sources[stripe.owner(sources) == rank]) >= self.graph.rows_used))
@@ -243,6 +237,7 @@ class ResidentKernel:
             np.bitwise_or.at(bits, rows // WORD_BITS, (1 << (rows % WORD_BITS)).astype(np.uint32))
             self._target_bits = cupy.asarray(bits)
             params["target_bits"] = self._target_bits.data.ptr
+            cupy.cuda.get_current_stream().synchronize()
         direction = options.direction if self._bottom_up else Direction.TOP_DOWN
         self.direction = direction
         params["direction"], params["max_depth"] = direction, min(options.max_depth, UNLIMITED)
@@ -253,15 +248,57 @@ class ResidentKernel:
         params["sparse_edges"] = min(limit, self._most_edges)
         params["timeout_ns"] = int(options.timeout * 1e9)
         self._timeout = options.timeout
-        cupy.cuda.get_current_stream().synchronize()
 
-    def launch(self) -> None:
-        """Launch the prepared run on ``stream``."""
-        self._host.header[:] = np.zeros(1, layout.HOST_HEADER)
-        self._records.clear()
+    def _upload_sources(self, ids: NDArray[np.uint32]) -> None:
+        """Copy the internal ids of the sources to the GPU: few ones on the run's stream, without a wait."""
+        params, cupy = self._params[0], self._cupy
+        params["source_count"] = ids.size
+        if ids.size > FEW_SOURCES:
+            self._many_sources = cupy.asarray(ids)
+            params["sources"] = self._many_sources.data.ptr
+            cupy.cuda.get_current_stream().synchronize()
+            return
+        pinned = self._slots[0].sources
+        pinned[: ids.size] = ids
+        params["sources"] = self._sources.data.ptr
+        runtime = cupy.cuda.runtime
+        runtime.memcpyAsync(
+            self._sources.data.ptr,
+            pinned.ctypes.data,
+            ids.nbytes,
+            runtime.memcpyHostToDevice,
+            self.stream.ptr,
+        )
+
+    def launch(self, then: Callable[[], None] | None = None) -> None:
+        """Launch the prepared run on ``stream``; ``then`` enqueues there what ``wait`` waits for as well."""
+        slot = self._slots[0]
+        # The other slot is for the next run.
+        self._slots.reverse()
+        slot.clear()
+        self._params[0]["host"] = slot.host.address
         with self.stream:
             self._kernel((self._blocks,), (self._variant.threads,), (self._params,))
-        self._done.record(self.stream)
+        self._under_way.append(slot)
+        if then is not None:
+            then()
+        slot.done.record(self.stream)
+
+    def empty_labels(self) -> RankLabels:
+        """Return arrays for a run's labels, not initialised: int32 and, with predecessors, uint32[n_local]."""
+        rows, cupy = self.graph.stripe.n_local, self._cupy
+        return RankLabels(
+            cupy.empty(rows, np.int32), None if self.predecessors is None else cupy.empty(rows, np.uint32)
+        )
+
+    def copy_labels(self, labels: RankLabels) -> None:
+        """Enqueue a copy of the run's labels on ``stream``. Returns at once."""
+        runtime = self._cupy.cuda.runtime
+        pairs: list[tuple[Any, Any]] = [(labels.distances, self.distances), (labels.predecessors, self.predecessors)]
+        for target, source in pairs:
+            if source is not None:
+                kind = runtime.memcpyDeviceToDevice
+                runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, kind, self.stream.ptr)
 
     def start(self, options: KernelOptions) -> None:
         """Prepare and launch a run; every rank of the gang must do so within the timeout. Returns at once."""
@@ -269,68 +306,57 @@ class ResidentKernel:
         self.launch()
 
     def position(self, traversal: int) -> RunPosition:
-        """Return the progress of the run as of the last records taken; ``traversal`` is its index. Any thread."""
-        return self._records.position(traversal)
+        """Return the progress of the run that ``wait`` waits for, as of the last records taken. Any thread.
+
+        Args:
+            traversal: index of that run, for the answer.
+        """
+        try:
+            slot = self._under_way[0]
+        except IndexError:
+            slot = self._slots[1]
+        return slot.records.position(traversal)
 
     def abort(self) -> None:
-        """Stop the kernel; ``wait`` then raises ``KernelAbortedError``. Any thread."""
-        self._host.header["abort"] = 1
+        """Stop the kernels under way; ``wait`` then raises ``KernelAbortedError``. Any thread."""
+        for slot in self._slots:
+            slot.host.header["abort"] = 1
 
     def wait(self) -> KernelOutcome:
-        """Wait for the kernel and read its results from host memory.
+        """Wait for the oldest run under way, and read its results from host memory.
 
         Raises:
             DeadlineExceededError: a wait in the kernel outlasted the run's timeout.
             KernelAbortedError: ``abort`` was called.
             KernelHungError: the kernel did not end, although it was stopped.
         """
-        now = time.monotonic()
-        give_up, look, patient = now + self._timeout, now + LOOK_SECONDS, now + EAGER_SECONDS
-        while not self._done.done:
-            now = time.monotonic()
-            if now > look or self._records.pending > MANY_RECORDS:
-                self._records.drain()
-                look = now + LOOK_SECONDS
-            if now > give_up + LEAVE_SECONDS:
-                raise KernelHungError(
-                    f"rank {self.graph.rank}, level {self._host['level']}: the kernel did not end within"
-                    f" {LEAVE_SECONDS:g} s after it was stopped"
-                )
-            if now > give_up:
-                self.abort()
-            time.sleep(20e-6 if now > patient else 0)
-        self._cupy.cuda.runtime.streamSynchronize(self.stream.ptr)
-        status = self._host["status"]
-        reason, level = Reason(status & 0xFF), status >> layout.STATUS_LEVEL
-        step = status >> layout.STATUS_STEP & 0xFF
-        if reason is not Reason.FINISHED:
-            where = f"rank {self.graph.rank}, level {level}, {Step(step).name.lower() if step else 'no'} step"
-            # Either clock may see the deadline first: the kernel's, or this one, which then stopped the kernel.
-            if reason is Reason.ABORTED and now <= give_up:
-                raise KernelAbortedError(f"the run was aborted: {where}")
-            raise DeadlineExceededError(f"the run took longer than {self._timeout} s: {where}")
-        return self._outcome()
+        slot = self._under_way[0]
+        give_up = time.monotonic() + self._timeout
+        try:
+            slot.wait(self.graph.rank, give_up, self.abort)
+        finally:
+            self._under_way.popleft()
+        return slot.outcome(self.graph.rank, self._timeout, give_up)
 
-    def _outcome(self) -> KernelOutcome:
-        host = self._host
-        levels = host["levels"]
-        nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
-        self._records.drain()
-        records = self._records.records()
-        return KernelOutcome(
-            levels=levels,
-            records=records,
-            nanoseconds_a_cycle=nanoseconds_a_cycle,
-            seconds=(host["end_ns"] - host["gate_ns"] + host["reset_ns"] - host["begin_ns"]) * 1e-9,
-            reset_seconds=(host["reset_ns"] - host["begin_ns"]) * 1e-9,
-        )
+    def drop(self) -> None:
+        """Stop the runs under way and wait until their kernels have ended.
+
+        Raises:
+            KernelHungError: see ``wait``.
+        """
+        self.abort()
+        while self._under_way:
+            with contextlib.suppress(KernelAbortedError, DeadlineExceededError):
+                self.wait()
 
     def recover(self) -> None:
         """Make the engine usable after a failed run. The kernels of all ranks have ended; a gang barrier follows."""
         self._control.fill(0)
         self._window.clear_flags()
-        self._host.header[:] = np.zeros(1, layout.HOST_HEADER)
-        self._records.clear_ring()
+        self._under_way.clear()
+        for slot in self._slots:
+            slot.clear()
+            slot.records.clear_ring()
         self._dirty_tail = True
         self._cupy.cuda.runtime.deviceSynchronize()
 
@@ -351,4 +377,5 @@ class ResidentKernel:
         self.disconnect()
         if not shared:
             self._window.free()
-        self._host.free()
+        for slot in self._slots:
+            slot.host.free()

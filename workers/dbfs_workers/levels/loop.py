@@ -28,7 +28,7 @@ from dbfs_workers.errors import (
 )
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankRun, RunPosition
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -216,8 +216,7 @@ class LevelLoop:
         counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
         return RankRun(
             labels=self.labels,
-            counts=counts,
-            seconds=np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
+            levels=CountedLevels(counts, np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS))),
             reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,

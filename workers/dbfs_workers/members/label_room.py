@@ -4,7 +4,7 @@ Labels are not Dask data until they are published, so Dask does not spill them. 
 a worker that keeps too many, and all graphs of the worker would be lost.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +45,20 @@ class LabelRoom:
 
 
 def require(
-    free: int, kept: Collection[RankLabels], stripe: Stripe, traversals: int, *, predecessors: bool, where: str
+    free_bytes: Callable[[], int],
+    kept: Collection[RankLabels],
+    stripe: Stripe,
+    traversals: int,
+    *,
+    predecessors: bool,
+    where: str,
 ) -> None:
     """Refuse traversals whose labels won't fit.
 
     The labels of two traversals with predecessors are never refused: the check before the build has counted them.
 
     Args:
-        free: bytes that labels may take.
+        free_bytes: returns the bytes that labels may take. Called only if the labels may be refused.
         kept: labels that the rank keeps.
         stripe: the graph's stripe.
         traversals: number of traversals.
@@ -63,10 +69,11 @@ def require(
         NoRoomForLabelsError: with the bytes needed and the bytes free.
     """
     needed = traversals * label_bytes(stripe, predecessors=predecessors)
-    if needed <= free:
-        return
     held = sum(labels.nbytes for labels in kept)
-    if held + needed > 2 * label_bytes(stripe, predecessors=True):
+    if held + needed <= 2 * label_bytes(stripe, predecessors=True):
+        return
+    free = free_bytes()
+    if needed > free:
         raise NoRoomForLabelsError(
             f"{where}: the labels of {traversals:,} {'traversal' if traversals == 1 else 'traversals'} need "
             f"{needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps {held:,} bytes of "

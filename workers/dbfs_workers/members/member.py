@@ -122,7 +122,7 @@ class Member(ABC):
             NoRoomForLabelsError: see ``label_room.require``.
         """
         label_room.require(
-            self.free_bytes(),
+            self.free_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             len(specs),

@@ -8,16 +8,20 @@ be exchanged in the middle of a run.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dbfs_workers.cuda import device_memory, failures, layout, records, sizes
+from dbfs_workers.cuda import device_memory, failures, layout, sizes
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
+from dbfs_workers.cuda.records import KernelLevels
 from dbfs_workers.cuda.resident import ResidentKernel
-from dbfs_workers.cuda.summary import summarise
+from dbfs_workers.cuda.slot import FEW_SOURCES
+from dbfs_workers.cuda.summary import Summary
 from dbfs_workers.errors import (
     DbfsError,
     DeviceFailedError,
@@ -43,6 +47,19 @@ Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 """Records of the engine without predecessors, and of the engine with them."""
 
 
+@dataclass
+class _Launched:
+    """A traversal under way.
+
+    Attributes:
+        labels: arrays on the GPU that get its labels.
+        counts: sums on the host that get its summary; see ``Summary.enqueue``.
+    """
+
+    labels: RankLabels
+    counts: Any = None
+
+
 class CudaMember(Member):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
@@ -51,6 +68,7 @@ class CudaMember(Member):
         self._graph_id = graph_id
         self._graph: DeviceGraph | None = None
         self._engines: list[ResidentKernel] = []
+        self._summary: Any = None
         # Guards the attributes below. Aborts come from the event loop's thread, and a launch clears the abort flag.
         self._lock = threading.Lock()
         self._ended = 0
@@ -77,6 +95,7 @@ class CudaMember(Member):
             device_memory.require(sum(needed.values()) + uploaded, where)
             device_memory.release_pool()
             self._graph = on_device(partition.on(cupy))
+            self._summary = Summary(self._graph)
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
                 self._engines.append(ResidentKernel(self._graph, self._graph_id, predecessors=predecessors))
@@ -109,7 +128,7 @@ class CudaMember(Member):
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
                 self.require_room(partition.stripe, specs)
-                return [self._traverse(number, index, spec, deadline) for index, spec in enumerate(specs)]
+                return self._traverse_all(number, specs, deadline)
         finally:
             with self._lock:
                 self._ended = number
@@ -153,8 +172,35 @@ class CudaMember(Member):
         for engine in self._engines:
             engine.disconnect()
 
-    def _traverse(self, number: int, index: int, spec: TraversalSpec, deadline: float) -> RankRun:
-        engine = self._engines[int(spec.predecessors)]
+    def _traverse_all(self, number: int, specs: Sequence[TraversalSpec], deadline: float) -> list[RankRun]:
+        """Make the traversals of a run. While a kernel runs, the next one is launched, and reports are made."""
+        engine = self._engines[int(specs[0].predecessors)]
+        # The sources and targets of a run under way must stay in the GPU's memory: only few sources have two places.
+        ahead = not any(spec.targets or len(spec.sources) > FEW_SOURCES for spec in specs)
+        under_way: deque[_Launched] = deque()
+        runs: list[RankRun] = []
+        try:
+            for spec in specs:
+                under_way.append(self._launch(engine, number, len(runs), spec, deadline))
+                if len(under_way) > ahead:
+                    runs.append(self._finish(engine, number, len(runs), under_way.popleft()))
+            while under_way:
+                runs.append(self._finish(engine, number, len(runs), under_way.popleft()))
+            return runs
+        except BaseException:
+            try:
+                engine.drop()
+            except cuda_run.KernelHungError as error:
+                raise DeviceFailedError(f"{error}; restart its worker to free the GPU") from error
+            raise
+        finally:
+            with self._lock:
+                self._running = None
+
+    def _launch(
+        self, engine: ResidentKernel, number: int, index: int, spec: TraversalSpec, deadline: float
+    ) -> "_Launched":
+        """Launch a traversal; ``index`` is that of the traversal that ``wait`` waits for."""
         engine.prepare(
             cuda_run.KernelOptions(
                 sources=tuple(dict.fromkeys(spec.sources)),
@@ -164,10 +210,23 @@ class CudaMember(Member):
                 timeout=max(1e-3, deadline - time.monotonic()),
             )
         )
+        launched = _Launched(engine.empty_labels())
+
+        def take() -> None:
+            # Behind the kernel on its stream, so that the host waits once. Copied, because the next run overwrites the
+            # engine's arrays.
+            engine.copy_labels(launched.labels)
+            launched.counts = self._summary.enqueue(launched.labels.distances, engine.stream)
+
         with self._lock:
             self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
-            engine.launch()
+            engine.launch(take)
             self._index, self._running = index, engine
+        return launched
+
+    def _finish(self, engine: ResidentKernel, number: int, index: int, launched: "_Launched") -> RankRun:
+        """Wait for a traversal and report it."""
+        self._index = index
         try:
             outcome = engine.wait()
         except cuda_run.KernelAbortedError as error:
@@ -175,10 +234,7 @@ class CudaMember(Member):
             raise RunAbortedError(str(error)) from error
         except cuda_run.KernelHungError as error:
             raise DeviceFailedError(f"{error}; restart its worker to free the GPU") from error
-        finally:
-            with self._lock:
-                self._running = None
-        return self._report(engine, outcome)
+        return self._report(engine, launched, outcome)
 
     def _raise_if_stopped(self, number: int, where: str) -> None:
         """Raise the error of the run if it was aborted."""
@@ -188,21 +244,20 @@ class CudaMember(Member):
         error: DbfsError = abort_error(cause, where, self.rank, message)
         raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
 
-    def _report(self, engine: ResidentKernel, outcome: cuda_run.KernelOutcome) -> RankRun:
-        summary = summarise(engine.graph, engine.distances, outcome.records.size)
-        parents = engine.predecessors
+    def _report(self, engine: ResidentKernel, launched: "_Launched", outcome: cuda_run.KernelOutcome) -> RankRun:
+        labels = launched.labels
+        summary = self._summary.read(launched.counts, labels.distances, outcome.records.size)
         return RankRun(
-            # Copied, because the next run overwrites the engine's arrays.
-            labels=RankLabels(engine.distances.copy(), None if parents is None else parents.copy()),
-            counts=records.counts(
-                outcome,
+            labels=labels,
+            levels=KernelLevels(
+                outcome.records,
+                outcome.nanoseconds_a_cycle,
                 summary,
                 ranks=engine.graph.stripe.p,
                 slice_bytes=engine.graph.rows_used // 8,
-                predecessors=parents is not None,
+                predecessors=labels.predecessors is not None,
                 direction=engine.direction,
             ),
-            seconds=records.seconds(outcome),
             reached=int(summary.rows.sum()),
             edges=int(summary.degrees.sum()),
             depth=summary.depth,
@@ -218,7 +273,7 @@ class CudaMember(Member):
         for engine in self._engines:
             engine.close()
         self._engines = []
-        self._graph = None
+        self._graph = self._summary = None
         if not shared:
             cupy.get_default_memory_pool().free_all_blocks()
 

@@ -6,6 +6,7 @@ a rank has reached (``RunPosition``).
 """
 
 from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
+from dbfs_workers.reports.packing import CountedLevels, LevelRecords
 from dbfs_workers.reports.run import RankReport, RankRun, RunPosition
 
-__all__ = ["COUNT_FIELDS", "TIME_FIELDS", "RankReport", "RankRun", "RunPosition"]
+__all__ = ["COUNT_FIELDS", "TIME_FIELDS", "CountedLevels", "LevelRecords", "RankReport", "RankRun", "RunPosition"]

@@ -7,7 +7,7 @@ expected value, and of that the difference from level to level, in the smallest 
 
 import pickle
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,17 +78,49 @@ class PackedTables:
         return np.stack([counts[name] for name in COUNT_FIELDS], axis=1), np.stack(seconds, axis=1)
 
 
-def pack(counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> bytes:
-    """Return the tables as bytes; ``unpack`` reverses it."""
-    tables = (counts, seconds) if len(counts) < _LEAST_LEVELS else PackedTables.pack(counts, seconds)
+class LevelRecords(Protocol):
+    """What a device recorded of a traversal's levels, from which its tables follow. Picklable."""
+
+    def __len__(self) -> int:
+        """Return the number of levels."""
+        ...
+
+    def unpack(self) -> Tables:
+        """Return the tables."""
+        ...
+
+
+@dataclass(frozen=True)
+class CountedLevels:
+    """See ``LevelRecords``: the tables themselves.
+
+    Attributes:
+        counts: int64[levels, len(COUNT_FIELDS)].
+        seconds: float64[levels, len(TIME_FIELDS)].
+    """
+
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def unpack(self) -> Tables:
+        """See ``LevelRecords``."""
+        return self.counts, self.seconds
+
+
+def pack(levels: LevelRecords) -> bytes:
+    """Return the records of levels as bytes. Only those of long traversals are made into tables here."""
+    small = len(levels) < _LEAST_LEVELS
     # Protocol 5 copies no array before it is written.
-    return pickle.dumps(tables, protocol=5)
+    return pickle.dumps(levels if small else PackedTables.pack(*levels.unpack()), protocol=5)
 
 
 def unpack(packed: bytes) -> Tables:
-    """Return the tables that ``pack`` was given; seconds of 64 levels and more come in single precision."""
-    tables: Tables | PackedTables = pickle.loads(packed)
-    return tables.unpack() if isinstance(tables, PackedTables) else tables
+    """Return the tables of what ``pack`` was given; seconds of 64 levels and more come in single precision."""
+    levels: LevelRecords | PackedTables = pickle.loads(packed)
+    return levels.unpack()
 
 
 def _next_frontier(frontier: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -36,8 +36,7 @@ class RankRun:
 
     Attributes:
         labels: distances and predecessors.
-        counts: int64[levels, len(COUNT_FIELDS)]: see ``dbfs_workers.reports.fields``.
-        seconds: float64[levels, len(TIME_FIELDS)]: see there.
+        levels: records of its levels.
         reached: vertices labelled on this rank, the sources included.
         edges: the sum of their degrees.
         depth: the largest distance on this rank, 0 if it reached nothing.
@@ -47,13 +46,22 @@ class RankRun:
     """
 
     labels: RankLabels
-    counts: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    levels: packing.LevelRecords
     reached: int
     edges: int
     depth: int
     elapsed: float
     setup: float
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64[levels, len(COUNT_FIELDS)]: see ``dbfs_workers.reports.fields``."""
+        return self.levels.unpack()[0]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """float64[levels, len(TIME_FIELDS)]: see there."""
+        return self.levels.unpack()[1]
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class RankReport:
     @classmethod
     def of(cls, run: RankRun) -> "RankReport":
         """Return the report of a traversal."""
-        packed = packing.pack(run.counts, run.seconds)
+        packed = packing.pack(run.levels)
         return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed)
 
     @functools.cached_property
