@@ -127,22 +127,38 @@ class Gang:
             SchedulerLostError: the connection to the scheduler is lost.
             DeadlineExceededError: the deadline passed first.
         """
-        interval = config.seconds("liveness-interval")
         # Wait first, then fetch: Client.gather, if cancelled during a wait, leaves tasks that log their exceptions.
+        self.wait(futures, deadline, doing, watch)
         try:
-            while not sync(self.client, self._done, futures, interval):
-                self.check(_text(doing))
-                deadline.enforce(doing)
-                if watch is not None:
-                    watch()
-            result = sync(self.client, self._fetch, futures, interval, deadline, doing)
+            interval = config.seconds("liveness-interval")
+            return sync(self.client, self._fetch, futures, interval, deadline, doing)
         except DbfsError:
             raise
         except Exception as error:
             # Dask's own error for a lost worker (cancelled future, killed worker, closed comm) names no rank.
             self.check(_text(doing), error)
             raise
-        return result
+
+    def wait(
+        self,
+        futures: Sequence[distributed.Future],
+        deadline: Deadline,
+        doing: Callable[[], str] | str,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
+        """Wait until futures are done. Arguments and errors as for ``gather``."""
+        interval = config.seconds("liveness-interval")
+        try:
+            while not sync(self.client, self._done, futures, interval):
+                self.check(_text(doing))
+                deadline.enforce(doing)
+                if watch is not None:
+                    watch()
+        except DbfsError:
+            raise
+        except Exception as error:
+            self.check(_text(doing), error)
+            raise
 
     def on_each_rank(
         self,

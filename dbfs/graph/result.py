@@ -6,20 +6,16 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Ref
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.graph.vertices import vertices_of_rows
+from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
 from dbfs.units import format_seconds
 from dbfs.validation.validate import validate
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -63,7 +59,7 @@ class BFSResult:
         self._dropping.atexit = False
         self.depth = outcome.depth
         self._make_reports = outcome.levels
-        # Fetched for the first path and kept: callers read dozens of paths, and each would fetch n labels.
+        # Fetched for a path that is long to walk, and kept: callers read dozens of paths.
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
@@ -112,9 +108,7 @@ class BFSResult:
             ResultReleasedError: the result was released.
             WorkerLostError: a worker that held labels is lost.
         """
-        by_position = self._fetch(self.published_labels().distances, np.dtype(np.int32))
-        order = self.graph.order
-        return by_position if order is None else order.by_vertex(by_position)
+        return self._reader().whole("distances")
 
     def predecessors(self) -> NDArray[np.int64]:
         """Return int64[n] by vertex: the previous vertex on a shortest path, -1 unreached; a source is its own.
@@ -123,9 +117,8 @@ class BFSResult:
             InvalidOptionError: the run did not record predecessors.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        by_position = self._fetch(self._parents(), np.dtype(np.int64))
-        order = self.graph.order
-        return by_position if order is None else order.predecessors_by_vertex(by_position)
+        self._require_predecessors()
+        return self._reader().whole("predecessors")
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
@@ -146,9 +139,11 @@ class BFSResult:
 
         if label not in ("distances", "predecessors"):
             raise InvalidOptionError(f"unknown label {label!r}; choose distances or predecessors")
-        futures, dtype = (
-            (self.published_labels().distances, np.int32) if label == "distances" else (self._parents(), np.int64)
-        )
+        if label == "predecessors":
+            self._require_predecessors()
+        labels = self.published_labels()
+        futures, dtype = (labels.distances, np.int32) if label == "distances" else (labels.predecessors, np.int64)
+        assert futures is not None
         chunks = [
             da.from_delayed(dask.delayed(future), (self.graph.stripe.owned(rank),), dtype=dtype)
             for rank, future in enumerate(futures)
@@ -164,8 +159,13 @@ class BFSResult:
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
         at = self.graph.check_vertex(vertex)
+        self._require_predecessors()
+        reader = self._reader()
         if self._path_parents is None:
-            self._path_parents = self.predecessors()
+            walked = reader.path(self.graph.positions([at])[0])
+            if walked is not None:
+                return self.graph.vertices_at_positions(walked[::-1])
+            self._path_parents = reader.whole("predecessors")
         parents = self._path_parents
         if parents[at] < 0:
             return []
@@ -310,24 +310,13 @@ class BFSResult:
 
         return result_html(self)
 
-    def _parents(self) -> tuple[distributed.Future, ...]:
-        parents = self.published_labels().predecessors
-        if parents is None:
+    def _require_predecessors(self) -> None:
+        if not self.spec.predecessors:
             raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
-        return parents
+
+    def _reader(self) -> LabelReader:
+        graph = self.graph
+        return LabelReader(graph.gang, graph.stripe, graph.order, self.label_location, self.run_id)
 
     def _vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
-        arguments = [(Ref(future.key), least, most) for future in self.published_labels().distances]
-        deadline = Deadline(config.seconds("deadline"))
-        doing = f"picking vertices of run {self.run_id}"
-        rows = self.graph.gang.on_each_rank("vertices-between", queries.rows_between, arguments, deadline, doing)
-        return vertices_of_rows(rows, self.graph.order)
-
-    def _fetch(self, futures: tuple[distributed.Future, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Fetch one label of all ranks, by position."""
-        gang = self.graph.gang
-        parts = gang.gather(futures, Deadline(config.seconds("deadline")), f"fetching labels of run {self.run_id}")
-        whole = np.empty(self.graph.n, dtype)
-        for rank, part in enumerate(parts):
-            whole[rank :: gang.p] = part
-        return whole
+        return self._reader().between(least, most)

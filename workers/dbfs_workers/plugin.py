@@ -44,6 +44,7 @@ from dbfs_workers.messages import (
     ReportLostPeer,
     StartRank,
 )
+from dbfs_workers.reads.server import LabelReads
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.storage.labels import RankLabels, label_key
@@ -75,7 +76,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
         self.leases = WorkerLeases(worker)
-        worker.handlers.update({**handlers(self), "dbfs_deliver": self.deliver})
+        self.reads = LabelReads(worker.data, self.kept_labels)
+        worker.handlers.update({**handlers(self), **handlers(self.reads), "dbfs_deliver": self.deliver})
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
         """Leave all gangs. Dask calls this when the worker closes."""

@@ -47,6 +47,25 @@ class Token:
             raise ExchangeUnavailableError(f"{what}: its token is of another graph")
         self.require_label(self.path, what)
 
+    def open(self, graph_id: str, what: str) -> int:
+        """Open the owner's file to read and write, and return the descriptor; ``what`` begins the message.
+
+        Raises:
+            ExchangeUnavailableError: see ``verify``; or the owner has closed the file.
+        """
+        self.verify(graph_id, what)
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise ExchangeUnavailableError(f"{what}: {error}") from error
+        try:
+            # The owner may have closed the file since, and its descriptor may be another file.
+            self.require_label(Path(f"/proc/self/fd/{descriptor}"), what)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def require_label(self, link: Path, what: str) -> None:
         """Check that a link of ``/proc`` is to the owner's file.
 

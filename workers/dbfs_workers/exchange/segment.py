@@ -33,7 +33,6 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,14 +138,7 @@ class Segment:
         """
         token = handle.token
         failed = f"rank {rank} can't open the shared memory of process {token.pid}"
-        token.verify(graph_id, failed)
-        try:
-            opened = os.open(token.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise ExchangeUnavailableError(f"{failed}: {error}") from error
-        with _closing_on_error(opened) as descriptor:
-            # The creator may have closed the file since, and its descriptor may be another file.
-            token.require_label(Path(f"/proc/self/fd/{descriptor}"), failed)
+        with _closing_on_error(token.open(graph_id, failed)) as descriptor:
             size = os.fstat(descriptor).st_size
             if size != nbytes(handle.stripe, handle.record):
                 expected = f"{nbytes(handle.stripe, handle.record)} bytes are expected"

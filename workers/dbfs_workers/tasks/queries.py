@@ -43,11 +43,6 @@ def rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArr
     return answer
 
 
-def rows_between(distances: NDArray[np.int32], least: int, most: int) -> NDArray[np.int64]:
-    """Return the rows at a distance of ``least`` to ``most``, ascending."""
-    return np.flatnonzero((distances >= least) & (distances <= most))
-
-
 def rows_on_shortest_path(
     from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int
 ) -> NDArray[np.int64]:

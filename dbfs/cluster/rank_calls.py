@@ -1,0 +1,108 @@
+"""Calls from a client straight to the workers of a gang; through the scheduler where a worker can't be reached."""
+
+import asyncio
+import concurrent.futures
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
+
+import distributed
+
+from dbfs import config
+from dbfs.cluster.awaiting import check_cancelled, require_other_thread
+from dbfs.cluster.gang import Deadline, Gang
+from dbfs.errors import WorkerLostError
+from dbfs_workers import rpc
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import A, Envelope
+
+# Seconds that opening a connection to a worker may take.
+_OPEN_SECONDS = 2.0
+# Seconds after which a worker that could not be reached is tried again. A firewall stays, a busy moment passes.
+_AVOID_SECONDS = 60.0
+
+_reached: weakref.WeakKeyDictionary[distributed.Client, dict[str, float]] = weakref.WeakKeyDictionary()
+"""By client, the workers called so far: until when each is called through the scheduler (``time.monotonic()``)."""
+
+
+class RankCalls(Generic[A]):
+    """A message to each of some ranks, sent at once, and the wait for the answers.
+
+    Args:
+        gang: the gang.
+        messages: the messages by rank.
+        deadline: when to give up.
+        doing: the operation, named in errors.
+    """
+
+    def __init__(self, gang: Gang, messages: Mapping[int, WorkerMessage[A]], deadline: Deadline, doing: str) -> None:
+        client = gang.client
+        require_other_thread(client)
+        self._gang = gang
+        self._messages = messages
+        self._deadline = deadline
+        self._doing = doing
+        calls = _call_all(client, [(gang.addresses[rank], message) for rank, message in messages.items()])
+        self._waiting = asyncio.run_coroutine_threadsafe(calls, client.loop.asyncio_loop)
+
+    def answers(self) -> dict[int, A]:
+        """Wait, and return the answers by rank.
+
+        Raises:
+            WorkerLostError: a worker of the gang is lost.
+            SchedulerLostError, DeadlineExceededError: see ``Gang.gather``.
+            Exception: a worker's handler raised it.
+        """
+        gang, doing = self._gang, self._doing
+        try:
+            while not concurrent.futures.wait([self._waiting], config.seconds("liveness-interval")).done:
+                check_cancelled()
+                gang.check(doing)
+                self._deadline.enforce(doing)
+        finally:
+            self._waiting.cancel()
+        answers = {}
+        for (rank, message), answer in zip(self._messages.items(), self._waiting.result(), strict=True):
+            address = gang.addresses[rank]
+            if isinstance(answer, BaseException):
+                gang.check(doing, answer)
+                raise WorkerLostError(f"{doing}: rank {rank} ({address}) does not answer: {answer}") from answer
+            answers[rank] = rpc.unpack(address, message, answer)
+        return answers
+
+
+async def _call_all(
+    client: distributed.Client, messages: Sequence[tuple[str, WorkerMessage[Any]]]
+) -> list[Envelope | BaseException | None]:
+    # Errors are results: see ``Gang._done``.
+    calls = (_call(client, address, message) for address, message in messages)
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def _call(client: distributed.Client, address: str, message: WorkerMessage[Any]) -> Envelope | None:
+    reached = _reached.setdefault(client, {})
+    if reached.get(address, 0.0) < time.monotonic():
+        try:
+            if address not in reached:
+                connection = await asyncio.wait_for(client.rpc.connect(address), _OPEN_SECONDS)
+                client.rpc.reuse(address, connection)
+                reached[address] = 0.0
+            return await rpc.send(client.rpc(address), message)
+        except (OSError, TimeoutError):
+            reached[address] = time.monotonic() + _AVOID_SECONDS
+    return await rpc.send(_Proxy(client, address), message)
+
+
+class _Proxy:
+    """A worker as Dask's rpc object, reached through the scheduler."""
+
+    def __init__(self, client: distributed.Client, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    def __getattr__(self, operation: str) -> Any:
+        async def call(**arguments: Any) -> Any:
+            return await self._client.scheduler.proxy(msg={"op": operation, **arguments}, worker=self._address)
+
+        return call

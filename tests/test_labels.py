@@ -1,0 +1,165 @@
+"""How clients read labels: through the window, as rows, and through the scheduler."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.cluster import rank_calls
+from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
+from dbfs.graph import labels
+from dbfs.graph.result import BFSResult
+from dbfs_workers.reads.window import ClientWindow
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.stripe import NO_VERTEX
+from tests.support import oracle
+from tests.support.graphs import GRAPHS, random
+
+Way = Callable[[pytest.MonkeyPatch, distributed.Client], None]
+
+
+def window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+    monkeypatch.setattr(labels, "SMALL", 0)
+    # Slots that hold a part of the graphs only, and that begin with any rank's vertex.
+    monkeypatch.setattr(labels, "SLOT_ITEMS", 70)
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+    monkeypatch.setattr(labels, "SLOT_ITEMS", 70)
+
+
+def far_away(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+    """No rank finds the client's window: its process number is another's."""
+    window(monkeypatch, client)
+    theirs = ClientWindow()
+    theirs.handle = dataclasses.replace(theirs.handle, token=dataclasses.replace(theirs.handle.token, pid=2**22 + 1))
+    monkeypatch.setitem(labels._windows, client, theirs)
+
+
+def no_window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+    """The client's system has no nameless files."""
+
+    def refuse() -> ClientWindow:
+        raise ExchangeUnavailableError("no memfd")
+
+    window(monkeypatch, client)
+    monkeypatch.setattr(labels, "ClientWindow", refuse)
+    monkeypatch.setattr(labels, "_windows", {})
+
+
+def through_the_scheduler(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+    """A firewall keeps the client from the workers."""
+    rows(monkeypatch, client)
+    addresses = client.scheduler_info(n_workers=-1)["workers"]
+    monkeypatch.setitem(rank_calls._reached, client, dict.fromkeys(addresses, time.monotonic() + 3600))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+@pytest.mark.parametrize("way", [window, rows, far_away, no_window, through_the_scheduler])
+def test_labels_by_every_way(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, way: Way, engine: str, order: str, ranks: int
+) -> None:
+    n, src, dst = random(500, 600, 1)
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    source = int(src[0])
+    wanted = oracle.distances(matrix, [source])
+    way(monkeypatch, client)
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=ranks, order=order) as graph:
+        result = graph.bfs(source, predecessors=True, engine=engine)
+        distances, parents = result.distances(), result.predecessors()
+        assert (distances.dtype, parents.dtype) == (np.int32, np.int64)
+        np.testing.assert_array_equal(distances, wanted)
+        oracle.assert_valid_parents(matrix, distances, parents, [source])
+        for distance in (0, 2, result.depth, result.depth + 1):
+            np.testing.assert_array_equal(result.vertices_at(distance), np.flatnonzero(wanted == distance))
+        np.testing.assert_array_equal(result.vertices(), np.flatnonzero(wanted >= 0))
+        for vertex in [*result.vertices_at(result.depth), *np.flatnonzero(wanted < 0)[:2]]:
+            assert_path(result, vertex, parents)
+
+
+def assert_path(result: BFSResult, vertex: int, parents: np.ndarray) -> None:  # type: ignore[type-arg]
+    path = result.path_to(vertex)
+    if parents[vertex] < 0:
+        assert path == []
+        return
+    assert (path[0], path[-1]) == (result.sources[0], vertex)
+    assert all(parents[child] == parent for parent, child in itertools.pairwise(path))
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_path_is_walked_or_all_predecessors_are_fetched(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "_FETCH_SECONDS", 3600 if patient else 0)
+    n, src, dst = GRAPHS["path"]()
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2, order="degree") as graph:
+        result = graph.bfs(0, predecessors=True)
+        assert result.path_to(n - 1) == list(range(n))
+        assert (result._path_parents is None) == patient
+
+
+def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of an unloaded graph and of a released result are refused; a failed read leaves no window behind."""
+    monkeypatch.setattr(labels, "SMALL", 0)
+    n, src, dst = GRAPHS["hub"]()
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        graph = dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2, name="labels-of-others")
+        result, published = graph.bfs(0), graph.bfs(0)
+        published.publish()
+        wanted = published.distances()
+        used = labels._windows[client]
+        dbfs.open("labels-of-others", client=other).unload()
+        for read in (result.distances, result.vertices):
+            with pytest.raises(GraphNotFoundError, match="the graph was unloaded, which released the labels"):
+                read()
+        np.testing.assert_array_equal(published.distances(), wanted)
+        assert labels._windows[client] is not used
+        published.release()
+        with pytest.raises(ResultReleasedError):
+            published.distances()
+
+
+def drop(key: object, dask_worker: distributed.Worker) -> None:
+    """Take a key away from a worker, as Dask does when it moves data to another worker."""
+    del dask_worker.data[key]
+
+
+def test_labels_that_left_their_worker(client: distributed.Client) -> None:
+    with dbfs.load(dbfs.from_arrays([0], [1]), client=client, ranks=2) as graph:
+        result = graph.bfs(0)
+        first = result.published_labels().distances[0]
+        client.run(drop, first.key, workers=[graph.record.addresses[0]])
+        with pytest.raises(ResultReleasedError, match="rank 0: the labels under .* traverse again"):
+            result.distances()
+
+
+def test_vertices_past_2_to_the_31() -> None:
+    arrived = np.array([0, 2**31 - 1, 2**31, 2**32 - 3, NO_VERTEX], np.uint32)
+    into = np.empty(arrived.size, np.int64)
+    labels._copy(arrived, "predecessors", 2**32 - 2, None, into)
+    assert into.tolist() == [0, 2**31 - 1, 2**31, 2**32 - 3, -1]
+    vertex = np.array([3, 2**32 - 4, 0, 1], np.uint32)
+    order = DegreeOrder(vertex, vertex)
+    labels._copy(np.array([1, NO_VERTEX, 0], np.uint32), "predecessors", 4, order, into[:3])
+    assert into[:3].tolist() == [2**32 - 4, -1, 3]
+
+
+def test_a_window_serves_every_read(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "SMALL", 0)
+    with dbfs.load(dbfs.from_arrays([0, 1], [1, 2]), client=client, ranks=2) as graph:
+        one, other = graph.bfs(0), graph.bfs(2)
+        first = one.distances()
+        used = labels._windows[client]
+        np.testing.assert_array_equal(other.distances(), [2, 1, 0])
+        assert labels._windows[client] is used
+        # The array is the caller's own: the next read leaves it alone.
+        np.testing.assert_array_equal(first, [0, 1, 2])

@@ -1,0 +1,117 @@
+"""The messages by which a client reads labels. ``server.LabelReads`` answers them on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.reads.window import WindowHandle
+from dbfs_workers.rpc import A_co
+from dbfs_workers.storage.stripe import Stripe
+
+
+@dataclass(frozen=True)
+class KeptLabels:
+    """Labels that a rank keeps.
+
+    Attributes:
+        graph_id: the graph that was traversed.
+        run_id: the run that made the traversal.
+        index: the traversal's index in the run.
+    """
+
+    graph_id: str
+    run_id: str
+    index: int
+
+
+@dataclass(frozen=True)
+class LabelData:
+    """Labels that are Dask data of a worker.
+
+    Attributes:
+        distances: key of the distances, int32.
+        predecessors: key of the predecessors, int64; None if the traversal recorded none.
+    """
+
+    distances: Hashable
+    predecessors: Hashable | None
+
+
+@dataclass(frozen=True)
+class ReadMessage(WorkerMessage[A_co]):
+    """Base of the messages.
+
+    Attributes:
+        place: where the rank has the labels.
+        stripe: the graph's stripe.
+        rank: the worker's rank.
+
+    Raises:
+        ResultReleasedError: the labels were released, or Dask has moved them to another worker.
+        StaleRunError: the worker is not a rank of that gang.
+    """
+
+    place: KeptLabels | LabelData
+    stripe: Stripe
+    rank: int
+
+
+@dataclass(frozen=True)
+class ReadRows(ReadMessage[NDArray[np.uint32]]):
+    """Return labels of consecutive rows, in the form that ``reads.rows`` describes.
+
+    Attributes:
+        label: ``distances`` or ``predecessors``.
+        first, last: the first row, and the row after the last; rows that the rank lacks are left out.
+    """
+
+    label: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class WriteWindow(ReadMessage[bool]):
+    """Write labels into a slot of the client's window; return False if the worker can't open the window.
+
+    Attributes:
+        label: ``distances`` or ``predecessors``.
+        window: the client's window.
+        slot: the slot.
+        first: the slot's first vertex; None if the client wrote the positions of the slot's vertices there.
+        count: number of vertices.
+    """
+
+    label: str
+    window: WindowHandle
+    slot: int
+    first: int | None
+    count: int
+
+
+@dataclass(frozen=True)
+class FindRows(ReadMessage[NDArray[np.uint32]]):
+    """Return the rows at a distance of ``least`` to ``most``, ascending.
+
+    Attributes:
+        least, most: the distances.
+    """
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Walk(ReadMessage[tuple[list[int], bool]]):
+    """Follow predecessors on the rank; return what ``RankRows.walk`` returns.
+
+    Attributes:
+        position: where to begin, a position that the rank owns.
+    """
+
+    position: int

@@ -1,0 +1,72 @@
+"""The worker's half of reading labels: answers the messages of ``reads.messages``."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import ResultReleasedError
+from dbfs_workers.reads.messages import FindRows, KeptLabels, ReadMessage, ReadRows, Walk, WriteWindow
+from dbfs_workers.reads.rows import RankRows
+from dbfs_workers.reads.window import OpenWindows
+from dbfs_workers.storage.labels import RankLabels
+
+Keeper = Callable[[str, str, int], RankLabels]
+"""Function that returns labels that the worker's rank keeps, given the graph, the run and the index."""
+
+
+class LabelReads:
+    """The handlers of one worker. Labels are read in other threads, so that the event loop can still answer messages.
+
+    Args:
+        data: the worker's Dask data.
+        kept: returns labels that the worker's rank keeps.
+    """
+
+    def __init__(self, data: Any, kept: Keeper) -> None:
+        self._data = data
+        self._kept = kept
+        self._windows = OpenWindows()
+
+    @ReadRows.handler
+    async def read_rows(self, message: ReadRows) -> NDArray[np.uint32]:
+        """See ``ReadRows``."""
+        return await asyncio.to_thread(self._rows(message).read, message.label, message.first, message.last)
+
+    @WriteWindow.handler
+    async def write_window(self, message: WriteWindow) -> bool:
+        """See ``WriteWindow``."""
+        window = self._windows.open(message.window)
+        if window is None:
+            return False
+        rows, slot = self._rows(message), (message.label, window, message.slot)
+        if message.first is None:
+            await asyncio.to_thread(rows.write_positions, *slot, message.count)
+        else:
+            await asyncio.to_thread(rows.write_vertices, *slot, message.first, message.count)
+        return True
+
+    @FindRows.handler
+    async def find_rows(self, message: FindRows) -> NDArray[np.uint32]:
+        """See ``FindRows``."""
+        return await asyncio.to_thread(self._rows(message).between, message.least, message.most)
+
+    @Walk.handler
+    async def walk(self, message: Walk) -> tuple[list[int], bool]:
+        """See ``Walk``."""
+        return await asyncio.to_thread(self._rows(message).walk, message.position)
+
+    def _rows(self, message: ReadMessage[Any]) -> RankRows:
+        place = message.place
+        if isinstance(place, KeptLabels):
+            kept = self._kept(place.graph_id, place.run_id, place.index)
+            return RankRows(message.stripe, message.rank, kept.distances, kept.predecessors)
+        try:
+            distances = self._data[place.distances]
+            predecessors = None if place.predecessors is None else self._data[place.predecessors]
+        except KeyError:
+            where = f"rank {message.rank}: the labels under {place.distances}"
+            raise ResultReleasedError(f"{where} are not on its worker any more; traverse again") from None
+        return RankRows(message.stripe, message.rank, distances, predecessors)
