@@ -43,27 +43,23 @@ class ResidentEngine:
         """Start the run and wait for the ranks' reports."""
         service, run_id = ServiceClient.of(gang.client), specs[0].run_id
         began = time.monotonic()
-        reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
-        for part in RunSender.of(gang.client).parts(record.graph_id, specs, deadline, progress):
-            for of_rank, more in zip(reports, part.reports, strict=True):
-                of_rank += more
-
-        outcomes = []
-        for index, spec in enumerate(specs):
-            ranks = [of_rank[index] for of_rank in reports]
-            outcomes.append(
-                Outcome(
-                    labels=ResidentLabels(service, record, run_id, index, spec.predecessors),
-                    levels=functools.partial(_level_reports, ranks),
-                    depth=max(rank.depth for rank in ranks),
-                    reached=sum(rank.reached for rank in ranks),
-                    edges=sum(rank.edges for rank in ranks),
-                    seconds=max(rank.elapsed for rank in ranks),
-                    setup_seconds=max(rank.setup for rank in ranks),
-                )
-            )
+        outcomes: list[Outcome] = []
+        latest: list[RankReport] = []
+        try:
+            # The outcomes of a part are made while the ranks make the next part.
+            for part in RunSender.of(gang.client).parts(record.graph_id, specs, deadline, progress):
+                for ranks in zip(*part.reports, strict=True):
+                    spec = specs[len(outcomes)]
+                    labels = ResidentLabels(service, record, run_id, len(outcomes), spec.predecessors)
+                    outcomes.append(_outcome(labels, ranks))
+                    latest = list(ranks)
+        except BaseException:
+            # The labels of parts that were made before.
+            for outcome in outcomes:
+                outcome.labels.drop()
+            raise
         if progress is not None:
-            progress(_finished(reports, outcomes, time.monotonic() - began))
+            progress(_finished(latest, outcomes, time.monotonic() - began))
         return outcomes
 
 
@@ -106,8 +102,20 @@ class ResidentLabels:
         return tuple(distributed.Future(key, self._service.client, state="memory") for key in keys)
 
 
-def _finished(reports: Sequence[Sequence[RankReport]], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
-    counts = reports[0][-1].counts
+def _outcome(labels: ResidentLabels, ranks: Sequence[RankReport]) -> Outcome:
+    return Outcome(
+        labels=labels,
+        levels=functools.partial(_level_reports, ranks),
+        depth=max(rank.depth for rank in ranks),
+        reached=sum(rank.reached for rank in ranks),
+        edges=sum(rank.edges for rank in ranks),
+        seconds=max(rank.elapsed for rank in ranks),
+        setup_seconds=max(rank.setup for rank in ranks),
+    )
+
+
+def _finished(latest: Sequence[RankReport], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
+    counts = latest[0].counts
     return RunProgress(
         traversals=len(outcomes),
         finished=len(outcomes),

@@ -205,6 +205,7 @@ class Leader:
             client=self._client,
             specs=specs,
             first=run.first + note.finished,
+            following=len(run.specs) - note.finished - len(specs),
             deadline=max(1e-3, end - time.monotonic()),
             dropped=() if note.finished else run.dropped,
         )

@@ -48,6 +48,7 @@ class PartOfRun:
         client: id of the client that the labels belong to.
         specs: the traversals.
         first: index of the first of them in the run.
+        following: number of traversals of the run in later parts.
         deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
     """
@@ -57,6 +58,7 @@ class PartOfRun:
     client: str
     specs: list[TraversalSpec]
     first: int
+    following: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]
 

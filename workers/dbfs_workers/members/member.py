@@ -62,6 +62,7 @@ class Member(ABC):
         self._in_use = threading.Lock()
         self.number = 0
         self.closed = False
+        self._following = 0
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -77,6 +78,7 @@ class Member(ABC):
         deadline: float,
         dropped: Iterable[Sequence[Any]],
         first: int = 0,
+        following: int = 0,
     ) -> list[RankReport]:
         """Release labels, take part in consecutive traversals of a run, keep their labels, and report.
 
@@ -90,12 +92,14 @@ class Member(ABC):
             deadline: seconds that they may take.
             dropped: run ids and indices of traversals whose labels are released.
             first: index of the first traversal in the run.
+            following: number of traversals of the run that follow in later parts, and whose labels are also to fit.
 
         Raises:
             DbfsError: see ``traverse``.
         """
         end = time.monotonic() + deadline
         self.number = number
+        self._following = following
         self.drop(dropped)
         runs = self.traverse(partition, number, specs, end)
         for index, (spec, run) in enumerate(zip(specs, runs, strict=True), first):
@@ -125,7 +129,7 @@ class Member(ABC):
             self.free_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
-            len(specs),
+            len(specs) + self._following,
             predecessors=specs[0].predecessors,
             where=f"run {specs[0].run_id}, rank {self.rank}",
         )
