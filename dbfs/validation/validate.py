@@ -132,9 +132,10 @@ class _Check:
         if not isinstance(location, LabelsOnRanks):
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)
+        mapped = self.graph.exchange == "cuda_ipc"
 
         def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
-            return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest)
+            return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest, mapped)
 
         return self._run(pack, predecessors=result.spec.predecessors, farthest=farthest)
 

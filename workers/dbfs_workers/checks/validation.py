@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from dbfs_workers.checks import validation_kernels as kernels
 from dbfs_workers.checks.predecessor_tree import find_rootless
 from dbfs_workers.checks.verdict import Rule, Verdict, Violation, merge_violations
 from dbfs_workers.errors import ValidationError
-from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on, on_host
+from dbfs_workers.storage.partition import InputEdges, Partition, array_module, host_bytes, on, on_host
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe, own_rows
 
 if TYPE_CHECKING:
@@ -47,21 +47,30 @@ _LEVEL_SHIFT: Final = np.uint64(32)
 _PARENT_MASK: Final = np.uint64(0xFFFFFFFF)
 
 
+@runtime_checkable
+class WordsOnGpu(Protocol):
+    """Words on a rank's GPU, which the ranks map: see ``cuda.validation``."""
+
+    def on(self, xp: ModuleType) -> Any:
+        """Return the words as an array of a module, NumPy or CuPy."""
+        ...
+
+
 @dataclass(frozen=True)
 class PackedLabels:
     """One rank's labels in one word a vertex, and the rules that they break without regard to edges.
 
     Attributes:
         words: uint64[rows without padding], distance + 1 in the high half, predecessor in the low half. An unreached
-            vertex, and one whose label is out of range, has 0 and ``NO_VERTEX``.
+            vertex, and one whose label is out of range, has 0 and ``NO_VERTEX``. Or the words on a rank's GPU.
         violations: at most one a rule, in positions.
     """
 
-    words: NDArray[np.uint64]
+    words: NDArray[np.uint64] | WordsOnGpu
     violations: tuple[Violation, ...]
 
     def __sizeof__(self) -> int:
-        return self.words.nbytes
+        return host_bytes(self.words)
 
 
 @dataclass(frozen=True)
@@ -287,7 +296,8 @@ def _join_words(
     """Return uint64[n], the words of all ranks by position. With an order: by vertex, predecessors as vertices."""
     table: NDArray[np.uint64] = xp.empty(stripe.n, np.uint64)
     for rank, labels in enumerate(packed):
-        table[rank :: stripe.p] = on(xp, labels.words)
+        words = labels.words
+        table[rank :: stripe.p] = words.on(xp) if isinstance(words, WordsOnGpu) else on(xp, words)
     if order is None:
         return table
     table = table[on(xp, order.position)]

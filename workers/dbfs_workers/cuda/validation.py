@@ -1,10 +1,16 @@
-"""The validator's pass over edges on the GPU: launch of ``checks/validation.cu``."""
+"""Validation on GPUs: the pass over edges (launch of ``checks/validation.cu``), and the way of labels between GPUs."""
 
+import os
+import weakref
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 
+from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda.module import load
+from dbfs_workers.tokens import Token, issue
 
 THREADS: Final = 256
 TILE: Final = THREADS * 4
@@ -31,3 +37,62 @@ def check_edges(
         options = (np.int32(predecessors), np.int32(directed), np.int64(bound))
         blocks = min(MOST_BLOCKS, -(-src.size // TILE))
         kernel((blocks,), (THREADS,), (src, dst, np.int64(src.size), table, *options, unsupported, found))
+
+
+@dataclass(frozen=True)
+class PeerWords:
+    """Words of labels on another rank's GPU, as ``checks.validation.PackedLabels`` has them. Picklable.
+
+    Attributes:
+        token: the token of the owner, valid while the owner has the words.
+        graph_id: the graph.
+        handle: CUDA IPC handle of the words.
+        count: number of words.
+    """
+
+    token: Token
+    graph_id: str
+    handle: bytes
+    count: int
+
+    def on(self, xp: ModuleType) -> Any:
+        """Return a copy of the words as an array of a module, NumPy or CuPy.
+
+        Raises:
+            ExchangeUnavailableError: the owner has ended, or its memory can't be mapped.
+        """
+        import cupy
+
+        self.token.verify(self.graph_id, f"the labels of process {self.token.pid} can't be mapped")
+        words = cupy.empty(self.count, np.uint64)
+        with device_memory.mapped(self.handle) as address:
+            device_memory.copy_from(address, words)
+        return words.get() if xp is np else words
+
+
+class OwnWords:
+    """Words of labels on this rank's GPU. Sent to another rank, they become ``PeerWords``: no word leaves the GPUs.
+
+    Args:
+        words: uint64, CuPy's; copied.
+        graph_id: the graph.
+
+    Raises:
+        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
+    """
+
+    def __init__(self, words: Any, graph_id: str) -> None:
+        self._words = device_memory.own_allocation(words.size, np.uint64)
+        self._words[...] = words
+        handle = device_memory.export_allocation(self._words)
+        token = issue(graph_id)
+        weakref.finalize(self, os.close, token.descriptor)
+        self._for_peers = PeerWords(token, graph_id, handle, words.size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        theirs = self._for_peers
+        return PeerWords, (theirs.token, theirs.graph_id, theirs.handle, theirs.count)
+
+    def on(self, xp: ModuleType) -> Any:
+        """Return the words as an array of a module, copied only for NumPy."""
+        return self._words.get() if xp is np else self._words

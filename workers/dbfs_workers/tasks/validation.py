@@ -58,12 +58,16 @@ def pack_kept(
     index: int,
     sources: Sequence[int],
     farthest: int | None,
+    mapped: bool,
 ) -> PackedLabels:
     """Pack the labels that this worker's rank keeps of traversal ``index`` of a run.
+
+    ``mapped`` says whether the ranks can map each other's GPU memory, so that no words travel through the host.
 
     Raises:
         ResultReleasedError: the rank dropped the labels.
         StaleRunError: this worker is not a rank of the graph.
+        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
         GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
     store: LabelStore = distributed.get_worker().plugins[NAME]
@@ -71,7 +75,13 @@ def pack_kept(
     with _typed_errors(array_module(labels.distances), f"rank {rank}, packing its labels"):
         packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
         # With one rank the words stay on its GPU. With several, Dask sends them to the other ranks.
-        return packed if stripe.p == 1 else replace(packed, words=on_host(packed.words))
+        if stripe.p == 1:
+            return packed
+        if mapped:
+            from dbfs_workers.cuda.validation import OwnWords
+
+            return replace(packed, words=OwnWords(packed.words, graph_id))
+        return replace(packed, words=on_host(packed.words))
 
 
 def check_input(
