@@ -230,7 +230,8 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         answers = []
         for _ in range(count):
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
-            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, Pickled.of([spec]), 1, 0, 60.0, (), leases=False)
+            packed = Pickled.of([spec])
+            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 0, 60.0, (), leases=False)
             answers.append(rpc.send(client.scheduler, message))
         return list(await asyncio.gather(*answers))
 
