@@ -49,7 +49,7 @@ class PlanError(DbfsError, ValueError):
 
 
 class ClientError(DbfsError, TypeError):
-    """Raised for a client that can't be used: not a ``distributed.Client``, closed, or in the thread of its own loop."""
+    """Raised for an unusable client: not a ``distributed.Client``, closed, or in the thread of its own event loop."""
 
 
 class MainGuardError(DbfsError, SystemExit):
