@@ -10,19 +10,23 @@ from typing import Any
 import pytest
 
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
-from dbfs.records import GraphRecord
+from dbfs.records import GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
     AddGraph,
+    AwaitTaskRun,
+    BeginTaskRun,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
+    EndTaskRun,
     Enqueue,
     FreeAll,
     GetProgress,
     ListGraphs,
     ListRuns,
+    NoteTaskRun,
     OpenGraph,
     PublishLabels,
     ReleaseName,
@@ -81,7 +85,7 @@ RECORD = GraphRecord(
     external_ids_key=None,
     order_key=("order", 0),
     input_edge_keys=(),
-    infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2),),
+    infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2, True),),
     backend="cpu",
     exchange="auto",
     created=1.5,
@@ -118,6 +122,10 @@ EXAMPLES: list[Message[Any]] = [
     FreeAll("me"),
     CountBuildTasks("token"),
     Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
+    BeginTaskRun("id", "me", "run", 2, 60.0),
+    AwaitTaskRun("run", "me"),
+    NoteTaskRun("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
+    EndTaskRun("run", "me", Pickled.of([]), None),
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),
@@ -145,7 +153,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 33
+    assert len(every) == 37
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

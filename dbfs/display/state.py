@@ -40,7 +40,7 @@ class ClusterState:
         dashboard: address of Dask's dashboard; empty if it is off.
         workers: workers in the order in which they become ranks.
         graphs: graphs in the order in which they were loaded.
-        runs: runs of the resident engine that wait or are under way, in the order of arrival.
+        runs: runs that wait or are under way, in the order of arrival.
     """
 
     scheduler: str

@@ -114,6 +114,7 @@ class RunEntry:
         progress: the latest look at the ranks; None before the first.
         trail: looks at the traversal under way, oldest first: those that found a frontier.
         under_lease: whether the run's client has a lease: then the run did not wait in the queue.
+        of_tasks: whether the client submits the run's levels as Dask tasks.
         before: number of traversals that earlier parts of a leased run have made.
     """
 
@@ -133,6 +134,7 @@ class RunEntry:
         self.progress: RunProgress | None = None
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
         self.under_lease = False
+        self.of_tasks = False
         self.before = 0
 
     @classmethod

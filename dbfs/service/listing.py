@@ -24,13 +24,13 @@ def async_runs(listed: list[Run]) -> list[AsyncRun]:
 
 @awaitable(async_runs)
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
-    """Return the resident runs that wait or are under way, in the order of arrival."""
+    """Return the runs that wait or are under way, in the order of arrival."""
     client = current_client(client)
     return [Run(status, client) for status in ServiceClient.of(client).call(ListRuns())]
 
 
 class Run:
-    """A run of the resident engine.
+    """A run that waits or is under way.
 
     Attributes:
         status: the run's state when it was listed.
@@ -56,7 +56,7 @@ class Run:
 
 
 class AsyncRun(AsyncView[Run]):
-    """A run of the resident engine, as an asynchronous client lists it. ``cancel`` returns an awaitable.
+    """A run that waits or is under way, as an asynchronous client lists it. ``cancel`` returns an awaitable.
 
     Attributes:
         status: the run's state when it was listed.

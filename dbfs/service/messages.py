@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.build_stages import Stage
 from dbfs_workers.lines.line import Address
@@ -208,6 +209,77 @@ class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
     deadline: float
     dropped: tuple[TraversalPlace, ...]
     leases: bool
+
+
+@dataclass(frozen=True)
+class BeginTaskRun(SchedulerMessage[str]):
+    """Queue a run whose levels the client submits as Dask tasks. The answer comes when the run has its turn.
+
+    No other run and no lease uses the workers from then on, until the client sends ``EndTaskRun``. The answer says how
+    long the run waited in the queue, and behind which runs.
+
+    Attributes:
+        graph_id, client, run_id, traversals, deadline: as in ``Enqueue``.
+
+    Raises:
+        GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: see
+            ``Enqueue``.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    traversals: int
+    deadline: float
+
+
+@dataclass(frozen=True)
+class AwaitTaskRun(SchedulerMessage[None]):
+    """Wait for the end of a run that has its turn. The answer comes when the run is over, or must end early.
+
+    Attributes:
+        run_id: the run's id.
+        client: id of the run's client.
+
+    Raises:
+        RunCancelledError, WorkerLostError: the run must end early. The client then sends ``EndTaskRun``.
+        RunNotFoundError: the run is over.
+    """
+
+    run_id: Identifier
+    client: Identifier
+
+
+@dataclass(frozen=True)
+class NoteTaskRun(SchedulerMessage[None]):
+    """Note the progress of a run of tasks, for lists, page and metrics. Ignored if the run is over.
+
+    Attributes:
+        run_id: the run's id.
+        client: id of the run's client.
+        progress: the progress.
+    """
+
+    run_id: Identifier
+    client: Identifier
+    progress: RunProgress
+
+
+@dataclass(frozen=True)
+class EndTaskRun(SchedulerMessage[None]):
+    """End a run of tasks, which frees its workers for other runs. Ignored if the run is over.
+
+    Attributes:
+        run_id: the run's id.
+        client: id of the run's client.
+        reports: by rank, a report of each traversal; empty if the run ended early.
+        error: why the run ended early; None if it finished.
+    """
+
+    run_id: Identifier
+    client: Identifier
+    reports: Pickled[list[list[RankReport]]]
+    error: DbfsError | None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ its runs end.
 """
 
 import asyncio
+import contextlib
 import pickle
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import distributed
@@ -18,11 +19,13 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dbfs import config, dashboard
 from dbfs.errors import (
     ClientError,
+    DbfsError,
     DeadlineExceededError,
     GraphNotFoundError,
     NameTakenError,
     NotOwnerError,
     QueueFullError,
+    RunCancelledError,
     RunNotFoundError,
     WorkerLostError,
 )
@@ -35,16 +38,20 @@ from dbfs.service.history import History
 from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
+    AwaitTaskRun,
+    BeginTaskRun,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
+    EndTaskRun,
     Enqueue,
     FreeAll,
     GetProgress,
     LeaseGrant,
     ListGraphs,
     ListRuns,
+    NoteTaskRun,
     OpenGraph,
     PublishLabels,
     ReleaseName,
@@ -52,6 +59,7 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.run_watch import update_progress
+from dbfs.service.task_runs import TaskRuns
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import NoteRuns
@@ -86,6 +94,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
         self._conductor = Conductor(self._workers)
+        self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
         self._leases = Leases(self._workers, self.runs, self.history, self._start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
@@ -188,39 +197,36 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> LeaseGrant | list[list[RankReport]]:
         """See ``Enqueue``."""
-        graph = self.graphs.get(message.graph_id)
-        if graph is None:
-            raise GraphNotFoundError("the graph was unloaded; load it again")
-        self._require_client(message.client, f"run {message.run_id}")
-        self._require_place_in_queue(message.run_id)
-        run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
-        run.queue_behind(self.runs)
-        self.runs.append(run)
-        try:
-            self._start_runs()
-            await self._take_turn(run)
-            graph.require_whole()
+        async with self._turn(message) as run:
             await self._conductor.recover(run)
             if message.leases and (grant := await self._leases.grant(run)) is not None:
                 return grant
-            graph.runs += 1
+            run.graph.runs += 1
             reports = await self._conductor.conduct(run, message)
             self.history.add(run, reports)
-            return reports
-        except DeadlineExceededError as error:
-            timed = DeadlineExceededError(f"{error} ({run.times()})")
-            self.history.fail(run, timed)
-            raise timed from error
-        except Exception as error:
-            self.history.fail(run, error)
-            raise
-        finally:
-            self.runs.remove(run)
-            self._start_runs()
-            if run.client not in self.scheduler.clients:
-                # The ranks may have kept the labels after they forgot the client.
-                self._forget(run.client, graph)
-                self._end_leases(run.client)
+        return reports
+
+    @BeginTaskRun.handler
+    async def begin_task_run(self, message: BeginTaskRun) -> str:
+        """See ``BeginTaskRun``."""
+        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._spawn(self._hold_workers(message, begun))
+        return await begun
+
+    @AwaitTaskRun.handler
+    async def await_task_run(self, message: AwaitTaskRun) -> None:
+        """See ``AwaitTaskRun``."""
+        await self._task_runs.wait(message.run_id, message.client)
+
+    @NoteTaskRun.handler
+    async def note_task_run(self, message: NoteTaskRun) -> None:
+        """See ``NoteTaskRun``."""
+        self._task_runs.note(message.run_id, message.client, message.progress)
+
+    @EndTaskRun.handler
+    async def end_task_run(self, message: EndTaskRun) -> None:
+        """See ``EndTaskRun``."""
+        self._task_runs.end(message)
 
     @NoteRuns.handler
     async def note_runs(self, message: NoteRuns) -> None:
@@ -230,7 +236,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
-        running = [run for run in self.runs if run.started is not None]
+        running = [run for run in self.runs if run.started is not None and not run.of_tasks]
         await asyncio.gather(*(update_progress(run, self._workers.call) for run in running))
         return [run.status() for run in self.runs]
 
@@ -311,7 +317,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         for run in self.runs:
             if worker in run.workers and not run.under_lease:
                 rank = run.graph.record.addresses.index(worker)
-                self._spawn(self._conductor.report_lost_worker(run, rank))
+                if run.of_tasks and run.started is not None:
+                    self._task_runs.stop(run, WorkerLostError(f"lost rank {rank} ({worker}); load the graph again"))
+                else:
+                    self._spawn(self._conductor.report_lost_worker(run, rank))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         # Dask's hooks must not wait for workers. The set keeps the task from being collected as garbage.
@@ -350,6 +359,56 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 "try again later, or make several traversals in one run (bfs_many)"
             )
 
+    @contextlib.asynccontextmanager
+    async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
+        """Queue a run and wait for its turn. The run is over when the context ends.
+
+        Raises:
+            GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError:
+                see ``Enqueue``.
+        """
+        graph = self.graphs.get(message.graph_id)
+        if graph is None:
+            raise GraphNotFoundError("the graph was unloaded; load it again")
+        self._require_client(message.client, f"run {message.run_id}")
+        self._require_place_in_queue(message.run_id)
+        run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
+        run.of_tasks = isinstance(message, BeginTaskRun)
+        run.queue_behind(self.runs)
+        self.runs.append(run)
+        try:
+            self._start_runs()
+            await self._take_turn(run)
+            graph.require_whole()
+            yield run
+        except DeadlineExceededError as error:
+            timed = DeadlineExceededError(f"{error} ({run.times()})")
+            self.history.fail(run, timed)
+            raise timed from error
+        except Exception as error:
+            self.history.fail(run, error)
+            raise
+        finally:
+            self.runs.remove(run)
+            self._start_runs()
+            if run.client not in self.scheduler.clients:
+                # The ranks may have kept the labels after they forgot the client.
+                self._forget(run.client, graph)
+                self._end_leases(run.client)
+
+    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
+        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
+        try:
+            async with self._turn(message) as run:
+                run.graph.runs += 1
+                self.history.add(run, await self._task_runs.hold(run, begun))
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+            elif not isinstance(error, DbfsError):
+                # The client has dbfs's own errors already.
+                raise
+
     async def _take_turn(self, run: RunEntry) -> None:
         """Wait until ``_start_runs`` gives the run its turn.
 
@@ -373,9 +432,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             self._spawn(self._leases.stop(graph_id, Cause.CANCELLED, "its client left"))
 
     async def _stop(self, run: RunEntry, message: str) -> None:
-        """Cancel a run, whether it waits, is conducted or is under a lease."""
+        """Cancel a run, whether it waits, is conducted, is under a lease or consists of tasks."""
         if run.under_lease:
             await self._leases.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
+        elif run.of_tasks and run.started is not None:
+            self._task_runs.stop(run, RunCancelledError(f"cancelled: {message}"))
         else:
             await self._conductor.stop(run, Cause.CANCELLED, message)
 

@@ -122,7 +122,11 @@ class Partition:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """The counts of a partition, which a client gets without the arrays. Attributes as in ``Partition``."""
+    """The counts of a partition, which a client gets without the arrays. Attributes as in ``Partition``, and:
+
+    Attributes:
+        has_parents: whether ``Partition.parents`` is not None, which bottom-up levels need.
+    """
 
     rank: int
     m_local: int
@@ -131,6 +135,7 @@ class PartitionInfo:
     duplicates: int
     input_edges: int
     max_degree: int
+    has_parents: bool
 
 
 def describe(partition: Partition) -> PartitionInfo:
@@ -144,6 +149,7 @@ def describe(partition: Partition) -> PartitionInfo:
         duplicates=partition.duplicates,
         input_edges=partition.input_edges,
         max_degree=int((offsets[1:] - offsets[:-1]).max()),
+        has_parents=partition.parents is not None,
     )
 
 

@@ -1,0 +1,125 @@
+"""The client's half of a run of Dask tasks: waits for the run's turn, and holds the workers until the run is over.
+
+``dbfs.service.task_runs`` is the scheduler's half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from dbfs.cluster.gang import Deadline, scheduler_lost
+from dbfs.errors import DbfsError, DeadlineExceededError, RunCancelledError
+from dbfs.records import RunProgress
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, CancelRun, EndTaskRun, NoteTaskRun
+from dbfs.units import format_seconds
+from dbfs_workers import rpc
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import Pickled
+
+# Seconds between two notes of the progress. A note takes a millisecond of the client and another of the scheduler.
+_NOTE_EVERY: Final = 0.1
+# Seconds in which the scheduler notices the loss of a worker whose connections broke.
+_SOON: Final = 2.0
+
+
+class HeldRun:
+    """A run that has its turn, and so the workers of its gang.
+
+    Attributes:
+        reports: by rank, a report of each traversal; the engine sets them before the run ends.
+    """
+
+    def __init__(self, service: ServiceClient, run_id: str) -> None:
+        self.reports: list[list[RankReport]] = []
+        self._service = service
+        self._run_id = run_id
+        self._noted = time.monotonic()
+        client = service.client
+        self._awaiting = AwaitTaskRun(run_id, client.id)
+        self._end = asyncio.run_coroutine_threadsafe(
+            rpc.send(client.scheduler, self._awaiting), client.loop.asyncio_loop
+        )
+
+    def check(self, doing: Callable[[], str]) -> None:
+        """Check that the run may go on; ``doing`` names the run and the level in the error.
+
+        Raises:
+            RunCancelledError, WorkerLostError, SchedulerLostError: the run must end.
+        """
+        if self._end.done():
+            client = self._service.client
+            try:
+                answer = self._end.result()
+            except OSError as error:
+                raise scheduler_lost(client, doing()) from error
+            try:
+                rpc.unpack(client.scheduler.address, self._awaiting, answer)
+            except DbfsError as error:
+                raise type(error)(f"{doing()}: {error}") from error
+
+    def check_soon(self, doing: Callable[[], str]) -> None:
+        """Wait a little for the error that ends the run, then ``check``: a lost worker fails tasks first."""
+        concurrent.futures.wait([self._end], timeout=_SOON)
+        self.check(doing)
+
+    def note(self, progress: RunProgress) -> None:
+        """Send the progress to the scheduler, unless the last note is recent."""
+        now = time.monotonic()
+        if now - self._noted > _NOTE_EVERY:
+            self._noted = now
+            self._service.send(NoteTaskRun(self._run_id, self._service.client.id, progress))
+
+
+@contextlib.contextmanager
+def held_run(
+    service: ServiceClient, graph_id: str, run_id: str, traversals: int, deadline: Deadline
+) -> Iterator[HeldRun]:
+    """Wait for the turn of a run, and hold the workers of its gang for the length of the context.
+
+    Args:
+        service: the client's half of the service.
+        graph_id: the graph.
+        run_id: the run's id.
+        traversals: number of traversals.
+        deadline: the run's deadline.
+
+    Raises:
+        DbfsError: see ``BeginTaskRun``.
+    """
+    client = service.client
+    begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining)
+    try:
+        waited = service.call(begin)
+    except BaseException as error:
+        if not isinstance(error, DbfsError):
+            # Ctrl-C: no caller waits for the run any more.
+            service.send(CancelRun(run_id, client.id))
+        raise
+    began = time.monotonic()
+    run = HeldRun(service, run_id)
+
+    def early(error: DbfsError) -> EndTaskRun:
+        return EndTaskRun(run_id, client.id, Pickled.of([]), error)
+
+    try:
+        yield run
+    except DbfsError as error:
+        # If the scheduler is lost, the run is over in any case.
+        with contextlib.suppress(DbfsError):
+            service.call(early(error))
+        if isinstance(error, DeadlineExceededError):
+            ran = format_seconds(time.monotonic() - began)
+            raise DeadlineExceededError(f"{error} ({waited}, ran {ran})") from error
+        raise
+    except BaseException as error:
+        # Ctrl-C, or the caller's progress function raised. The message is not awaited: the caller wants to leave.
+        service.send(early(RunCancelledError(f"run {run_id}: its caller ended the run: {type(error).__name__}")))
+        raise
+    else:
+        service.call(EndTaskRun(run_id, client.id, Pickled.of(run.reports), None))

@@ -1,0 +1,108 @@
+"""Runs of Dask tasks on the scheduler: runs whose client submits the levels itself, in the one queue of all runs.
+
+The turn of such a run comes as that of any other. From then on the run holds its workers until its client ends the run.
+The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: an answer
+to the client's ``AwaitTaskRun`` carries the error, and the client submits no further level.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
+from dbfs.records import RunProgress
+from dbfs.service.entries import RunEntry
+from dbfs.service.messages import EndTaskRun
+from dbfs.service.worker_calls import GRACE
+from dbfs_workers.reports import RankReport
+
+
+class _Held:
+    """A run that holds its workers.
+
+    Attributes:
+        run: the run.
+        stopped: the error with which the run must end; None once the run is over.
+        ended: the client's message that ends the run.
+    """
+
+    def __init__(self, run: RunEntry) -> None:
+        loop = asyncio.get_running_loop()
+        self.run = run
+        self.stopped: asyncio.Future[DbfsError | None] = loop.create_future()
+        self.ended: asyncio.Future[EndTaskRun] = loop.create_future()
+
+
+class TaskRuns:
+    """The runs of Dask tasks whose turn has come.
+
+    Args:
+        is_present: whether the client with an id is in the cluster.
+    """
+
+    def __init__(self, is_present: Callable[[str], bool]) -> None:
+        self._is_present = is_present
+        self._held: dict[str, _Held] = {}
+
+    async def hold(self, run: RunEntry, begun: asyncio.Future[str]) -> list[list[RankReport]]:
+        """Keep the workers of a run until its client ends the run; return the reports by rank.
+
+        A client that does not end a run in time, because it is stopped or lost, loses the workers after ``GRACE``.
+
+        Args:
+            run: the run, whose turn has come.
+            begun: takes the description of the wait in the queue, for the client.
+
+        Raises:
+            DbfsError: the run ended early.
+        """
+        held = self._held[run.run_id] = _Held(run)
+        begun.set_result(run.waited())
+        try:
+            either: tuple[asyncio.Future[Any], ...] = (held.stopped, held.ended)
+            await asyncio.wait(either, timeout=run.remaining + GRACE, return_when=asyncio.FIRST_COMPLETED)
+            if held.stopped.done() and self._is_present(run.client):
+                # The tasks of the level under way still use the workers.
+                await asyncio.wait([held.ended], timeout=GRACE)
+            if held.ended.done():
+                end = held.ended.result()
+                if end.error is not None:
+                    raise end.error
+                return end.reports.value()
+            error = held.stopped.result() if held.stopped.done() else None
+            late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
+            raise error or DeadlineExceededError(late)
+        finally:
+            del self._held[run.run_id]
+            if not held.stopped.done():
+                held.stopped.set_result(None)
+
+    def stop(self, run: RunEntry, error: DbfsError) -> None:
+        """Have the client of a run end the run with an error."""
+        held = self._held.get(run.run_id)
+        if held is not None and not held.stopped.done():
+            held.stopped.set_result(error)
+
+    async def wait(self, run_id: str, client: str) -> None:
+        """Wait until a run is over; errors as for ``AwaitTaskRun``."""
+        error = await asyncio.shield(self._of_client(run_id, client).stopped)
+        if error is not None:
+            raise error
+
+    def note(self, run_id: str, client: str, progress: RunProgress) -> None:
+        """Note the progress of a run, unless the run is over."""
+        held = self._held.get(run_id)
+        if held is not None and held.run.client == client:
+            held.run.note(progress)
+
+    def end(self, message: EndTaskRun) -> None:
+        """End a run, unless the run is over."""
+        held = self._held.get(message.run_id)
+        if held is not None and held.run.client == message.client and not held.ended.done():
+            held.ended.set_result(message)
+
+    def _of_client(self, run_id: str, client: str) -> _Held:
+        held = self._held.get(run_id)
+        if held is None or held.run.client != client:
+            raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")
+        return held
