@@ -98,15 +98,17 @@ def cases(draw: st.DrawFn) -> Case:
             order=st.sampled_from(["given", "degree"]),
             exchange=st.sampled_from(["shared_memory", "comm"]),
             piece_edges=st.sampled_from([100, 2**18]),
-            fuse_below=st.sampled_from([4, 4096]),
+            fuse_below=st.sampled_from([0, 4, 4096]),
         )
     )
     vertices = st.integers(0, arrays[0] - 1)
     bottom_up = () if layout.directed and not layout.in_edges else ("bottom-up",)
-    ways = [("resident", direction) for direction in ("auto", "top-down", *bottom_up)]
+    ways, tasks = (
+        [(engine, direction) for direction in ("auto", "top-down", *bottom_up)] for engine in ("resident", "taskgraph")
+    )
     call = st.builds(
         lambda way, **rest: Call(engine=way[0], direction=way[1], **rest),
-        way=st.sampled_from([*ways, *ways, ("taskgraph", "auto")]),
+        way=st.sampled_from([*ways, *ways, *tasks]),
         sources=st.lists(vertices, min_size=1, max_size=3),
         many=st.booleans(),
         targets=st.lists(vertices, max_size=3),

@@ -94,7 +94,6 @@ def test_no_targets_end_no_run(graph: Graph, targets: object) -> None:
     [
         ({"engine": "warp"}, "unknown engine 'warp'; choose one of auto, resident, taskgraph"),
         ({"direction": "sideways"}, "unknown direction 'sideways'; choose one of auto, top-down, bottom-up"),
-        ({"engine": "taskgraph", "direction": "bottom-up"}, "top-down levels only"),
         ({"max_depth": -1}, "max_depth must be at least 0"),
         ({"deadline": "soon"}, "not a duration"),
         ({"deadline": 0}, "not above zero"),

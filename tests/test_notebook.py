@@ -77,7 +77,7 @@ def test_a_result(graph: Graph) -> None:
     assert "resident, 4 ranks on cpu by shared_memory" in text
     assert "of them bottom-up (shaded)" in text
     assert "vertex frontier" in text
-    taskgraph = graph.bfs([1, 2, 3, 4, 5, 6, 7], engine="taskgraph", max_depth=2)
+    taskgraph = graph.bfs([1, 2, 3, 4, 5, 6, 7], engine="taskgraph", max_depth=2, direction="top-down")
     text = words(taskgraph._repr_html_())
     assert "Sources 1, 2, 3, 4, 5, ... (7 in all)" in text
     assert "shaded" not in text

@@ -9,7 +9,7 @@ import pytest
 from dask.sizeof import sizeof
 
 from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels.bins import Bin
+from dbfs_workers.levels.bins import Bin, FrontierPart
 from dbfs_workers.storage.building import bin_edges
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.taskgraph import Barrier
@@ -32,7 +32,8 @@ def test_results_of_a_level(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(EdgeFrontier(rows, parents), nbytes)
     sent = Bin("a-run", 3, 1, 2, rows, parents)
     assert_weighs(sent, nbytes)
-    assert_weighs(Barrier(1, 2, 0, (sent, sent), 0.0), 2 * nbytes)
+    assert_weighs(Barrier(1, 2, 2, 0, 0, 0, (sent, sent), 0.0), 2 * nbytes)
+    assert_weighs(FrontierPart("a-run", 3, 1, 2, 2, 0, 0, rows), nbytes // (1 if parents is None else 2))
 
 
 def test_bins_and_partitions() -> None:

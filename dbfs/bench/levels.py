@@ -10,6 +10,10 @@ import distributed
 
 import dbfs
 from dbfs.graph.graph import Graph
+from dbfs_workers.backends.protocol import EdgeFrontier
+from dbfs_workers.levels import phases
+from dbfs_workers.levels.bins import Bin
+from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks import taskgraph as tasks
 
@@ -33,11 +37,8 @@ class LevelCost:
     ratio: float
 
 
-TASKGRAPH = {
-    "taskgraph, a task per phase, one graph per level": {"fuse-below": 0, "levels-per-submission": 1},
-    "taskgraph, one fused task per rank, one graph per level": {"fuse-below": 4096, "levels-per-submission": 1},
-    "taskgraph, one fused task per rank, several levels per graph": {},
-}
+# By ``dbfs.taskgraph.fuse-below``.
+TASKGRAPH = {"taskgraph, a task per phase": 0, "taskgraph, two tasks per rank": 1, "taskgraph, one task per rank": 4096}
 RESIDENT_LEVELS = 2000
 
 
@@ -53,8 +54,8 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
         graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
         yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)
-        for way, settings in TASKGRAPH.items():
-            with dask.config.set({f"dbfs.taskgraph.{key}": value for key, value in settings.items()}):
+        for way, fuse_below in TASKGRAPH.items():
+            with dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}):
                 result = graph.bfs(0, max_depth=levels, engine="taskgraph")
             cost = result.seconds / levels * 1e3
             yield LevelCost(way, ranks, levels, cost, cost / naive)
@@ -89,12 +90,24 @@ def _naive(graph: Graph, levels: int) -> float:
     last = list(states)
     start = time.perf_counter()
     for level in range(levels):
-        edges = [submit(rank, tasks.expand, states[rank], run, level, last[rank]) for rank in ranks]
+        edges = [submit(rank, _expand, states[rank], run, level, last[rank]) for rank in ranks]
         found = [submit(rank, tasks.filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
-        barrier = submit(0, tasks.barrier, found)
+        barrier = submit(0, tasks.barrier, found, [])
         for rank in ranks:
-            bins = [submit(source, tasks.take_bin, states[source], run, level, rank, barrier) for source in ranks]
-            last[rank] = submit(rank, tasks.contract, states[rank], run, level, bins, barrier)
+            bins = [submit(source, _take_bin, states[source], run, level, rank, barrier) for source in ranks]
+            last[rank] = submit(rank, _contract, states[rank], run, level, bins, barrier)
         if not barrier.result().count:
             break
     return (time.perf_counter() - start) / levels * 1e3
+
+
+def _expand(traversal: TraversalState, run: str, level: int, _after: object) -> EdgeFrontier:
+    return phases.expand(traversal, run, level)
+
+
+def _take_bin(traversal: TraversalState, run: str, level: int, target: int, _after: object) -> Bin:
+    return phases.take_bin(traversal, run, level, target)
+
+
+def _contract(traversal: TraversalState, run: str, level: int, bins: list[Bin], _after: object) -> int:
+    return phases.contract(traversal, run, level, bins)

@@ -30,10 +30,12 @@ _PHASES = {
     "search": "#0072b2",
     "expand": "#0072b2",
     "filter-partition": "#56b4e9",
+    "bottom-up": "#0072b2",
     "exchange": "#d0d0d0",
     "contract": "#009e73",
 }
-_PHASE_WORDS = {"exchange": "exchange and wait"}
+# The underscore keeps a phase out of the legend: a strip marks bottom-up levels, and the legend names the strip.
+_PHASE_WORDS = {"exchange": "exchange and wait", "bottom-up": "_bottom-up"}
 _WAITING = "exchange"
 BOTTOM_UP = "bottom-up"
 _BOTTOM_UP_SHADE: dict[str, Any] = {"color": "#808080", "alpha": 0.15, "linewidth": 0}

@@ -1,38 +1,48 @@
 """The taskgraph engine: every level is a small Dask graph, which Dask's dashboard shows.
 
-A level has the tasks ``contract`` (of the previous level), ``expand`` and ``filter-partition`` on each rank, and one
-``barrier`` that adds up their counts. ``bin`` tasks carry bins from the ranks that made them to the ranks that contract
-them. The client reads the barrier and stops when every bin is empty. The state of a rank (``TraversalState``) is itself
-the result of a task; the phases change the state in place and check their own order.
+A top-down level has three phases on each rank and one ``barrier`` that adds up the ranks' counts. The client reads the
+barrier, chooses the next level's direction, and stops when no vertex was found. The shapes of a level on p ranks:
 
-A task takes milliseconds, however small its work is. Therefore a level that starts with few vertices runs as one fused
-task per rank: the contraction of the previous level, expand, and filter + partition. The bins of such a level travel
-through the barrier (6 transfers on 4 ranks instead of 15). While the frontier grows slowly, the client submits several
-such levels as one graph. Every level is top-down.
+- Small: one task on each rank contracts the bins of the level before, expands, and filters + partitions. The bins
+  travel through the barrier: 2 (p - 1) transfers. There are p + 1 tasks.
+- Large: ``expand-filter-partition`` and ``contract`` on each rank. A contraction fetches its bins from the ranks that
+  made them. There are 2 p + 1 tasks. The barrier counts the next frontier exactly.
+- Phases, if ``dbfs.taskgraph.fuse-below`` is 0: as large, with ``expand`` and ``filter-partition`` as tasks of their
+  own. There are 3 p + 1 tasks.
+- Bottom-up: one ``bottom-up`` task on each rank takes the bitmaps that all ranks made of the frontier. There are p + 1
+  tasks.
 
-Measured with 4 ranks on 2 cores, path graph, milliseconds per level (``dbfs bench levels``): 54 with 13 tasks and bins
-fetched one by one, 35 with bins through the barrier, 28 with expand and filter + partition fused, 25 with all three
-fused, and 20 with 4 levels per graph.
+The client reads the barrier of a small level while the workers run the next one, so that no worker waits for the
+client. At most one level is submitted in vain. The state of a rank (``TraversalState``) is itself the result of a task;
+the phases change the state in place and check their own order.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import distributed
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.engines.directions import Directions
 from dbfs.engines.interface import LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
-from dbfs_workers.spec import TraversalSpec
+from dbfs.service.client import ServiceClient
+from dbfs.service.held_run import HeldRun, held_run
+from dbfs_workers.reports import RankReport
+from dbfs_workers.spec import TraversalSpec, direction_name
 from dbfs_workers.tasks import taskgraph as tasks
+
+LevelSeen = Callable[[int, bool, int, int], None]
+"""Called with a level's number, whether the level is bottom-up, its frontier, and the vertices reached before it."""
 
 
 class TaskGraphEngine:
-    """See ``dbfs.engines.interface.Engine``."""
+    """See ``dbfs.engines.interface.Engine``. Calls ``progress`` after each level."""
 
     name = "taskgraph"
 
@@ -44,27 +54,41 @@ class TaskGraphEngine:
         deadline: Deadline,
         progress: Progress | None,
     ) -> list[Outcome]:
-        """Run one small Dask graph after another until a barrier finds every bin empty."""
-        if specs[0].direction == "bottom-up":
-            raise InvalidOptionError("the taskgraph engine has top-down levels only; use the resident engine")
-        outcomes: list[Outcome] = []
-        began = time.monotonic()
+        """Wait for the run's turn, and run one small Dask graph after another until a barrier found no vertex."""
+        # Before the run waits for its turn, since a wrong option needs none.
+        Directions(record, specs[0])
+        service, outcomes = ServiceClient.of(gang.client), list[Outcome]()
+        reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
+        with held_run(service, record.graph_id, specs[0].run_id, len(specs), deadline) as run:
+            began = time.monotonic()
 
-        def report_level(level: int, frontier: int, reached: int) -> None:
-            if progress is not None:
-                seconds = time.monotonic() - began
-                progress(RunProgress(len(specs), len(outcomes), level, "top-down", frontier, reached, seconds))
+            def see_level(level: int, bottom_up: bool, frontier: int, reached: int) -> None:
+                seconds, direction = time.monotonic() - began, direction_name(bottom_up)
+                seen = RunProgress(len(specs), len(outcomes), level, direction, frontier, reached, seconds)
+                run.note(seen)
+                if progress is not None:
+                    progress(seen)
 
-        for index, spec in enumerate(specs):
-            # Task keys carry the run id, so that each traversal of a run needs a run id of its own.
-            traversal = TaskGraphTraversal(
-                gang, record, spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}"), deadline
-            )
             try:
-                outcomes.append(traversal.traverse(report_level))
-            finally:
-                release(traversal.futures.values())
-            report_level(len(outcomes[-1].levels()), 0, outcomes[-1].reached)
+                for index, spec in enumerate(specs):
+                    # Task keys carry the run id, so that each traversal of a run needs a run id of its own.
+                    own = spec if index == 0 else replace(spec, run_id=f"{spec.run_id}-{index}")
+                    traversal = TaskGraphTraversal(gang, record, own, deadline, run)
+                    try:
+                        outcome, ranks = traversal.traverse(see_level)
+                    finally:
+                        traversal.release()
+                    outcomes.append(outcome)
+                    for of_rank, report in zip(reports, ranks, strict=True):
+                        of_rank.append(report)
+                    levels = outcome.levels()
+                    last_bottom_up = bool(levels) and levels[-1].direction == direction_name(True)
+                    see_level(len(levels), last_bottom_up, 0, outcome.reached)
+            except BaseException:
+                for outcome in outcomes:
+                    outcome.labels.drop()
+                raise
+            run.reports = reports
         return outcomes
 
 
@@ -88,190 +112,279 @@ class TaskGraphLabels:
         self._published.release()
 
 
+@dataclass(frozen=True)
+class Level:
+    """A level that was submitted.
+
+    Attributes:
+        barrier: the level's barrier.
+        bottom_up: the level's direction.
+        counted: whether the barrier counts the next frontier exactly; else the barrier carries the level's bins.
+    """
+
+    barrier: Ref
+    bottom_up: bool
+    counted: bool
+
+
 class TaskGraphTraversal:
     """One traversal: the tasks submitted so far, and the futures that keep their results on the workers.
 
     Attributes:
         level: number of levels submitted so far.
         state: by rank, the task that made the rank's state.
-        last: by rank, the task that the rank's next task must follow.
-        uncontracted: the last level's barrier, while no task contracts that level's bins yet; else None.
-        bins_in_barrier: whether the last level's bins are in its barrier; else they are in the ranks' outboxes.
+        parts: by rank, the task that made the rank's part of the next frontier, with its bitmap; empty if none did.
+        unread: levels whose barriers the client has not read, oldest first.
+        found_bottom_up: ``parts`` if the last level was bottom-up, else empty.
+        carrying: the barrier of the level submitted last, if no task contracts that level's bins yet; else None.
         futures: by key, the results kept for the next submission.
     """
 
-    def __init__(self, gang: Gang, record: GraphRecord, spec: TraversalSpec, deadline: Deadline) -> None:
+    def __init__(self, gang: Gang, record: GraphRecord, spec: TraversalSpec, deadline: Deadline, run: HeldRun) -> None:
         self.gang = gang
         self.spec = spec
         self.deadline = deadline
+        self.run = run
         self.ranks = range(gang.p)
+        self.directions = Directions(record, spec)
+        self.max_degree = max(info.max_degree for info in record.infos)
+        self.fuse_below = config.count("taskgraph.fuse-below", least=0)
         self.level = 0
         self.partitions = record.partition_keys
         self.state: list[Ref] = []
-        self.last: list[Ref] = []
-        self.uncontracted: Ref | None = None
-        self.bins_in_barrier = False
+        self.parts: list[Ref] = []
+        self.found_bottom_up: list[Ref] = []
+        self.unread: deque[Level] = deque()
+        self.carrying: Ref | None = None
         self.futures: dict[Key, distributed.Future] = {}
 
-    def traverse(self, report_level: Callable[[int, int, int], None]) -> Outcome:
-        """Run the levels.
+    def traverse(self, see_level: LevelSeen) -> tuple[Outcome, list[RankReport]]:
+        """Run the levels; return the outcome, and the ranks' reports."""
+        self._start()
+        spec = self.spec
+        barriers: list[tasks.Barrier] = []
+        directions: list[bool] = []
+        # Vertices of the next level's frontier, or more.
+        found, grows, reached = len(set(spec.sources)), True, 0
+        over = bool(spec.targets) and set(spec.targets) <= set(spec.sources)
+        while not over:
+            while self._may_submit(found, grows):
+                self._submit_level(found)
+            if not self.unread:
+                break
+            level = self.unread.popleft()
+            (barrier,) = self._gather([self.futures[level.barrier.key]])
+            # Bins may repeat vertices: the frontier of the next level is the exact count of new ones.
+            frontier = found if level.bottom_up else barrier.expanded
+            reached += frontier
+            see_level(len(barriers), level.bottom_up, frontier, reached)
+            barriers.append(barrier)
+            directions.append(level.bottom_up)
+            if level.counted:
+                self.directions.pass_counted(barrier)
+            else:
+                self.directions.pass_uncounted(barrier)
+            grows = barrier.count > 2 * found
+            found = barrier.count
+            over = not found or (bool(spec.targets) and not barrier.missing)
+        return self._finish(barriers, directions)
 
-        Args:
-            report_level: called with each level's number, its frontier and the vertices reached when the level began.
-        """
+    def release(self) -> None:
+        """Release the results that are kept for further levels."""
+        release(self.futures.values())
+
+    def _start(self) -> None:
+        """Submit the tasks that make the ranks' states."""
         graph = TaskGraph()
         for rank in self.ranks:
             key = self._key("state", rank)
             self.state.append(graph.add(rank, key, tasks.start, Ref(self.partitions[rank]), self.spec))
-        self.last = list(self.state)
-        self._submit(graph, [state.key for state in self.state])
+        if self.directions.bottom_up:
+            for rank in self.ranks:
+                self.parts.append(graph.add(rank, self._key("frontier", rank), tasks.frontier, self.state[rank]))
+        self._submit(graph, [*self.state, *self.parts])
 
-        fuse_below = config.count("taskgraph.fuse-below", least=0)
-        most = config.count("taskgraph.levels-per-submission")
-        max_depth = self.spec.max_depth
-        barriers: list[tasks.Barrier] = []
-        found, window = len(self.spec.sources), 1
-        reached = 0
-        while found and self.level != max_depth:
-            fused = found < fuse_below
-            if max_depth is not None:
-                window = min(window, max_depth - self.level)
-            passed = self._levels(window, fused)
-            if self.spec.targets and not passed[0].missing:
-                # The level after the one that reached the last target sees this. Its own discoveries do not count.
-                self.uncontracted = None
-                break
-            for barrier in passed:
-                # Bins may repeat vertices: the frontier of the next level is the exact count of new ones.
-                reached += barrier.expanded
-                report_level(len(barriers), barrier.expanded, reached)
-                barriers.append(barrier)
-                if not barrier.count:
-                    break
-            # Several levels per graph only while the frontier hardly grows: a level inside a window stays fused, and an
-            # exploding one would send all its bins through the barrier. With targets one level at a time, since a
-            # level past the last target must not count.
-            grows = max(barrier.count for barrier in passed) > 2 * found
-            window = 1 if grows or not fused or self.spec.targets else min(2 * window, most)
-            found = passed[-1].count
-        return self._finish(barriers)
+    def _may_submit(self, found: int, grows: bool) -> bool:
+        """Return whether to submit a level now: if no barrier is unread, or ahead of the barrier of a small level."""
+        if self.level == self.spec.max_depth or not self.unread:
+            return self.level != self.spec.max_depth
+        # An unread frontier may be larger. A level that explodes would send all of its bins through the barrier.
+        steady = not grows and 2 * found < self.fuse_below
+        return len(self.unread) == 1 and steady and self.carrying is not None and self._is_small(found)
 
-    def _levels(self, window: int, fused: bool) -> list[tasks.Barrier]:
-        """Submit ``window`` levels as one graph and wait for their barriers."""
-        graph = TaskGraph()
-        barriers = [self._fused_level(graph) if fused else self._level(graph) for _ in range(window)]
-        keys = [barrier.key for barrier in barriers]
-        self._submit(graph, [*keys, *(last.key for last in self.last)])
-        futures = [self.futures[key] for key in keys]
-        passed: list[tasks.Barrier] = self.gang.gather(futures, self.deadline, self._doing)
-        return passed
+    def _is_small(self, found: int) -> bool:
+        """Return whether the next level runs as one task on each rank, with its bins in the barrier.
 
-    def _fused_level(self, graph: TaskGraph) -> Ref:
-        """Add one task per rank: contract the last level, expand, filter + partition. The barrier carries the bins."""
+        The number of targets without a label, and the size of a frontier that may turn the traversal bottom-up, are
+        known after the contraction only. Such a level is not small.
+        """
+        if self.directions.bottom_up or self.spec.targets or found >= self.fuse_below:
+            return False
+        most = found * self.max_degree if self.unread else found
+        return not self.directions.may_turn_bottom_up(most)
+
+    def _submit_level(self, found: int) -> None:
+        """Submit the tasks of the next level."""
+        graph, kept = TaskGraph(), list[Ref]()
+        if self.directions.bottom_up:
+            level = self._bottom_up_level(graph)
+        elif self._is_small(found):
+            level = self._small_level(graph)
+        else:
+            level = self._large_level(graph)
+        if level.bottom_up or (level.counted and self.directions.adaptive):
+            kept = self.parts
+        self.found_bottom_up = self.parts if level.bottom_up else []
+        self.level += 1
+        self.unread.append(level)
+        self._submit(graph, [level.barrier, *kept])
+
+    def _small_level(self, graph: TaskGraph) -> Level:
+        """Add one task per rank. The barrier carries the bins."""
+        found = self._expand_filter_partition(graph, carry=True)
+        self.carrying = self._barrier(graph, found, [])
+        self.parts = []
+        return Level(self.carrying, bottom_up=False, counted=False)
+
+    def _large_level(self, graph: TaskGraph) -> Level:
+        """Add two tasks per rank, or one for each phase. A rank fetches the bins that it contracts."""
         run, level = self.spec.run_id, self.level
-        if not self.bins_in_barrier:
-            self._contract(graph)
-        self.last = [
+        if self.fuse_below:
+            found = self._expand_filter_partition(graph, carry=False)
+        else:
+            found = []
+            for rank in self.ranks:
+                state, key = self.state[rank], self._key("expand", level, rank)
+                edges = graph.add(rank, key, tasks.expand, state, run, level, self.found_bottom_up)
+                key = self._key("filter-partition", level, rank)
+                found.append(graph.add(rank, key, tasks.filter_partition, state, run, level, edges))
+        self.carrying = None
+        fetching = (self.gang.addresses, self.deadline.remaining)
+        self.parts = [
             graph.add(
                 rank,
-                self._key("contract-expand-filter-partition", level, rank),
-                tasks.contract_expand_filter_partition,
+                self._key("contract", level, rank),
+                tasks.contract,
                 self.state[rank],
                 run,
                 level,
-                self.uncontracted,
-                self.last[rank],
+                found,
+                *fetching,
+                self.directions.adaptive,
             )
             for rank in self.ranks
         ]
-        self.bins_in_barrier = True
-        return self._barrier(graph)
+        return Level(self._barrier(graph, found, self.parts), bottom_up=False, counted=True)
 
-    def _level(self, graph: TaskGraph) -> Ref:
-        """Add one task per rank for each phase. The bins stay in the outboxes."""
+    def _bottom_up_level(self, graph: TaskGraph) -> Level:
+        """Add one task per rank, which takes all ranks' parts of the frontier."""
+        run, level, frontier = self.spec.run_id, self.level, self.parts
+        self.parts = [
+            graph.add(
+                rank,
+                self._key("bottom-up", level, rank),
+                tasks.bottom_up,
+                self.state[rank],
+                run,
+                level,
+                frontier,
+            )
+            for rank in self.ranks
+        ]
+        return Level(self._barrier(graph, [], self.parts), bottom_up=True, counted=True)
+
+    def _expand_filter_partition(self, graph: TaskGraph, *, carry: bool) -> list[Ref]:
+        """Add the task of each rank that runs the first two phases, after it contracted carried bins."""
+        name = "expand-filter-partition" if self.carrying is None else "contract-expand-filter-partition"
         run, level = self.spec.run_id, self.level
-        self._contract(graph)
-        for rank in self.ranks:
-            state = self.state[rank]
-            edges = graph.add(rank, self._key("expand", level, rank), tasks.expand, state, run, level, self.last[rank])
-            key = self._key("filter-partition", level, rank)
-            self.last[rank] = graph.add(rank, key, tasks.filter_partition, state, run, level, edges)
-        self.bins_in_barrier = False
-        return self._barrier(graph)
+        return [
+            graph.add(
+                rank,
+                self._key(name, level, rank),
+                tasks.expand_filter_partition,
+                self.state[rank],
+                run,
+                level,
+                self.carrying,
+                self.found_bottom_up,
+                carry,
+            )
+            for rank in self.ranks
+        ]
 
-    def _barrier(self, graph: TaskGraph) -> Ref:
-        """Add the level's barrier."""
-        self.uncontracted = graph.add(0, self._key("barrier", self.level), tasks.barrier, list(self.last))
-        self.level += 1
-        return self.uncontracted
+    def _barrier(self, graph: TaskGraph, found: list[Ref], parts: list[Ref]) -> Ref:
+        return graph.add(0, self._key("barrier", self.level), tasks.barrier, found, parts)
 
-    def _contract(self, graph: TaskGraph) -> None:
-        """Add one task per rank that contracts the last level's bins for that rank."""
-        barrier, run, level = self.uncontracted, self.spec.run_id, self.level - 1
-        if barrier is None:
-            return
-        for rank in self.ranks:
-            state, key = self.state[rank], self._key("contract", level, rank)
-            task: Callable[..., int] = tasks.contract_from_barrier if self.bins_in_barrier else tasks.contract
-            bins = barrier if self.bins_in_barrier else self._bins(graph, rank, barrier)
-            self.last[rank] = graph.add(rank, key, task, state, run, level, bins, self.last[rank])
-        self.uncontracted = None
-
-    def _bins(self, graph: TaskGraph, target: int, barrier: Ref) -> list[Ref]:
-        """Add the tasks that take one rank's bins of the last level out of all outboxes."""
-        run, level = self.spec.run_id, self.level - 1
-        bins = []
-        for source in self.ranks:
-            key = self._key("bin", level, source, target)
-            bins.append(graph.add(source, key, tasks.take_bin, self.state[source], run, level, target, barrier))
-        return bins
-
-    def _finish(self, barriers: list[tasks.Barrier]) -> Outcome:
+    def _finish(self, barriers: list[tasks.Barrier], directions: list[bool]) -> tuple[Outcome, list[RankReport]]:
         """Take the labels out of the states and add up the counts; the states are freed with their futures."""
-        graph = TaskGraph()
-        self._contract(graph)
-        kinds: dict[str, Callable[..., Any]] = {"summary": tasks.summarise, "distances": tasks.distances}
+        graph, run = TaskGraph(), self.spec.run_id
+        after: list[Ref | None] = [self.carrying for _ in self.ranks]
+        if barriers and barriers[-1].count and barriers[-1].bins:
+            assert self.carrying is not None
+            last = self.level - 1
+            for rank in self.ranks:
+                key = self._key("contract", last, rank)
+                after[rank] = graph.add(rank, key, tasks.contract_carried, self.state[rank], run, last, self.carrying)
+        keys = {"summary": [self._key("summary", rank) for rank in self.ranks]}
+        for rank, key in enumerate(keys["summary"]):
+            graph.add(rank, key, tasks.summarise, self.state[rank], len(barriers), after[rank])
+        kinds: dict[str, Callable[..., Any]] = {"distances": tasks.distances}
         if self.spec.predecessors:
             kinds["predecessors"] = tasks.predecessors
-        keys = {kind: [self._key(kind, rank) for rank in self.ranks] for kind in kinds}
         for kind, task in kinds.items():
-            for rank in self.ranks:
-                graph.add(rank, keys[kind][rank], task, self.state[rank], self.last[rank])
+            keys[kind] = [self._key(kind, rank) for rank in self.ranks]
+            for rank, key in enumerate(keys[kind]):
+                graph.add(rank, key, task, self.state[rank], after[rank])
         futures = self.gang.submit(graph, [key for ranks in keys.values() for key in ranks])
         results = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
         try:
-            summaries: list[tasks.RankSummary] = self.gang.gather(results["summary"], self.deadline, self._doing)
+            summaries: list[tasks.RankSummary] = self._gather(results["summary"])
         except BaseException:
             release(futures.values())
             raise
+        release(results["summary"])
         reports = []
         before = summaries[0].started
-        for level, barrier in enumerate(barriers):
-            report = LevelReport.total(
-                level, "top-down", barrier.at - before, [summary.levels[level] for summary in summaries]
-            )
+        for level, (barrier, bottom_up) in enumerate(zip(barriers, directions, strict=True)):
+            counts = [summary.levels[level] for summary in summaries]
+            report = LevelReport.total(level, direction_name(bottom_up), barrier.at - before, counts)
             before = barrier.at
             # If a level's bins held only vertices that were labelled already, the next level has nothing to expand.
             if report.frontier:
                 reports.append(report)
-        return Outcome(
+        seconds = before - summaries[0].started
+        ranks = [replace(summary.report, elapsed=seconds) for summary in summaries]
+        outcome = Outcome(
             labels=TaskGraphLabels(PublishedLabels(results["distances"], results.get("predecessors"))),
             levels=lambda: tuple(reports),
             depth=sum(report.discovered > 0 for report in reports),
-            reached=sum(summary.reached for summary in summaries),
-            edges=sum(summary.edges for summary in summaries),
-            seconds=before - summaries[0].started,
+            reached=sum(rank.reached for rank in ranks),
+            edges=sum(rank.edges for rank in ranks),
+            seconds=seconds,
             setup_seconds=None,
         )
+        return outcome, ranks
 
-    def _submit(self, graph: TaskGraph, keys: list[Key]) -> None:
-        # gather checks the deadline only at intervals, which short levels never reach.
+    def _submit(self, graph: TaskGraph, kept: Sequence[Ref]) -> None:
+        """Submit a graph, keep the results of the given tasks, and release results that no further task needs."""
+        # A wait looks at the deadline and the run at intervals only, which short levels never reach.
         self.deadline.enforce(self._doing)
-        # Release the previous graph's results only after submitting the graph that refers to them. The states stay.
-        submitted = self.gang.submit(graph, keys)
-        states = {state.key for state in self.state}
-        release(future for key, future in self.futures.items() if key not in states)
-        self.futures = {key: future for key, future in self.futures.items() if key in states} | submitted
+        self.run.check(self._doing)
+        submitted = self.gang.submit(graph, [ref.key for ref in kept])
+        # After the submission of the graph that refers to them.
+        wanted = {ref.key for ref in (*self.state, *(level.barrier for level in self.unread), *self.parts)}
+        release(future for key, future in self.futures.items() if key not in wanted)
+        self.futures = {key: future for key, future in self.futures.items() if key in wanted} | submitted
+
+    def _gather(self, futures: Sequence[distributed.Future]) -> list[Any]:
+        """Wait for tasks and return their results; the run may have to end meanwhile."""
+        try:
+            return self.gang.gather(futures, self.deadline, self._doing, watch=lambda: self.run.check(self._doing))
+        except DbfsError:
+            raise
+        except Exception:
+            self.run.check_soon(self._doing)
+            raise
 
     def _doing(self) -> str:
         return f"run {self.spec.run_id}, level {max(self.level - 1, 0)}"

@@ -32,10 +32,12 @@ class Way:
 
 
 WAYS = {
-    "phases": Way("taskgraph", settings={"fuse-below": 0, "levels-per-submission": 1}),
-    "fused": Way("taskgraph", settings={"fuse-below": 4096, "levels-per-submission": 1}),
-    "windows": Way("taskgraph", settings={"fuse-below": 4096, "levels-per-submission": 4}),
-    "mixed": Way("taskgraph", settings={"fuse-below": 4, "levels-per-submission": 2}),
+    "tasks": Way("taskgraph"),
+    "tasks, top-down": Way("taskgraph", direction="top-down"),
+    "tasks, bottom-up": Way("taskgraph", direction="bottom-up"),
+    "tasks, degree order": Way("taskgraph", order="degree"),
+    "tasks, small and large": Way("taskgraph", direction="top-down", settings={"fuse-below": 4}),
+    "tasks, a phase each": Way("taskgraph", settings={"fuse-below": 0}),
     "shared memory": Way("resident", "shared_memory"),
     "shared memory, top-down": Way("resident", "shared_memory", direction="top-down"),
     "shared memory, bottom-up": Way("resident", "shared_memory", direction="bottom-up"),

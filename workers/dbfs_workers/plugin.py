@@ -49,6 +49,7 @@ from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.tasks import fetching
 
 if TYPE_CHECKING:
     from dbfs_workers.members.on_gpu import CudaMember, Infos
@@ -78,6 +79,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.leases = WorkerLeases(worker)
         self.reads = LabelReads(worker.data, self.kept_labels)
         worker.handlers.update({**handlers(self), **handlers(self.reads), "dbfs_deliver": self.deliver})
+        worker.handlers[fetching.OPERATION] = fetching.take_bin
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
         """Leave all gangs. Dask calls this when the worker closes."""

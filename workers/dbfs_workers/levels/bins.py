@@ -1,4 +1,4 @@
-"""A bin as the taskgraph engine moves it between ranks: one rank's discoveries for another, in one level."""
+"""What the taskgraph engine moves between ranks: bins of vertices, and parts of a frontier as bitmaps."""
 
 from dataclasses import dataclass
 
@@ -35,3 +35,31 @@ class Bin:
 
     def __sizeof__(self) -> int:
         return 64 + host_bytes(self.rows, self.parents)
+
+
+@dataclass(frozen=True)
+class FrontierPart:
+    """One rank's part of the frontier of a level, counted exactly.
+
+    Attributes:
+        run_id: the run.
+        level: the level that expands the frontier.
+        source: the rank that owns the part.
+        count: number of vertices.
+        degrees: sum of their degrees.
+        missing: targets of the rank without a label.
+        searched: edges that the bottom-up level before looked at; 0 after a top-down level.
+        bits: uint32[words_local], the part as a bitmap over the rank's rows; None if no bottom-up level may follow.
+    """
+
+    run_id: str
+    level: int
+    source: int
+    count: int
+    degrees: int
+    missing: int
+    searched: int
+    bits: NDArray[np.uint32] | None
+
+    def __sizeof__(self) -> int:
+        return 128 + host_bytes(self.bits)

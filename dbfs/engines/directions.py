@@ -1,0 +1,70 @@
+"""The choice of a level's direction by a client, which reads the counts of all ranks at the barrier of each level.
+
+The rule is that of the resident loop: ``dbfs_workers.levels.direction``.
+"""
+
+from dbfs.errors import InvalidOptionError
+from dbfs.records import GraphRecord
+from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.tasks.taskgraph import Barrier
+
+
+class Directions:
+    """The direction of one traversal's next level.
+
+    Args:
+        record: the graph.
+        spec: the traversal.
+
+    Attributes:
+        bottom_up: whether the next level is bottom-up.
+        adaptive: whether each level's direction is chosen.
+
+    Raises:
+        InvalidOptionError: the spec wants bottom-up levels, and the graph's in-edges are not loaded.
+    """
+
+    def __init__(self, record: GraphRecord, spec: TraversalSpec) -> None:
+        has_parents = record.infos[0].has_parents
+        if spec.direction == "bottom-up" and not has_parents:
+            raise InvalidOptionError(
+                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+            )
+        self.bottom_up = spec.direction == "bottom-up"
+        self.adaptive = spec.direction == "auto" and has_parents
+        self._n = record.stripe.n
+        self._max_degree = max(info.max_degree for info in record.infos)
+        self._unexplored_edges = sum(info.m_local for info in record.infos)
+        self._frontier_edges = 0
+        self._search_share = expected_search_share()
+
+    def may_turn_bottom_up(self, found: int) -> bool:
+        """Return whether the level after a top-down level may be bottom-up.
+
+        Args:
+            found: vertices that the top-down level expands, or more.
+        """
+        reached = min(found * self._max_degree, self._n)
+        remaining = self._unexplored_edges
+        return self.adaptive and bottom_up_may_pay(reached, self._max_degree, remaining, self._n, self._search_share)
+
+    def pass_uncounted(self, barrier: Barrier) -> None:
+        """Take note of a top-down level whose bins are not contracted yet; the next level is top-down."""
+        self._unexplored_edges -= barrier.edges
+
+    def pass_counted(self, barrier: Barrier) -> None:
+        """Choose the direction of the next level after a level whose next frontier is counted."""
+        if self.bottom_up:
+            before = self._frontier_edges
+            self._search_share = expected_search_share(barrier.searched, self._unexplored_edges)
+        else:
+            before = barrier.edges
+            self._unexplored_edges -= barrier.edges
+        self._frontier_edges = barrier.degrees
+        if self.adaptive:
+            unexplored = self._unexplored_edges - self._frontier_edges
+            self.bottom_up = bottom_up_pays(self._frontier_edges, before, unexplored, self._n, self._search_share)
+        if self.bottom_up:
+            # A top-down level's edges are subtracted at its own barrier.
+            self._unexplored_edges -= self._frontier_edges

@@ -1,0 +1,214 @@
+"""The taskgraph engine in the service: its turn in the queue, its early ends, and the tasks that it submits."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.cluster.gang import Gang, Key, TaskGraph
+from dbfs.errors import (
+    DeadlineExceededError,
+    GraphNotFoundError,
+    InvalidOptionError,
+    RunCancelledError,
+    WorkerLostError,
+)
+from dbfs.graph.graph import Graph
+from dbfs.records import FinishedRun
+from tests.support.runs import ENDLESS, Background
+
+
+@pytest.fixture(scope="module")
+def endless(client: distributed.Client) -> Iterator[Graph]:
+    """A path of so many levels that no test waits for the end."""
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        yield graph
+
+
+def ended(client: distributed.Client, run_id: str) -> FinishedRun | None:
+    """Return a run that is over, as the scheduler's history has it."""
+
+    def look(dask_scheduler: distributed.Scheduler) -> FinishedRun | None:
+        history = dask_scheduler.plugins["dbfs"].history
+        return next((run for run in (*history.finished, *history.failed) if run.run_id == run_id), None)
+
+    found: FinishedRun | None = client.run_on_scheduler(look)
+    return found
+
+
+def wait_for_level(client: distributed.Client, level: int) -> dbfs.Run:
+    """Return the first run once its progress shows a level."""
+    for _ in range(500):
+        run = dbfs.runs(client=client)[0]
+        if run.status.progress is not None and run.status.progress.level >= level:
+            return run
+        time.sleep(0.02)
+    pytest.fail(f"no run reached level {level}")
+
+
+def test_a_run_is_listed_and_cancelled_and_other_runs_wait_for_it(
+    client: distributed.Client, endless: Graph, leaves_nothing: None
+) -> None:
+    # A lease on the gang, which the run must revoke.
+    endless.bfs_many([0, 1], max_depth=2)
+    running = Background(endless, engine="taskgraph")
+    run = wait_for_level(client, 3)
+    progress = run.status.progress
+    assert progress is not None
+    assert (progress.traversals, progress.finished, progress.reached) == (1, 0, progress.level + 1)
+    waiting = threading.Thread(target=endless.bfs, args=(0,), kwargs={"max_depth": 5})
+    waiting.start()
+    while len(dbfs.runs(client=client)) < 2:
+        assert waiting.is_alive()
+    assert [one.status.running for one in dbfs.runs(client=client)] == [True, False]
+    run.cancel()
+    error = running.join()
+    assert isinstance(error, RunCancelledError)
+    assert "level" in str(error)
+    waiting.join(20)
+    assert not waiting.is_alive()
+    kept = ended(client, run.status.run_id)
+    assert kept is not None
+    assert kept.error == f"RunCancelledError: {error}"
+    assert kept.depth >= 3
+    assert dbfs.runs(client=client) == []
+
+
+def test_a_finished_run_is_in_the_history(client: distributed.Client) -> None:
+    with dbfs.load("path:n=12", client=client, ranks=2) as graph:
+        first, _ = graph.bfs_many([0, 5], engine="taskgraph")
+        kept = ended(client, first.spec.run_id)
+        assert kept is not None
+        assert (kept.traversals, kept.depth, kept.reached, kept.edges) == (2, 6, 12, 44)
+        assert kept.seconds > 0
+        assert dbfs.graphs(client=client)[-1].runs == 1
+
+
+def test_the_deadline_includes_the_wait_in_the_queue(client: distributed.Client, endless: Graph) -> None:
+    resident = Background(endless)
+    with pytest.raises(DeadlineExceededError, match=r"its turn did not come within 0.2 s .waited .* behind run"):
+        endless.bfs(0, engine="taskgraph", deadline=0.2)
+    dbfs.runs(client=client)[0].cancel()
+    assert isinstance(resident.join(), RunCancelledError)
+
+
+def test_unloading_ends_a_run(client: distributed.Client, leaves_nothing: None) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        running = Background(graph, engine="taskgraph")
+        wait_for_level(client, 1)
+        graph.unload()
+        assert isinstance(running.join(), RunCancelledError | GraphNotFoundError)
+    assert dbfs.runs(client=client) == []
+
+
+@pytest.mark.full
+def test_a_run_ends_with_its_client(client: distributed.Client) -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="shared") as graph:
+        other = distributed.Client(client.scheduler.address, set_as_default=False)
+        running = Background(dbfs.open("shared", client=other), engine="taskgraph")
+        run = wait_for_level(client, 1)
+        other.close()
+        assert graph.bfs(0, max_depth=3, deadline=10).reached == 4
+        kept = ended(client, run.status.run_id)
+        assert kept is not None
+        assert "RunCancelledError" in kept.error
+        running.thread.join(20)
+        assert not running.thread.is_alive()
+
+
+@pytest.mark.full
+def test_a_client_that_does_not_end_its_run_loses_the_workers(
+    client: distributed.Client, endless: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbfs.service.held_run import HeldRun
+
+    resume = threading.Event()
+    check = HeldRun.check
+
+    def stuck(run: HeldRun, doing: object) -> None:
+        if run._end.done():
+            resume.wait(20)
+        check(run, doing)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HeldRun, "check", stuck)
+    running = Background(endless, engine="taskgraph")
+    wait_for_level(client, 1).cancel()
+    assert endless.bfs(0, max_depth=3, deadline=10).reached == 4
+    resume.set()
+    assert isinstance(running.join(), RunCancelledError)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fuse_below", [0, 1, 4096])
+def test_a_lost_worker_ends_a_run_of_any_shape(fuse_below: int) -> None:
+    """A rank that fetches bins from the lost worker gets an error of its connection first."""
+    with (
+        dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client,
+        dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}),
+        dbfs.load(f"path:n={ENDLESS}", client=client) as graph,
+    ):
+        running = Background(graph, engine="taskgraph")
+        wait_for_level(client, 2)
+        victim = graph.gang.addresses[1]
+        os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+        error = running.join()
+        assert isinstance(error, WorkerLostError), error
+        assert "rank 1" in str(error)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The names of the tasks of each graph that is submitted."""
+    graphs: list[list[str]] = []
+    submit = Gang.submit
+
+    def watched(gang: Gang, graph: TaskGraph, keys: list[Key]) -> object:
+        graphs.append([str(key[0]).rpartition("-")[0] for tasks in graph._ranks.values() for key in tasks])
+        return submit(gang, graph, keys)
+
+    monkeypatch.setattr(Gang, "submit", watched)
+    return graphs
+
+
+@pytest.mark.parametrize(("fuse_below", "most"), [(4096, 5), (1, 9), (0, 13)])
+def test_a_level_has_few_tasks_and_one_more_is_submitted_at_most(
+    client: distributed.Client, submitted: list[list[str]], fuse_below: int, most: int
+) -> None:
+    # Of an undirected path, the last vertex's owner does not know that the vertex before is reached.
+    path = dbfs.from_arrays(np.arange(9), np.arange(1, 10), n=10, directed=True)
+    with dbfs.load(path, client=client) as graph, dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}):
+        submitted.clear()
+        result = graph.bfs(0, engine="taskgraph")
+        levels = [names for names in submitted if "barrier" in names]
+    assert {len(names) for names in levels} == {most}
+    assert len(result.reports) <= len(levels) <= len(result.reports) + 1
+
+
+def test_phases_are_tasks_of_their_own(client: distributed.Client, submitted: list[list[str]]) -> None:
+    with dbfs.load("path:n=5", client=client, ranks=2) as graph, dask.config.set({"dbfs.taskgraph.fuse-below": 0}):
+        graph.bfs(0, engine="taskgraph")
+    assert {"expand", "filter-partition", "contract", "barrier"} <= {name for names in submitted for name in names}
+
+
+def test_directions_are_those_of_the_resident_engine(client: distributed.Client, submitted: list[list[str]]) -> None:
+    with dbfs.load("kronecker:scale=12", client=client) as graph:
+        source = graph.sample_sources(1)[0]
+        tasks, resident = (graph.bfs(source, engine=engine) for engine in ("taskgraph", "resident"))
+        assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
+        assert set(tasks.levels["direction"]) == {"top-down", "bottom-up"}
+    assert max(len(names) for names in submitted if "barrier" in names) <= 2 * 4 + 1
+
+
+def test_bottom_up_levels_need_in_edges(client: distributed.Client) -> None:
+    path = dbfs.from_arrays(np.arange(11), np.arange(1, 12), n=12, directed=True)
+    with dbfs.load(path, client=client, ranks=2) as graph:
+        with pytest.raises(InvalidOptionError, match="in_edges=True"):
+            graph.bfs(0, engine="taskgraph", direction="bottom-up")
+        assert graph.bfs(0, engine="taskgraph").depth == 11
