@@ -74,7 +74,7 @@ def made_up(count: int) -> dbfs.Graph500Result:
         )
         for key in range(count)
     )
-    return dbfs.Graph500Result(28, 16, 72, "cpu", "comm", 37.5642, 19.833249, searches)
+    return dbfs.Graph500Result(28, 16, 72, "cpu", "comm", "degree", 37.5642, 19.833249, searches)
 
 
 def parse(text: str) -> dict[str, float]:
@@ -146,15 +146,18 @@ def invoke(client: distributed.Client) -> Callable[..., Result]:
     return run
 
 
-@pytest.mark.parametrize(("scale", "ranks"), [(10, 1), (10, 2), (11, 3), (12, 4)])
+@pytest.mark.parametrize(
+    ("scale", "ranks", "order"), [(10, 1, "given"), (10, 2, "degree"), (11, 3, "degree"), (12, 4, "given")]
+)
 def test_a_whole_run(
-    invoke: Callable[..., Result], tmp_path: Path, leaves_nothing: None, scale: int, ranks: int
+    invoke: Callable[..., Result], tmp_path: Path, leaves_nothing: None, scale: int, ranks: int, order: str
 ) -> None:
     out = tmp_path / "graph500.json"
     arguments = ("--scale", str(scale), "--ranks", str(ranks), "--roots", "8", "--edgefactor", "8")
-    answer = invoke(*arguments, "--out", str(out))
+    answer = invoke(*arguments, "--order", order, "--out", str(out))
     assert answer.exit_code == 0, answer.output
     read, written = parse(answer.stdout), json.loads(out.read_text())
+    assert written["order"] == order
     assert list(read) == NAMES
     assert list(written["statistics"]) == [name.replace("bfs  ", "bfs_") for name in NAMES]
     assert f"{written['statistics']['bfs_median_TEPS']:g}" == f"{read['bfs  median_TEPS']:g}"

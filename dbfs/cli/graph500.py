@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 import dbfs
+from dbfs.building.build import ORDERS
 from dbfs.cli.common import (
     check_writable,
     connect,
@@ -38,6 +40,13 @@ from dbfs.records import BACKENDS
     help="CPU cores, or a GPU for each rank.",
 )
 @click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="degree",
+    show_default=True,
+    help="Numbering of the vertices inside. By degree takes longer to construct, and less to search.",
+)
+@click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the statistics and each search to this file, as JSON.",
@@ -50,6 +59,7 @@ def graph500(
     roots: int,
     ranks: int | None,
     backend: str,
+    order: str,
     out: Path | None,
     scheduler: str | None,
     as_json: bool,
@@ -68,7 +78,8 @@ def graph500(
     if within := fits_within_process(scheduler, backend, dbfs.kronecker(scale, edgefactor)):
         backend = "cpu"
     with connect(scheduler, ranks, backend, processes=not within) as client:
-        result = dbfs.graph500(scale, edgefactor=edgefactor, roots=roots, client=client, ranks=ranks, backend=backend)
+        options: dict[str, Any] = {"edgefactor": edgefactor, "roots": roots, "backend": backend, "order": order}
+        result = dbfs.graph500(scale, client=client, ranks=ranks, **options)
     if out is not None:
         with writing("--out", out):
             out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config, engines
-from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph, release
 from dbfs.display.progress import ProgressOption, run_reporter
 from dbfs.errors import (
     GraphNotFoundError,
@@ -72,6 +72,8 @@ class Graph(GraphCounts):
         self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         self._external: NDArray[np.int64] | None = None
         self._order: DegreeOrder | None = None
+        # Copies of the order beside the ranks' kept edges, for validations: futures by rank, none before the first.
+        self.placed_orders: list[distributed.Future] = []
         # One of many threads fetches: each copy has n numbers.
         self._fetching = threading.Lock()
         if not record.named:
@@ -364,6 +366,7 @@ class Graph(GraphCounts):
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
                     result.publish()
             self._unloaded = True
+            release(self.placed_orders)
             client = self._gang.client
             ServiceClient.of(client).call(UnloadGraph(self.record.graph_id, client.id))
 

@@ -4,7 +4,7 @@ Cluster", 2016) ran it: generate, build (kernel 1), search from random keys (ker
 The client's clock measures:
 
 - generation: until the generated edges are on the workers, as arrays of vertex ids;
-- construction: from there until the graph can be traversed, including forming its gang;
+- construction: from there until the graph can be traversed, including its numbering by degree and forming its gang;
 - a search: the call ``graph.bfs(key, predecessors=True)``, from before the key is visited until every rank has its part
   of the predecessors, 4 bytes per vertex, in its memory. Fetching them is not included;
 - a validation: the call ``dbfs.validate`` on the search's result, against the generated edges.
@@ -72,6 +72,7 @@ class Graph500Result:
         ranks: number of ranks (Graph500's ``num_mpi_processes``).
         backend: backend of the ranks: ``cpu`` or ``cuda``.
         exchange: exchange of the ranks: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        order: numbering of the vertices inside: ``degree`` or ``given``.
         generation_seconds, construction_seconds: see the module.
         searches: the searches in the order in which they ran.
     """
@@ -81,6 +82,7 @@ class Graph500Result:
     ranks: int
     backend: str
     exchange: str
+    order: str
     generation_seconds: float
     construction_seconds: float
     searches: tuple[Search, ...]
@@ -111,6 +113,7 @@ class Graph500Result:
             "statistics": {"_".join(name.split()): value for name, value in self.statistics.items()},
             "backend": self.backend,
             "exchange": self.exchange,
+            "order": self.order,
             "searches": [vars(search) for search in self.searches],
         }
 
@@ -127,6 +130,7 @@ def graph500(
     client: distributed.Client | None = None,
     ranks: int | None = None,
     backend: str = "auto",
+    order: str = "degree",
     progress: bool | None = None,
 ) -> Graph500Result:
     """Run the benchmark.
@@ -138,6 +142,8 @@ def graph500(
         client: any ``distributed.Client``; Dask's current one if None.
         ranks: number of workers that take part, one rank each; all if None.
         backend: see ``load``.
+        order: ``degree`` to number the vertices by falling degree inside, as part of the construction: searches take
+            less time. ``given`` to keep the generator's numbering.
         progress: whether to show bars for the phases and the searches: see ``dbfs.display.progress``.
 
     Raises:
@@ -155,11 +161,12 @@ def graph500(
     client = current_client(client)
     gang = Gang(client, roster(client, ranks))
     backend = choose_backend(gang, backend)
-    _require_fit(edges, scale, edgefactor, gang, backend)
+    _require_fit(edges, scale, edgefactor, gang, backend, order)
     with progresses.bar("loading code", progress=progress):
-        _warm_up(gang, backend)
+        _warm_up(gang, backend, order)
     start = time.perf_counter()
-    with load(edges, client=client, ranks=ranks, keep_edges=True, backend=backend, progress=progress) as graph:
+    options: dict[str, Any] = {"ranks": ranks, "order": order, "keep_edges": True, "backend": backend}
+    with load(edges, client=client, progress=progress, **options) as graph:
         construction = time.perf_counter() - start - graph.read_seconds
         keys = graph.sample_sources(roots)
         _search(graph, keys[0], "the search before the first")
@@ -174,19 +181,20 @@ def graph500(
             ranks=graph.ranks,
             backend=graph.backend,
             exchange=graph.exchange,
+            order=order,
             generation_seconds=graph.read_seconds,
             construction_seconds=construction,
             searches=tuple(searches),
         )
 
 
-def _warm_up(gang: Gang, backend: str) -> None:
+def _warm_up(gang: Gang, backend: str, order: str) -> None:
     """Run every step once on a small graph, so that every rank has loaded its code."""
     edges = kronecker(_WARM_UP_SCALE)
     assert edges.m is not None
     # One piece for each rank, so that every rank reads.
     with dask.config.set({"dbfs.build.piece-edges": -(-edges.m // gang.p)}):
-        options: dict[str, Any] = {"keep_edges": True, "backend": backend, "progress": False}
+        options: dict[str, Any] = {"order": order, "keep_edges": True, "backend": backend, "progress": False}
         with load(edges, client=gang.client, ranks=gang.p, **options) as graph:
             _search(graph, graph.sample_sources(1)[0], "warm-up")
 
@@ -207,9 +215,9 @@ def _search(graph: Graph, key: int, what: str) -> Search:
     return Search(key, searched - start, found.component_edges, validated - searched)
 
 
-def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str) -> None:
+def _require_fit(edges: EdgeList, scale: int, edgefactor: int, gang: Gang, backend: str, order: str) -> None:
     """Raise ``GraphTooLargeError`` if the graph does not fit; its message names the largest scale that does."""
-    options = BuildOptions(keep_edges=True)
+    options = BuildOptions(order=order, keep_edges=True)
 
     def check(edges: EdgeList) -> None:
         assert edges.n is not None and edges.m is not None

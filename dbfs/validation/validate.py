@@ -7,6 +7,7 @@ was built: the check then also finds a graph that was built wrong. Otherwise the
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
     from dbfs_workers.checks.verdict import Verdict, Violation
+
+
+# Several threads of a client may validate at once.
+_placing = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +186,7 @@ class _Check:
         partitions = graph.partition_keys
         of_input = bool(record.input_edge_keys)
         order = None if record.order_key is None else Ref(record.order_key)
+        orders = self._orders(order) if of_input and order is not None else [None] * self.gang.p
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         checks = []
         for rank in range(self.gang.p):
@@ -188,7 +194,7 @@ class _Check:
             options = (predecessors, graph.directed, farthest)
             if of_input:
                 edges = Ref(record.input_edge_keys[rank])
-                check = plan.add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, order, *options)
+                check = plan.add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, orders[rank], *options)
             else:
                 check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             checks.append(check)
@@ -198,6 +204,23 @@ class _Check:
         if verdict.violations:
             raise self._error(verdict.violations)
         return Validation(of_input, verdict.edges, verdict.component_edges)
+
+    def _orders(self, order: Ref) -> list[Ref]:
+        """Return the tasks that place the graph's order on each rank; the first validation submits them.
+
+        Otherwise Dask would send each rank the order, 8 bytes a vertex, for every validation.
+        """
+        graph, kept = self.graph, self.graph.placed_orders
+        with _placing:
+            if any(future.status not in ("pending", "finished") for future in kept):
+                kept.clear()
+            if not kept:
+                plan = TaskGraph()
+                keys: list[Key] = [(f"place-order-{self.token}", rank) for rank in range(self.gang.p)]
+                for rank, key in enumerate(keys):
+                    plan.add(rank, key, tasks.place_order, order, Ref(graph.record.input_edge_keys[rank]))
+                kept += self.gang.submit(plan, keys).values()
+            return [Ref(future.key) for future in kept]
 
     def _distances(self, predecessors: Sequence[distributed.Future]) -> list[distributed.Future]:
         """Find the distances along predecessors; by rank, futures of int32 arrays."""

@@ -47,6 +47,20 @@ _LEVEL_SHIFT: Final = np.uint64(32)
 _PARENT_MASK: Final = np.uint64(0xFFFFFFFF)
 
 
+class Order(Protocol):
+    """A degree order, on the host or on a GPU; attributes as in ``DegreeOrder``."""
+
+    @property
+    def position(self) -> Any:
+        """Each vertex's position."""
+        ...
+
+    @property
+    def vertex(self) -> Any:
+        """The vertex at each position."""
+        ...
+
+
 @runtime_checkable
 class WordsOnGpu(Protocol):
     """Words on a rank's GPU, which the ranks map: see ``cuda.validation``."""
@@ -171,7 +185,7 @@ def check_edges(
     rank: int,
     edges: Iterable[InputEdges],
     packed: Sequence[PackedLabels],
-    order: DegreeOrder | None,
+    order: Order | None,
     xp: ModuleType = np,
     *,
     predecessors: bool,
@@ -291,7 +305,7 @@ def _unsupported(
 
 
 def _join_words(
-    xp: ModuleType, stripe: Stripe, packed: Sequence[PackedLabels], order: DegreeOrder | None
+    xp: ModuleType, stripe: Stripe, packed: Sequence[PackedLabels], order: Order | None
 ) -> NDArray[np.uint64]:
     """Return uint64[n], the words of all ranks by position. With an order: by vertex, predecessors as vertices."""
     table: NDArray[np.uint64] = xp.empty(stripe.n, np.uint64)

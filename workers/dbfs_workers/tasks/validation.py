@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dbfs_workers.rpc import NAME
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.gpu_data import GpuResident
 
 if TYPE_CHECKING:
     from dbfs_workers.checks.predecessor_tree import Levels
@@ -84,12 +85,33 @@ def pack_kept(
         return replace(packed, words=on_host(packed.words))
 
 
+@dataclass(frozen=True)
+class OrderOnGpu(GpuResident):
+    """A ``DegreeOrder`` on a rank's GPU. Attributes as there, CuPy's."""
+
+    position: Any
+    vertex: Any
+
+
+def place_order(order: DegreeOrder, edges: list[InputEdges]) -> DegreeOrder | OrderOnGpu:
+    """Return the order where a rank's edges are, on the host or on its GPU.
+
+    Raises:
+        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
+    """
+    xp = array_module(edges[0][0]) if edges else np
+    if xp is np:
+        return order
+    with _typed_errors(xp, "placing the degree order"):
+        return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
+
+
 def check_input(
     stripe: Stripe,
     rank: int,
     edges: list[InputEdges],
     packed: list[PackedLabels],
-    order: DegreeOrder | None,
+    order: DegreeOrder | OrderOnGpu | None,
     predecessors: bool,
     directed: bool,
     farthest: int | None,
