@@ -188,13 +188,19 @@ def test_calls_beyond_the_most_threads_wait(client: distributed.Client, monkeypa
     async def main() -> None:
         async with connected(client.scheduler.address) as there:
             async with await asynchronous.load(f"path:n={ENDLESS}", client=there, ranks=2) as graph:
-                tasks = [asyncio.create_task(graph.bfs(0, max_depth=200)) for _ in range(40)]
-                most = 0
-                while not all(task.done() for task in tasks):
-                    most = max(most, len(calls()))
-                    await asyncio.sleep(0.01)
-                assert most == 3
-                assert {task.result().depth for task in tasks} == {200}
+                running, most = [0], [0]
+                lock = threading.Lock()
+
+                def work() -> None:
+                    with lock:
+                        running[0] += 1
+                        most[0] = max(most[0], running[0])
+                    graph.synchronous.bfs(0, max_depth=100)
+                    with lock:
+                        running[0] -= 1
+
+                await asyncio.gather(*(awaiting.in_thread(there, work) for _ in range(30)))
+                assert most == [3]
                 # One that waits for a thread never starts.
                 endless = [asyncio.create_task(graph.bfs(0)) for _ in range(5)]
                 await asyncio.sleep(0.3)
