@@ -149,7 +149,9 @@ class Leases:
                 lease.run = RunEntry.leased(
                     lease.graph, lease.client, under_way.run_id, under_way.traversals, under_way.began
                 )
-                self._runs.append(lease.run)
+                # The list is in the order of arrival.
+                later = (at for at, run in enumerate(self._runs) if run.queued > under_way.began)
+                self._runs.insert(next(later, len(self._runs)), lease.run)
                 lease.watch = RunWatch(lease.run, self._workers.call)
             lease.run.number, lease.run.before = under_way.number, under_way.finished
 

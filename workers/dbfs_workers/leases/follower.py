@@ -27,12 +27,14 @@ class Follower:
         self._ended = 0
         self._part: PartOfRun | None = None
         self._line: Line | None = None
+        self._closed = False
 
     def serve(self, line: Line) -> None:
         """Make the parts that come over rank 0's line, until the line closes."""
+        # Set before ``_closed`` is read: ``close`` does the reverse, so that one of the two sees the other.
         self._line = line
         try:
-            while True:
+            while not self._closed:
                 part: PartOfRun = pickle.loads(line.receive(None))
                 # Set before ``_ended`` is read: ``stop`` does the reverse, so that one of the two sees the other.
                 self._part = part
@@ -57,6 +59,7 @@ class Follower:
             end_run(part.number)
 
     def close(self) -> None:
-        """Close rank 0's line."""
+        """Close rank 0's line, also if its thread has yet to begin."""
+        self._closed = True
         if self._line is not None:
             self._line.close()
