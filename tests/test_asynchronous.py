@@ -1,12 +1,14 @@
 """Asynchronous clients: every call returns an awaitable, a cancelled one ends its run, and nothing stays behind."""
 
 import asyncio
+import contextlib
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import distributed
 import numpy as np
@@ -31,7 +33,7 @@ def calls() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("dbfs-call")]
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def connected(address: str) -> AsyncIterator[distributed.Client]:
     """An asynchronous client; afterwards no thread of its calls and no task is left in the loop."""
     before = asyncio.all_tasks()
@@ -113,6 +115,30 @@ def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, l
         assert [one.sources[0] async for one in graph.bfs_stream(range(20))] == list(range(20))
 
     asyncio.run(main())
+
+
+@pytest.mark.full
+def test_an_error_keeps_no_results(client: distributed.Client) -> None:
+    class Held:
+        pass
+
+    def fail(held: Held) -> None:
+        raise ValueError(f"{held} is in this frame")
+
+    async def main() -> None:
+        async with connected(client.scheduler.address) as there:
+            held = Held()
+            seen = weakref.ref(held)
+            with contextlib.suppress(ValueError):
+                await awaiting.in_thread(there, fail, held)
+            del held
+            await until(lambda: seen() is None)
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 def test_errors_keep_their_type_and_the_loop_never_blocks(client: distributed.Client) -> None:
@@ -261,3 +287,19 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
+
+
+@pytest.mark.parametrize(
+    ("synchronous", "view", "left_out"),
+    [
+        # The plots need no loop, or a thread of the caller's choice. The others are no calls for users.
+        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "positions", "vertices_at_positions"}),
+        (dbfs.BFSResult, dbfs.AsyncBFSResult, {"plot_frontier", "plot_levels", "published_labels", "label_location"}),
+        (dbfs.Run, dbfs.AsyncRun, set()),
+    ],
+    ids=["graph", "result", "run"],
+)
+def test_a_view_has_every_method(synchronous: type, view: type, left_out: set[str]) -> None:
+    made = {"gang", "reached", "edges", "mteps"}  # Attributes of the views.
+    public = {name for name in dir(synchronous) if not name.startswith("_")}
+    assert public - set(dir(view)) - made == left_out

@@ -130,16 +130,18 @@ async def in_thread(
     # A running future can't be cancelled: its outcome is that of the thread.
     outcome.set_running_or_notify_cancel()
 
-    def run() -> None:
+    def run(outcome: concurrent.futures.Future[T]) -> None:
         try:
-            result = context.run(function, *arguments, **options)
+            outcome.set_result(context.run(function, *arguments, **options))
         except BaseException as error:
             outcome.set_exception(error)
-        else:
-            outcome.set_result(result)
+        finally:
+            # An error holds this frame, and the outcome holds the error: results in the frames would live on.
+            del outcome
 
     async with _rooms.setdefault(client, asyncio.Semaphore(MOST_THREADS)):
-        threading.Thread(target=run, name=f"dbfs-call-{getattr(function, '__name__', 'function')}", daemon=True).start()
+        name = f"dbfs-call-{getattr(function, '__name__', 'function')}"
+        threading.Thread(target=run, args=(outcome,), name=name, daemon=True).start()
         try:
             return await asyncio.wrap_future(outcome, loop=loop)
         except asyncio.CancelledError:
@@ -150,6 +152,8 @@ async def in_thread(
             if not ended.cancelled():
                 ended.exception()
             raise
+        finally:
+            del outcome
 
 
 def _client_of_this_loop(client: Any) -> distributed.Client | None:
