@@ -80,6 +80,7 @@ def test_a_notebook_on_a_cluster_that_runs(
     assert any("4 ranks, hosts: 1" in text for text in printed)
 
 
+@pytest.mark.full
 def test_the_script_for_a_cluster(client: distributed.Client, leaves_nothing: None) -> None:
     command = [sys.executable, EXAMPLES / "multi_node.py", "--ranks", "3", "--scale", "10"]
     there = os.environ | {"DASK_SCHEDULER_ADDRESS": client.scheduler.address}

@@ -54,6 +54,7 @@ def test_a_cluster_that_serves(client: distributed.Client) -> None:
         dbfs.install("tcp://127.0.0.1:8786")  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_worker_that_has_its_kernels_before_it_takes_work() -> None:
     with started(worker="dbfs.preload") as client:
         (loaded,) = client.run(lambda: list(sys.modules)).values()

@@ -86,6 +86,7 @@ def test_a_script_without_the_guard_is_one_sentence(tmp_path: Path) -> None:
     assert 'if __name__ == "__main__":' in done.stderr
 
 
+@pytest.mark.full
 def test_a_script_without_the_guard_may_keep_its_workers_within(tmp_path: Path) -> None:
     done = ended(tmp_path, f"import dbfs\n\nclient = dbfs.connect(n_workers=2, processes=False)\n{WORK}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "256\n", "")

@@ -11,11 +11,11 @@ import pytest
 import dbfs
 
 FILES = [
-    "email-Eu-core.csv",
     "karate.mtx",
     *(
         pytest.param(name, marks=pytest.mark.full)
         for name in (
+            "email-Eu-core.csv",
             "PGPgiantcompo.graph",
             "astro-ph.graph",
             "netscience.mtx",

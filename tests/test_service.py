@@ -40,7 +40,6 @@ from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
-EXCHANGES = ("shared_memory", "comm")
 COMM_IN_FULL = ["shared_memory", pytest.param("comm", marks=pytest.mark.full)]
 
 
@@ -51,7 +50,7 @@ def mortal() -> Iterator[distributed.Client]:
         yield client
 
 
-@pytest.fixture(params=EXCHANGES)
+@pytest.fixture(params=COMM_IN_FULL)
 def exchange(request: pytest.FixtureRequest) -> Iterator[str]:
     with dask.config.set({"dbfs.exchange": request.param}):
         yield request.param

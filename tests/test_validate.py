@@ -38,7 +38,7 @@ def two_paths(client: distributed.Client, ranks: int, **options: object) -> Grap
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (3, 4))])
 @pytest.mark.parametrize("directed", [False, True])
 def test_every_mutation_is_caught(client: distributed.Client, leaves_nothing: None, ranks: int, directed: bool) -> None:
     with two_paths(client, ranks, directed=directed, keep_edges=ranks % 2 == 0) as graph:

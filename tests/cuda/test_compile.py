@@ -132,6 +132,7 @@ def test_every_source_is_compiled_here() -> None:
     }
 
 
+@pytest.mark.full
 def test_spills_would_be_seen() -> None:
     """With half the registers the kernel spills, and `functions` finds the spills in the log."""
     crowded = Variant(gang=False, predecessors=False, blocks_per_sm=2)

@@ -59,6 +59,7 @@ def test_every_crossing_sums_the_counts_of_all_ranks(p: int) -> None:
         assert gang.disconnect() == [False] * p
 
 
+@pytest.mark.full
 def test_a_deadline_ends_the_wait_on_every_rank(connected: Gang) -> None:
     number = connected.next_number()
     waiting = [
@@ -163,6 +164,7 @@ def test_a_killed_peer_is_noticed_at_once(backend: str, victim: int, while_runni
         assert [gang.call(rank, "close").result() for rank in survivors] == [False, False]
 
 
+@pytest.mark.full
 def test_nothing_is_left_when_every_rank_is_killed() -> None:
     with started(2) as gang:
         gang.load(partitions(101, np.arange(100), np.arange(1, 101), 2, directed=False))

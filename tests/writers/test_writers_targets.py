@@ -156,6 +156,7 @@ def test_a_full_disk(tmp_path: Path, suffix: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dbfs", "generate", "uniform:n=1e9,m=1e10", "-o", str(tmp_path / "graph.txt")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
