@@ -187,8 +187,9 @@ def test_a_level_has_few_tasks_and_one_more_is_submitted_at_most(
         submitted.clear()
         result = graph.bfs(0, engine="taskgraph")
         levels = [names for names in submitted if "barrier" in names]
-    assert {len(names) for names in levels} == {most}
-    assert len(result.reports) <= len(levels) <= len(result.reports) + 1
+    barriers = [names.count("barrier") for names in levels]
+    assert max(len(names) / count for names, count in zip(levels, barriers, strict=True)) == most
+    assert len(result.reports) <= sum(barriers) <= len(result.reports) + 1
 
 
 def test_phases_are_tasks_of_their_own(client: distributed.Client, submitted: list[list[str]]) -> None:
@@ -203,7 +204,7 @@ def test_directions_are_those_of_the_resident_engine(client: distributed.Client,
         tasks, resident = (graph.bfs(source, engine=engine) for engine in ("taskgraph", "resident"))
         assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
         assert set(tasks.levels["direction"]) == {"top-down", "bottom-up"}
-    assert max(len(names) for names in submitted if "barrier" in names) <= 2 * 4 + 1
+    assert max(len(names) / names.count("barrier") for names in submitted if "barrier" in names) <= 2 * 4 + 1
 
 
 def test_bottom_up_levels_need_in_edges(client: distributed.Client) -> None:

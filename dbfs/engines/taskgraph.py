@@ -12,8 +12,8 @@ barrier, chooses the next level's direction, and stops when no vertex was found.
 - Bottom-up: one ``bottom-up`` task on each rank takes the bitmaps that all ranks made of the frontier. There are p + 1
   tasks.
 
-The client reads the barrier of a small level while the workers run the next one, so that no worker waits for the
-client. At most one level is submitted in vain. The state of a rank (``TraversalState``) is itself the result of a task;
+While the frontier grows slowly, two small levels are one graph, which the client submits and reads at once. At most one
+level is submitted in vain. The state of a rank (``TraversalState``) is itself the result of a task;
 the phases change the state in place and check their own order.
 """
 
@@ -163,17 +163,18 @@ class TaskGraphTraversal:
         self._start()
         spec = self.spec
         barriers: list[tasks.Barrier] = []
+        read: deque[tasks.Barrier] = deque()
         directions: list[bool] = []
         # Vertices of the next level's frontier, or more.
         found, grows, reached = len(set(spec.sources)), True, 0
         over = bool(spec.targets) and set(spec.targets) <= set(spec.sources)
         while not over:
-            while self._may_submit(found, grows):
-                self._submit_level(found)
             if not self.unread:
-                break
-            level = self.unread.popleft()
-            (barrier,) = self._gather([self.futures[level.barrier.key]])
+                if self.level == spec.max_depth:
+                    break
+                self._submit_levels(found, grows)
+                read.extend(self._gather([self.futures[level.barrier.key] for level in self.unread]))
+            level, barrier = self.unread.popleft(), read.popleft()
             # Bins may repeat vertices: the frontier of the next level is the exact count of new ones.
             frontier = found if level.bottom_up else barrier.expanded
             reached += frontier
@@ -204,13 +205,15 @@ class TaskGraphTraversal:
                 self.parts.append(graph.add(rank, self._key("frontier", rank), tasks.frontier, self.state[rank]))
         self._submit(graph, [*self.state, *self.parts])
 
-    def _may_submit(self, found: int, grows: bool) -> bool:
-        """Return whether to submit a level now: if no barrier is unread, or ahead of the barrier of a small level."""
-        if self.level == self.spec.max_depth or not self.unread:
-            return self.level != self.spec.max_depth
+    def _submit_levels(self, found: int, grows: bool) -> None:
+        """Submit the next level; as one graph with it the level after, if both are small."""
+        graph = TaskGraph()
+        kept = self._add_level(graph, found)
         # An unread frontier may be larger. A level that explodes would send all of its bins through the barrier.
         steady = not grows and 2 * found < self.fuse_below
-        return len(self.unread) == 1 and steady and self.carrying is not None and self._is_small(found)
+        if steady and self.carrying is not None and self.level != self.spec.max_depth and self._is_small(found):
+            kept += self._add_level(graph, found)
+        self._submit(graph, kept)
 
     def _is_small(self, found: int) -> bool:
         """Return whether the next level runs as one task on each rank, with its bins in the barrier.
@@ -223,21 +226,19 @@ class TaskGraphTraversal:
         most = found * self.max_degree if self.unread else found
         return not self.directions.may_turn_bottom_up(most)
 
-    def _submit_level(self, found: int) -> None:
-        """Submit the tasks of the next level."""
-        graph, kept = TaskGraph(), list[Ref]()
+    def _add_level(self, graph: TaskGraph, found: int) -> list[Ref]:
+        """Add the tasks of the next level; return the tasks whose results are kept."""
         if self.directions.bottom_up:
             level = self._bottom_up_level(graph)
         elif self._is_small(found):
             level = self._small_level(graph)
         else:
             level = self._large_level(graph)
-        if level.bottom_up or (level.counted and self.directions.adaptive):
-            kept = self.parts
         self.found_bottom_up = self.parts if level.bottom_up else []
         self.level += 1
         self.unread.append(level)
-        self._submit(graph, [level.barrier, *kept])
+        kept = self.parts if level.bottom_up or (level.counted and self.directions.adaptive) else []
+        return [level.barrier, *kept]
 
     def _small_level(self, graph: TaskGraph) -> Level:
         """Add one task per rank. The barrier carries the bins."""
