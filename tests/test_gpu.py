@@ -74,7 +74,7 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
 def test_graphs_through_the_host(sharing: distributed.Client, name: str, directed: bool, ranks: int) -> None:
     arrays = GRAPHS[name]()
     with loaded(sharing, arrays, THROUGH_HOST["shared memory"], directed=directed, ranks=ranks) as graph:
-        for way in ("shared memory", "shared memory, top-down", "shared memory, bottom-up", "mixed"):
+        for way in ("shared memory", "shared memory, top-down", "shared memory, bottom-up", "tasks, small and large"):
             check(graph, arrays, THROUGH_HOST[way], [0])
 
 
@@ -226,7 +226,7 @@ def test_depths_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
     assert_depths_targets_and_many(gpus, MAPPED["cuda_ipc"], ranks)
 
 
-@pytest.mark.parametrize("way", ["windows", "shared memory", "comm"])
+@pytest.mark.parametrize("way", ["tasks", "shared memory", "comm"])
 def test_depths_targets_and_many_through_the_host(sharing: distributed.Client, way: str) -> None:
     assert_depths_targets_and_many(sharing, THROUGH_HOST[way], 3)
 
