@@ -92,6 +92,7 @@ class Leases:
                 lease=serial,
                 client=run.client,
                 number=run.number,
+                run_id=run.run_id,
                 token=token,
                 addresses=record.addresses[1:],
                 doors=graph.doors,
@@ -103,7 +104,11 @@ class Leases:
             graph.leasable = False
             logger.info("no leases on %s: %s", record.name, error)
             return None
-        self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
+        lease = self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
+        # Listed on: the client sends this run to rank 0 next.
+        listed = RunEntry.leased(graph, run.client, run.run_id, run.traversals, run.queued)
+        listed.number = run.number
+        self._list_run(lease, listed)
         return LeaseGrant(serial, address, token, run.waited())
 
     def revoke(self, workers: Iterable[str]) -> bool:
@@ -146,14 +151,11 @@ class Leases:
         if under_way is not None:
             if lease.run is None or lease.run.run_id != under_way.run_id:
                 self._forget_run(lease)
-                lease.run = RunEntry.leased(
-                    lease.graph, lease.client, under_way.run_id, under_way.traversals, under_way.began
-                )
-                # The list is in the order of arrival.
-                later = (at for at, run in enumerate(self._runs) if run.queued > under_way.began)
-                self._runs.insert(next(later, len(self._runs)), lease.run)
-                lease.watch = RunWatch(lease.run, self._workers.call)
-            lease.run.number, lease.run.before = under_way.number, under_way.finished
+                began = under_way.began
+                run = RunEntry.leased(lease.graph, lease.client, under_way.run_id, under_way.traversals, began)
+                self._list_run(lease, run)
+            if lease.run is not None:
+                lease.run.number, lease.run.before = under_way.number, under_way.finished
 
     def _note_ended(self, lease: Lease, ended: RunEnded) -> None:
         lease.graph.runs += 1
@@ -186,6 +188,13 @@ class Leases:
             graph.must_recover = graph.maps_gpus and end.failed
             self._forget_run(lease)
             self._start_runs()
+
+    def _list_run(self, lease: Lease, run: RunEntry) -> None:
+        """Put the run under way on the list of runs, which is in the order of arrival, and begin to watch the run."""
+        later = (at for at, other in enumerate(self._runs) if other.queued > run.queued)
+        self._runs.insert(next(later, len(self._runs)), run)
+        lease.run = run
+        lease.watch = RunWatch(run, self._workers.call)
 
     def _forget_run(self, lease: Lease) -> None:
         """Take the run under way off the list of runs."""

@@ -104,6 +104,9 @@ class RunSender:
                     return
                 try:
                     lease = _HeldLease(answer, _context(self._service.client))
+                except LineClosedError:
+                    # The lease ended meanwhile.
+                    continue
                 except ExchangeUnavailableError:
                     # A firewall may keep this client from the workers' doors.
                     self._unreachable.add(graph_id)

@@ -58,16 +58,22 @@ def test_frames_arrive_whole(door: Door, size: int) -> None:
 def test_a_door_closes_lines_without_a_valid_token(door: Door) -> None:
     token = new_token()
     door.admit(token, echo)
-    with pytest.raises(ExchangeUnavailableError, match="no line to 127.0.0.1"):
+    with pytest.raises(LineClosedError, match="no line to 127.0.0.1.*token is not valid"):
         opened(door, new_token())
     door.refuse(token)
-    with pytest.raises(ExchangeUnavailableError):
+    with pytest.raises(LineClosedError):
         opened(door, token)
     for junk in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 4, pickle.dumps(SPEC) * 9, b"\0" * 500):
         with socket.create_connection(door.address, 5) as stranger:
             stranger.sendall(junk)
             with suppress(ConnectionResetError):
                 assert stranger.recv(100) == b""
+
+
+def test_a_closed_door_is_out_of_reach(door: Door) -> None:
+    door.close()
+    with pytest.raises(ExchangeUnavailableError, match="no line to 127.0.0.1"):
+        opened(door, new_token())
 
 
 def test_silent_strangers_do_not_keep_others_out(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +220,21 @@ def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: D
         assert answer.last
         assert len(read_answer(answer.ranks[0])) == 1
     assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1)]
+
+
+def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 1, "run")
+    revoking = threading.Thread(target=gang.leader.revoke, args=(1,))
+    revoking.start()
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        assert isinstance(receive(line), RanksReports)
+        revoking.join(5)
+        send(line, 1)
+        assert isinstance(receive(line), Refusal)
+    gang.leader.grant(2, "gone", 2, "run that never comes")
+    gang.leader.revoke(2)
+    assert gang.leader.wait_until_idle()[:2] == (2, False)
 
 
 def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:

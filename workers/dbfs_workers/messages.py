@@ -302,6 +302,7 @@ class GrantLease(WorkerMessage[Address]):
         lease: serial number of the lease.
         client: id of the holder.
         number: the gang's serial number of the next run.
+        run_id: the run that the lease was granted to, which the scheduler lists from now on.
         token: what the holder will show.
         addresses: workers of the other ranks.
         doors: answers to ``OpenDoor`` of the other ranks.
@@ -316,6 +317,7 @@ class GrantLease(WorkerMessage[Address]):
     lease: int
     client: str
     number: int
+    run_id: str
     token: bytes
     addresses: tuple[str, ...]
     doors: tuple[Address, ...]

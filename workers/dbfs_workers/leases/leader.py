@@ -41,6 +41,8 @@ WATCH_SECONDS: Final = 0.05
 _LATE: Final = 0.5
 # Seconds without a run after which the watch sleeps until the next one.
 _IDLE_SECONDS: Final = 1.0
+# Seconds that the run which a lease was granted to may take to arrive.
+_FIRST_SECONDS: Final = 0.5
 # Seconds after which a run is noted while it is under way.
 _SEEN_AFTER: Final = 0.1
 
@@ -78,6 +80,7 @@ class Leader:
         self._calls = calls
         self._lease = 0
         self._client = ""
+        self._listed = ""
         self._number = 0
         self._revoked = True
         self._failed = False
@@ -98,24 +101,35 @@ class Leader:
         # Time of rank 0's own part in the latest part of a run.
         self._rank_seconds = 0.0
         self._awake = threading.Event()
+        # Set once the run that the lease was granted to has begun.
+        self._begun = threading.Event()
+        self._begun.set()
         threading.Thread(target=self._watch, name="dbfs-lease-watch", daemon=True).start()
 
-    def grant(self, lease: int, client: str, number: int) -> None:
+    def grant(self, lease: int, client: str, number: int, run_id: str = "") -> None:
         """Begin a lease. The lease before it has ended.
 
         Args:
             lease: its serial number.
             client: id of the holder.
             number: the gang's serial number of the next part.
+            run_id: a run that the scheduler lists already; empty for none.
         """
         with self._busy:
-            self._lease, self._client, self._number = lease, client, number
+            self._lease, self._client, self._number, self._listed = lease, client, number, run_id
             self._holder = self._end_run = None
+            if run_id:
+                self._begun.clear()
             self._revoked = self._failed = False
 
     def revoke(self, lease: int) -> None:
-        """Take no more runs of a lease, and end the run under way after its current part. Returns at once."""
+        """Take no more runs of a lease, and end the run under way after its current part.
+
+        Waits until the run that the lease was granted to has begun, for ``_FIRST_SECONDS`` at most: that run had its
+        turn, and would have to queue again behind those that came later. Not called in the event loop.
+        """
         if lease == self._lease:
+            self._begun.wait(_FIRST_SECONDS)
             self._revoked = True
 
     def stop(self, lease: int, end_run: Callable[[int], None]) -> None:
@@ -123,6 +137,7 @@ class Leader:
         if lease == self._lease:
             self._end_run = end_run
             self._revoked = True
+            self._begun.set()
             note = self._under_way
             if note is not None:
                 end_run(note.number)
@@ -152,6 +167,7 @@ class Leader:
     def close(self) -> None:
         """End the lease and close the lines."""
         self._revoked = self._closed = True
+        self._begun.set()
         self._awake.set()
         for line in (*(peer.line for peer in self._peers), self._holder):
             if line is not None:
@@ -163,8 +179,9 @@ class Leader:
             line.send(pickle.dumps(Refusal()), SEND_SECONDS)
             return
         end = time.monotonic() + run.deadline
-        note = RunNote(run.run_id, time.time(), len(run.specs))
+        note = RunNote(run.run_id, time.time(), len(run.specs), shown=run.run_id == self._listed)
         self._holder, self._under_way = line, note
+        self._begun.set()
         if not self._awake.is_set():
             self._awake.set()
         length = 1

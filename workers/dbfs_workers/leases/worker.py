@@ -22,7 +22,7 @@ from dbfs_workers.leases.notes import NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import PartOfRun
 from dbfs_workers.lines.door import Door
-from dbfs_workers.lines.line import Address, Line
+from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.members.member import Member
 from dbfs_workers.messages import AbortRun, EndLease, GrantLease, LeaseEnd, OpenDoor, ReportLostPeer, WorkerMessage
 from dbfs_workers.reports import RankReport
@@ -64,7 +64,7 @@ class WorkerLeases:
             part = _part_of(member, self._worker.data[member.partition_key])
             self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls)
         leader = self._leaders[message.graph_id]
-        leader.grant(message.lease, message.client, message.number)
+        leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse(self._holders.pop(message.graph_id, b""))
         self._holders[message.graph_id] = message.token
         return self._admit(message.token, leader.serve)
@@ -77,12 +77,13 @@ class WorkerLeases:
                 follower = self._followers[message.graph_id][0]
                 follower.stop(message.lease, lambda number: _end_run(member, number, message))
             return LeaseEnd(0, failed=False)
-        self._refuse(self._holders.pop(message.graph_id, b""))
         if message.cause is None:
-            leader.revoke(message.lease)
+            await asyncio.to_thread(leader.revoke, message.lease)
         else:
             leader.stop(message.lease, lambda number: _end_run(member, number, message))
         number, failed, noted = await asyncio.to_thread(leader.wait_until_idle)
+        # Not before: the holder may open its line while the lease is revoked.
+        self._refuse(self._holders.pop(message.graph_id, b""))
         if noted is not None:
             # The scheduler must have the notes before it forgets the lease.
             await asyncio.wrap_future(noted)
@@ -196,9 +197,11 @@ def _open_lines(doors: tuple[Address, ...], token: bytes, context: ssl.SSLContex
     try:
         for address in doors:
             lines.append(Line.open(address, token, context, _OPEN_SECONDS))
-    except BaseException:
+    except BaseException as error:
         for line in lines:
             line.close()
+        if isinstance(error, LineClosedError):
+            raise ExchangeUnavailableError(str(error)) from error
         raise
     return lines
 

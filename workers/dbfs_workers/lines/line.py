@@ -56,7 +56,8 @@ class Line:
             timeout: seconds that opening may take.
 
         Raises:
-            ExchangeUnavailableError: nothing listens there, the host can't be reached, or the token is not valid.
+            ExchangeUnavailableError: nothing listens there, or the host can't be reached.
+            LineClosedError: the token is not valid there, or no longer.
         """
         host, port = address
         try:
@@ -65,13 +66,15 @@ class Line:
                 if context is not None:
                     connection = context.wrap_socket(connection, server_hostname=host)
                 connection.sendall(_GREETING + token)
-                if connection.recv(1) != _WELCOME:
-                    raise ConnectionRefusedError("the token is not valid there")
+                welcome = connection.recv(1)
             except BaseException:
                 connection.close()
                 raise
         except OSError as error:
             raise ExchangeUnavailableError(f"no line to {host}:{port}: {error}") from error
+        if welcome != _WELCOME:
+            connection.close()
+            raise LineClosedError(f"no line to {host}:{port}: the token is not valid there")
         return cls(connection)
 
     @classmethod
