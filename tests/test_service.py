@@ -263,7 +263,7 @@ def test_a_graph_that_lost_a_worker_can_be_unloaded(mortal: distributed.Client) 
         while not dbfs.graphs(client=mortal)[0].lost:
             time.sleep(0.02)
     assert dbfs.graphs(client=mortal) == []
-    with pytest.raises(GraphNotFoundError, match="unloaded, which released the labels"):
+    with pytest.raises(WorkerLostError, match="fetching labels .* lost rank 1"):
         result.distances()
 
 
