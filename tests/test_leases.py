@@ -219,7 +219,7 @@ def test_a_holder_that_is_killed_or_stopped_gives_way(client: distributed.Client
             eventually(lambda: len(dbfs.runs(client=client)) == 1)
             os.kill(holder.pid, sign)
             if sign == signal.SIGSTOP:
-                # A stopped client is a live one to Dask: its run goes on until somebody cancels it.
+                # A stopped client is a live one to Dask: its run goes on until a client cancels the run.
                 (run,) = dbfs.runs(client=client)
                 with pytest.raises(DeadlineExceededError, match="behind run"):
                     graph.bfs(0, max_depth=3, deadline=0.5)

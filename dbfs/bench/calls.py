@@ -110,7 +110,7 @@ def _batch(graph: Graph, what: str, sources: Sequence[int], plain: float) -> Cal
 
 
 def _traversal(graph: Graph, result: dbfs.BFSResult) -> float:
-    """Return the seconds of a traversal: on GPUs with the reset of the state, which the kernel does, too."""
+    """Return the seconds of a traversal. On GPUs they include the reset of the state, which the kernel does."""
     reset = (result.setup_seconds or 0.0) if graph.backend == "cuda" else 0.0
     return result.seconds + reset
 

@@ -103,7 +103,7 @@ def _streaming(
         results = method(self.synchronous, *arguments, **options)
         while (result := await in_thread(self.gang.client, next, results, None)) is not None:
             view = AsyncBFSResult(result)
-            # No reference stays here, so that the labels are dropped when the caller lets go of the result.
+            # No reference stays here: the labels are dropped with the caller's last reference to the result.
             del result
             yield view
             del view

@@ -43,7 +43,7 @@ def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[BFSResul
             size = most = size // 2
             continue
         del batch[:size]
-        # No reference stays here, so that the labels of a result are dropped when the caller lets go of it.
+        # No reference stays here: the labels are dropped with the caller's last reference to the result.
         results.reverse()
         while results:
             yield results.pop()

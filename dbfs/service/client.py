@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,10 @@ from dbfs.cluster import closing
 from dbfs.cluster.awaiting import awaitable, check_cancelled, require_other_thread, sync, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
-from dbfs.errors import ClientError, VersionMismatchError
+from dbfs.errors import ClientError, DeadlineExceededError, VersionMismatchError
 from dbfs.records import RunProgress
 from dbfs.service.messages import DropLabels, FreeAll, GetProgress, SchedulerMessage
+from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.rpc import A
@@ -175,6 +177,17 @@ class ServiceClient:
             self._flushing = False
         for graph_id, traversals in dropped.items():
             self.send(DropLabels(graph_id, tuple(traversals)))
+
+
+def with_times(error: DeadlineExceededError, waited: str, began: float) -> DeadlineExceededError:
+    """Return the error of a run that met its deadline, with the times of the run.
+
+    Args:
+        error: the error.
+        waited: how long the run waited, and behind which runs, in words.
+        began: when the run's turn came, in seconds of ``time.monotonic()``.
+    """
+    return DeadlineExceededError(f"{error} ({waited}, ran {format_seconds(time.monotonic() - began)})")
 
 
 def _check_versions(client: distributed.Client) -> None:

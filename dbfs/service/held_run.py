@@ -15,9 +15,8 @@ from typing import Final
 from dbfs.cluster.gang import Deadline, scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
-from dbfs.service.client import ServiceClient
+from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, CancelRun, EndTaskRun, NoteTaskRun
-from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -114,8 +113,7 @@ def held_run(
         with contextlib.suppress(DbfsError):
             service.call(early(error))
         if isinstance(error, DeadlineExceededError):
-            ran = format_seconds(time.monotonic() - began)
-            raise DeadlineExceededError(f"{error} ({waited}, ran {ran})") from error
+            raise with_times(error, waited, began) from error
         raise
     except BaseException as error:
         # Ctrl-C, or the caller's progress function raised. The message is not awaited: the caller wants to leave.

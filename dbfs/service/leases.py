@@ -1,8 +1,8 @@
 """Leases on the scheduler: which client may send its runs to which gang, and when that ends.
 
-A lease is granted to a run whose turn has come, if the run has several traversals, or if its client made the graph's
-last run, too. The lease lasts until another run wants one of the gang's workers, or until the client, a worker or the
-graph is gone. The lease's runs learn of the end on rank 0: see ``dbfs_workers.leases``.
+A lease is granted to a run whose turn has come, if the run has several traversals or if its client made the graph's
+last run. The lease lasts until another run wants one of the gang's workers, or until the client, a worker or the graph
+is gone. Rank 0 ends the lease: see ``dbfs_workers.leases``.
 """
 
 import asyncio

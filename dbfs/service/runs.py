@@ -14,10 +14,9 @@ from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
 from dbfs.cluster.gang import Deadline
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError
 from dbfs.records import RunProgress
-from dbfs.service.client import LOOK_EVERY, ServiceClient
+from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
 from dbfs.service.entries import first_cause
 from dbfs.service.messages import CancelRun, Enqueue, LeaseGrant
-from dbfs.units import format_seconds
 from dbfs_workers.leases.requests import LeasedRun, RanksReports, Refusal, failed, read_answer
 from dbfs_workers.lines.line import Line, LineClosedError
 from dbfs_workers.messages import TraversalPlace
@@ -182,8 +181,7 @@ class RunSender:
         except DeadlineExceededError as error:
             if not lease.waited:
                 raise
-            ran = format_seconds(time.monotonic() - lease.granted)
-            raise DeadlineExceededError(f"{error} ({lease.waited}, ran {ran})") from error
+            raise with_times(error, lease.waited, lease.granted) from error
         finally:
             lease.waited = ""
             if over:

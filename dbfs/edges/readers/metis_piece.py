@@ -81,7 +81,7 @@ class MetisPiece:
             GraphTooLargeError: the edges take more memory than this worker has left.
             TruncatedFileError: the last piece ends before vertex n, or a compressed file is truncated.
             MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: nobody waits for the edges any more.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
         reading = Reading(self.source.path, self.limits, EXPANSION)
         vertex = self.vertex

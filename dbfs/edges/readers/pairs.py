@@ -305,7 +305,7 @@ class PairPiece:
             GraphTooLargeError: the edges take more memory than this worker has left.
             TruncatedFileError: a compressed file is truncated.
             MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: nobody waits for the edges any more.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
         reading = Reading(self.source.path, self.limits, _EXPANSION)
         start = self.start if self.aligned else line_start(self.source, self.start, reading)

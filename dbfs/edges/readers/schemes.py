@@ -32,7 +32,7 @@ def require_readable(path: str, *, shared: bool) -> None:
 
     Args:
         path: path or URL of the file.
-        shared: whether others may use the cluster, too. With the value ``auto``, such a cluster reads local files only.
+        shared: whether other programs may use the cluster. With ``auto``, such a cluster reads local files only.
 
     Raises:
         InvalidOptionError: see ``require_listed``.

@@ -99,7 +99,7 @@ class Source:
                 left = None if left is None else left - len(chunk)
                 yield chunk
         finally:
-            # A failure of closing what was only read harms nobody.
+            # The file was only read, so a failure to close loses nothing.
             with suppress(Exception):
                 raw.close()
 

@@ -286,11 +286,12 @@ class Leader:
                         self._awake.set()
             else:
                 self._look_after(note)
-            show = note is not None and time.time() - note.began > _SEEN_AFTER and seen != (note.run_id, note.number)
-            if note is not None and show:
+            if note is None or time.time() - note.began <= _SEEN_AFTER or seen == (note.run_id, note.number):
+                self._send_notes(None)
+            else:
                 seen = (note.run_id, note.number)
                 note.shown = True
-            self._send_notes(note if show else None)
+                self._send_notes(note)
 
     def _send_notes(self, show: RunNote | None) -> Future[None] | None:
         """Send notes of the runs that ended, and of the run to show as under way; return the latest sending."""

@@ -60,7 +60,7 @@ class Reading:
         self._worker, self._key = _current_task()
 
     def look(self) -> None:
-        """Raise an error if nobody waits for the read any more, or it takes too long.
+        """Raise an error if no client waits for the read any more, or the read takes too long.
 
         Raises:
             RunCancelledError: the task was cancelled, or its client is gone.
