@@ -6,6 +6,7 @@ from typing import Any
 import distributed
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
 
@@ -84,8 +85,7 @@ NetworkXGraph.__module__ = "networkx.classes.graph"
 @pytest.mark.parametrize(
     ("given", "call"),
     [
-        (pd.DataFrame({"from": SRC, "to": DST, "weight": DST}), "dbfs.from_arrays(frame['from'], frame['to'])"),
-        (pd.DataFrame(), "dbfs.from_arrays(frame['src'], frame['dst'])"),
+        (pl.LazyFrame({"a": [1]}), "pass edges.collect()"),
         (NetworkXGraph(), "networkx.to_scipy_sparse_array(graph, weight=None)"),
         (PAIRS, "dbfs.from_arrays(*zip(*edges))"),
         (set(PAIRS), "dbfs.from_arrays(*zip(*edges))"),

@@ -12,6 +12,8 @@ import numpy as np
 from dbfs.edges import generate, readers
 from dbfs.edges.arrays import from_arrays, from_scipy
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.ends import ColumnNames
+from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.errors import EdgeInputError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -33,13 +35,16 @@ def edge_list(
     *,
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
+    source: ColumnNames = None,
+    target: ColumnNames = None,
 ) -> EdgeList:
-    """Return the edge list of a path, a generator's spec, a pair of arrays or a SciPy sparse matrix.
+    """Return the edge list of a path, a generator's spec, a pair of arrays, a SciPy sparse matrix or a table.
 
     An edge list is returned as it is. Arguments and errors as of ``load``.
     """
     if isinstance(edges, str) and generate.is_spec(edges):
         _refuse_format(edges, format)
+        _refuse_columns(edges, source, target)
         generated = generate.parse(edges)
         if directed is not None and directed != generated.directed:
             raise InvalidOptionError(
@@ -51,21 +56,39 @@ def edge_list(
         return readers.open_edges(edges, format=format, directed=directed)
     if isinstance(edges, EdgeList):
         _refuse_format("an edge list", format)
+        _refuse_columns("an edge list", source, target)
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
         return edges
     if _is_pair_of_arrays(edges):
         _refuse_format("a pair of arrays", format)
+        _refuse_columns("a pair of arrays", source, target)
+        if any(_is_text(ids) for ids in edges):
+            return open_columns(*edges, directed=bool(directed))
         return from_arrays(*edges, directed=bool(directed))
     if _is_sparse(edges):
         _refuse_format("a matrix", format)
+        _refuse_columns("a matrix", source, target)
         return from_scipy(edges, directed=directed)
+    if is_table(edges):
+        _refuse_format("a table", format)
+        return open_table(edges, source=source, target=target, directed=bool(directed))
     raise EdgeInputError(_refusal(edges))
 
 
 def _refuse_format(what: str, format: str | None) -> None:  # noqa: A002
     if format is not None:
         raise InvalidOptionError(f"format= is for files; {what} has none")
+
+
+def _refuse_columns(what: str, source: ColumnNames, target: ColumnNames) -> None:
+    if source is not None or target is not None:
+        raise InvalidOptionError(f"source= and target= name columns of a table; {what} has none")
+
+
+def _is_text(ids: Any) -> bool:
+    """Return whether an array may hold strings: not one of NumPy's numbers, times or bools."""
+    return np.asarray(ids).dtype.kind not in "iufcbmM"
 
 
 def _is_pair_of_arrays(edges: Any) -> TypeGuard[tuple[NDArray[Any], NDArray[Any]]]:
@@ -87,9 +110,8 @@ def _refusal(edges: Any) -> str:
             "edges must not be a NetworkX graph: pass networkx.to_scipy_sparse_array(graph, weight=None), "
             "in which vertex v is list(graph)[v]"
         )
-    if kind == "DataFrame":
-        src, dst = [repr(name) for name in [*edges.columns, "src", "dst"][:2]]
-        return f"edges must not be a DataFrame: pass two columns of ids, dbfs.from_arrays(frame[{src}], frame[{dst}])"
+    if kind == "LazyFrame":
+        return "edges must not be a LazyFrame: pass edges.collect()"
     shape: tuple[int, ...] = getattr(edges, "shape", ())
     if len(shape) == 2:
         way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"

@@ -27,6 +27,7 @@ from dbfs_workers.text import GraphName
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ def load(
     ranks: int | None = None,
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
+    source: ColumnNames = None,
+    target: ColumnNames = None,
     name: str | None = None,
     replace: bool = False,
     in_edges: bool = False,
@@ -59,6 +62,8 @@ def load(
         directed: for a file: overrides what its format or header says. For arrays: False if None. For a matrix: None
             for a directed graph unless the matrix is symmetric.
         format: for a file: overrides the guess from its name and header.
+        source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
+            that are tuples. A table of two columns needs no names.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.
@@ -93,7 +98,7 @@ def load(
         require(name, GraphName, "name")
     client = current_client(client)
     try:
-        listed = edge_list(edges, directed=directed, format=format)
+        listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
     except MissingFileError as error:
         loaded = {status.name for status in ServiceClient.of(client).call(ListGraphs())}
         if not isinstance(edges, str) or edges not in loaded:

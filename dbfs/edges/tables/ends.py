@@ -1,0 +1,86 @@
+"""Ends: the columns of a table that hold the two ends of an edge, found by the caller's names."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidOptionTypeError
+
+ColumnNames: TypeAlias = str | Sequence[str] | None
+"""The column of an end; several columns for ids that are tuples; None for the default."""
+
+# Names in a message; a table may have thousands of columns.
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The columns of an edge's ends.
+
+    Attributes:
+        source, target: names of columns, as many of each. One column holds ids; several hold the parts of tuples.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The distinct columns, in order: all that is read of the table."""
+        return list(dict.fromkeys((*self.source, *self.target)))
+
+
+def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames, name: str) -> Ends:
+    """Return the columns of the ends among a table's ``columns``.
+
+    Args:
+        columns: names of all columns, in the table's order.
+        source, target: as of ``dbfs.load``. If both are None, the table must have two columns: the source, the target.
+        name: the table's name in messages.
+
+    Raises:
+        EdgeInputError: a column is not there, or occurs twice; or no columns are named, and there are not exactly two.
+            The message lists the columns.
+        InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns.
+        InvalidOptionTypeError: a name is not a string.
+    """
+    if source is None and target is None:
+        if len(columns) != 2:
+            raise EdgeInputError(
+                f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by source= and "
+                "target="
+            )
+        ends = Ends((columns[0],), (columns[1],))
+    else:
+        ends = Ends(_names(source, "source"), _names(target, "target"))
+    if len(ends.source) != len(ends.target):
+        raise InvalidOptionError(
+            f"source= names {len(ends.source)} columns and target= {len(ends.target)}; expected as many of each"
+        )
+    for column in ends.columns:
+        found = columns.count(column)
+        if found == 0:
+            near = difflib.get_close_matches(column, columns, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise EdgeInputError(f"{name} has no column {column!r}{hint} Its columns: {listed(columns)}")
+        if found > 1:
+            raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")
+    return ends
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Return the columns' names for a message: at most ``_MOST_NAMES`` of them."""
+    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
+    return ", ".join(map(repr, columns[:_MOST_NAMES])) + more if columns else "none"
+
+
+def _names(given: ColumnNames, option: str) -> tuple[str, ...]:
+    if given is None:
+        raise InvalidOptionError(f"{option}= is missing; name the columns of both ends by source= and target=")
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidOptionTypeError(f"{option} must be a column's name or a list of names, not {given!r}")
+    if not names:
+        raise InvalidOptionError(f"{option}= names no column; expected one or more")
+    return names

@@ -1,0 +1,202 @@
+"""What may be an id in a table's column, and the conversion of columns to the ids of edges.
+
+An id is an integer from 0 to 2^63-1, a string, or a tuple of these (several columns). A column of any integer width, of
+strings of any Arrow layout, or of categories of these is taken; any other column is refused, and so is a missing value.
+The functions import pyarrow where they run, so that ``import dbfs`` stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from dbfs.edges.tables.ends import Ends
+from dbfs.errors import EdgeInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Ids: TypeAlias = NDArray[np.int64] | pa.Array
+
+IdKind: TypeAlias = Literal["integer", "string"]
+
+INT64_MAX = (1 << 63) - 1
+_EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows stand, for messages.
+
+    Attributes:
+        name: the table; the file, and the part of the file.
+        first: number of the first row, counted from 0.
+    """
+
+    name: str
+    first: int = 0
+
+    def row(self, index: int) -> str:
+        """Return the place of a row, given its index among these rows."""
+        return f"{self.name}, row {self.first + index:,}"
+
+
+def require_kinds(schema: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:
+    """Return the kind of each part of an id, by an Arrow schema.
+
+    Raises:
+        EdgeInputError: a column's type is none of an id, or the two ends are of different kinds.
+    """
+    kinds = []
+    for source, target in zip(ends.source, ends.target, strict=True):
+        ours, theirs = (_kind(schema.field(column).type, column, name) for column in (source, target))
+        if ours != theirs:
+            raise EdgeInputError(
+                f"{name}: column {source!r} holds {ours}s and column {target!r} {theirs}s; both ends must have ids of "
+                "one kind. Convert one of them, for example to strings"
+            )
+        kinds.append(ours)
+    return tuple(kinds)
+
+
+def require_values(table: Any, ends: Ends, place: Place) -> None:
+    """Refuse missing values and integers out of range, without a conversion of the columns of an Arrow table.
+
+    Raises:
+        EdgeInputError: a value is missing, negative or past 2^63-1; the message names its row and column.
+    """
+    import pyarrow as pa
+
+    for column in ends.columns:
+        values = table.column(column)
+        _require_present(values, column, place)
+        if pa.types.is_integer(values.type):
+            _require_range(values, column, place)
+
+
+def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
+    """Return the sources and targets in an Arrow table's columns: int64 arrays, or Arrow arrays.
+
+    Strings become ``large_string``. Ids of several columns become a struct with the fields ``0``, ``1`` and so on, each
+    int64 or ``large_string``.
+
+    Raises:
+        EdgeInputError: see ``require_kinds`` and ``require_values``; or a string is not valid UTF-8.
+    """
+    require_kinds(table.schema, ends, place.name)
+    return _ids(table, ends.source, place), _ids(table, ends.target, place)
+
+
+def _ids(table: Any, columns: Sequence[str], place: Place) -> Ids:
+    import pyarrow as pa
+
+    parts = [_column(table.column(column), column, place) for column in columns]
+    if len(parts) == 1:
+        return parts[0]
+    return pa.StructArray.from_arrays([pa.array(part) for part in parts], [str(index) for index in range(len(parts))])
+
+
+def _kind(kind: Any, column: str, name: str) -> IdKind:
+    """Return the kind of ids of an Arrow type.
+
+    Raises:
+        EdgeInputError: no id has the type. The message says what to do about the most frequent ones.
+    """
+    import pyarrow as pa
+
+    types, inner = pa.types, kind
+    while types.is_dictionary(inner) or types.is_run_end_encoded(inner):
+        inner = inner.value_type
+    if types.is_integer(inner):
+        return "integer"
+    if types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner):
+        return "string"
+    if types.is_floating(inner):
+        hint = (
+            "Missing values turn integers into floats in pandas: drop those rows and convert the column, "
+            f"frame.dropna(subset=[{column!r}]).astype({{{column!r}: 'int64'}})"
+        )
+    elif types.is_null(inner):
+        hint = "All of its values are missing"
+    elif (
+        types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner) or types.is_struct(inner)
+    ):
+        hint = "For ids that are tuples, name a column for each part: source=['a', 'b']"
+    else:
+        hint = "Convert the column to integers or strings"
+    raise EdgeInputError(f"{name}: column {column!r} holds {kind}; {_EXPECTED}. {hint}")
+
+
+def _column(values: Any, column: str, place: Place) -> Ids:
+    """Return the ids of one column: int64, or a ``large_string`` array; errors as of ``edges_of``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
+    if pa.types.is_dictionary(values.type):
+        values = _decoded(values, column, place)
+    _require_present(values, column, place)
+    if pa.types.is_integer(values.type):
+        _require_range(values, column, place)
+        return np.ascontiguousarray(values.to_numpy(), dtype=np.int64)
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise EdgeInputError(f"{place.name}: column {column!r} holds text that is not UTF-8 ({error})") from None
+    if values.type != pa.large_string():
+        values = values.cast(pa.large_string())
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks or [pa.array([], values.type)])
+
+
+def _decoded(values: Any, column: str, place: Place) -> Any:
+    """Return the values of a column of categories."""
+    import pyarrow as pa
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise EdgeInputError(f"{place.name}: column {column!r} holds broken categories ({error})") from None
+    inner = values.type.value_type
+    if pa.types.is_string_view(inner):
+        # Arrow can't take values of views.
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            for chunk in values.chunks
+        ]
+        values = pa.chunked_array(chunks, pa.dictionary(values.type.index_type, pa.large_string()))
+    return values.cast(inner if pa.types.is_integer(inner) else pa.large_string())
+
+
+def _require_present(values: Any, column: str, place: Place) -> None:
+    import pyarrow.compute as pc
+
+    if values.null_count:
+        row = place.row(pc.index(pc.is_null(values), True).as_py())
+        raise EdgeInputError(f"{row}: column {column!r} is null; an edge needs both ends. Drop rows with missing ids")
+
+
+def _require_range(values: Any, column: str, place: Place) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(values)
+    if values.length() == 0:
+        return
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low < 0:
+        row = place.row(pc.index(pc.less(values, pa.scalar(0, values.type)), True).as_py())
+        first = pc.filter(values, pc.less(values, pa.scalar(0, values.type)))[0].as_py()
+        raise EdgeInputError(
+            f"{row}: column {column!r} is {first}; integer ids are 0 or more. As strings any id will do"
+        )
+    if high > INT64_MAX:
+        over = pc.greater(values, pa.scalar(INT64_MAX, values.type))
+        row, first = place.row(pc.index(over, True).as_py()), pc.filter(values, over)[0].as_py()
+        raise EdgeInputError(
+            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. As strings any id will do"
+        )

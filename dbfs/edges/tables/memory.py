@@ -1,0 +1,205 @@
+"""Edge lists of tables in the client's memory: anything that offers Arrow's stream, with columns of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values
+from dbfs.errors import DbfsError, EdgeInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dbfs_workers.storage.pieces import Edges
+
+
+@dataclass(frozen=True, eq=False)
+class TablePiece:
+    """Rows of a table.
+
+    Attributes:
+        table: an Arrow table of the columns of ``ends``.
+        ends: the columns of an edge's ends.
+        place: where the rows stand in the whole table.
+    """
+
+    table: pa.Table
+    ends: Ends
+    place: Place
+
+    def read(self) -> Edges:
+        """Return the rows' ids; see ``ids.edges_of``.
+
+        Raises:
+            EdgeInputError: a row has no two ids.
+        """
+        return edges_of(self.table, self.ends, self.place)
+
+    def __sizeof__(self) -> int:
+        return int(self.table.nbytes)
+
+    # A pickled slice of a table would carry the buffers of the whole table; Arrow's stream carries the slice.
+    def __reduce__(self) -> tuple[Any, ...]:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _unpickled, (sink.getvalue(), self.ends, self.place)
+
+
+def _unpickled(stream: Any, ends: Ends, place: Place) -> TablePiece:
+    import pyarrow as pa
+
+    return TablePiece(pa.ipc.open_stream(stream).read_all(), ends, place)
+
+
+@dataclass(frozen=True, eq=False)
+class TableEdges(EdgeList):
+    """Edges in the rows of an Arrow table in the client's memory. A build sends each piece to one worker.
+
+    Attributes:
+        table: the columns of ``ends``; nothing is copied of them here.
+        ends: the columns of an edge's ends.
+    """
+
+    table: pa.Table
+    ends: Ends
+
+    def cut(self, piece_edges: int) -> Sequence[TablePiece]:
+        """Cut the table into slices of ``piece_edges`` rows; the last one may be shorter."""
+        starts = range(0, max(self.table.num_rows, 1), piece_edges)
+        return [TablePiece(self.table.slice(at, piece_edges), self.ends, Place(self.name, at)) for at in starts]
+
+
+def is_table(edges: Any) -> bool:
+    """Return whether an object is a table in memory: it offers Arrow's stream or batch, or is a cuDF DataFrame."""
+    return hasattr(edges, "__arrow_c_stream__") or hasattr(edges, "__arrow_c_array__") or _module(edges) == "cudf"
+
+
+def open_table(
+    table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, name: str = "table"
+) -> TableEdges:
+    """Make an edge list of a table in memory: an edge for each row.
+
+    Args:
+        table: a pandas, Polars or cuDF DataFrame, a pyarrow Table or RecordBatchReader, a DuckDB relation, or any other
+            object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
+        source, target: names of the columns; see ``dbfs.load``.
+        directed: whether edges can be crossed in one direction only.
+        name: the table's name in messages.
+
+    Raises:
+        EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
+        InvalidOptionError, InvalidOptionTypeError: the names are not names of columns.
+    """
+    try:
+        columns, ends = _selected(table, source, target, name)
+    except DbfsError:
+        raise
+    except Exception as error:
+        # The producer of the stream may be any library: its errors are of any type.
+        raise EdgeInputError(f"{name}: the {type(table).__name__} can't be read as a table: {error}") from error
+    require_kinds(columns.schema, ends, name)
+    require_values(columns, ends, Place(name))
+    return TableEdges(name, None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends)
+
+
+def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
+    """Make an edge list of two columns that are no arrays of integers: arrays, Series or Arrow arrays of one length.
+
+    Raises:
+        EdgeInputError: the columns differ in length, hold no ids, or miss a value.
+    """
+    source, target = _array(src, "src", name), _array(dst, "dst", name)
+    if len(source) != len(target):
+        raise EdgeInputError(f"src has {len(source)} ids and dst {len(target)}; both must have the same length")
+    import pyarrow as pa
+
+    return open_table(
+        pa.table({"src": source, "dst": target}), source="src", target="dst", directed=directed, name=name
+    )
+
+
+def _selected(table: Any, source: ColumnNames, target: ColumnNames, name: str) -> tuple[pa.Table, Ends]:
+    """Return the columns of the ends as an Arrow table, reading no other columns where the library allows it."""
+    import pyarrow as pa
+
+    if _module(table) in ("pandas", "cudf"):
+        labels = list(table.columns)
+        ends = choose_ends([str(label) for label in labels], source, target, name)
+        picked = {column: table[_label(labels, column)] for column in ends.columns}
+        if _module(table) == "cudf":
+            return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends
+        return pa.table({column: _array(series, column, name) for column, series in picked.items()}), ends
+    if not hasattr(table, "__arrow_c_stream__"):
+        table = pa.table(pa.record_batch(table))
+    reader = pa.RecordBatchReader.from_stream(table)
+    ends = choose_ends(reader.schema.names, source, target, name)
+    schema = pa.schema([reader.schema.field(column) for column in ends.columns])
+    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends
+
+
+def _label(labels: list[Any], column: str) -> Any:
+    """Return the label of a column, which need not be a string."""
+    return next(label for label in labels if str(label) == column)
+
+
+def _array(values: Any, column: str, name: str) -> Any:
+    """Return a column as an Arrow array or chunked array.
+
+    Raises:
+        EdgeInputError: the values are of several types, or of none that Arrow has.
+    """
+    import pyarrow as pa
+
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        # Not through Arrow's stream: that of a Series drops the names of its values' types in errors.
+        return pa.array(values if _module(values) == "pandas" else _plain(values), from_pandas=True)
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as error:
+        raise EdgeInputError(f"{name}: column {column!r} {_first_wrong(values) or f'holds no ids: {error}'}") from None
+
+
+def _plain(values: Any) -> Any:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"its array is {array.ndim}-dimensional; expected one dimension")
+    return array
+
+
+def _first_wrong(values: Iterable[Any]) -> str | None:
+    """Return which two types a column mixes, or which integer is past int64, with the rows; None if neither is so."""
+    first: tuple[int, str] | None = None
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            continue
+        if isinstance(value, int) and value > INT64_MAX:
+            return f"is {value} in row {row:,}; the largest integer id is {INT64_MAX}. As strings any id will do"
+        kind = type(value).__name__
+        if first is None:
+            first = (row, kind)
+        elif kind != first[1]:
+            return (
+                f"mixes types: {first[1]} in row {first[0]:,} and {kind} in row {row:,}; ids must be of one type. "
+                "Convert all of them, for example to strings"
+            )
+    return None
+
+
+def _module(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
