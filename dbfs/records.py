@@ -2,8 +2,10 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from dbfs_workers import backends
+from dbfs_workers.storage.id_table import INTEGERS, IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import Identifier, ShownText
@@ -15,6 +17,33 @@ BACKENDS = ("auto", *backends.BACKENDS)
 def short_name(name: str) -> str:
     """Return a graph's name for a title: of an absolute path or an address, the file's name only."""
     return name.rstrip("/").rpartition("/")[2] if name.startswith("/") or "://" in name else name
+
+
+@dataclass(frozen=True)
+class GraphIds:
+    """How a graph's ids, the caller's words for vertices, map to the vertices 0..n-1.
+
+    Without tables the id of vertex ``v`` is ``v + first_id``. Tables, one on each of the first ranks, hold the ids of
+    consecutive vertices in ascending order.
+
+    Attributes:
+        first_id: the id of vertex 0, if there are no tables.
+        id_type: the type of the ids.
+        keys: by rank, Dask keys of the ``id_table.IdTable``.
+        firsts: by rank, the first vertex of the table.
+        splitters: ascending; table ``r`` has the ids from ``splitters[r - 1]`` on that are below ``splitters[r]``.
+    """
+
+    first_id: int = 0
+    id_type: IdType = INTEGERS
+    keys: tuple[Hashable, ...] = ()
+    firsts: tuple[int, ...] = ()
+    splitters: tuple[Any, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``dense`` (an id is its vertex), ``offset`` (vertex plus ``first_id``) or ``table``."""
+        return "table" if self.keys else "offset" if self.first_id else "dense"
 
 
 @dataclass(frozen=True)
@@ -31,7 +60,7 @@ class GraphRecord:
         stripe: the graph's stripe over the ranks.
         addresses: the gang's workers, by rank.
         partition_keys: Dask keys of the partitions, by rank.
-        external_ids_key: Dask key of the file's ids; None if those are 0..n-1.
+        ids: how the caller's ids map to the vertices 0..n-1.
         order_key: Dask key of the ``DegreeOrder`` of a graph that is ordered by degree; else None.
         input_edge_keys: by rank, Dask keys of the lists of ``InputEdges`` that are kept; empty if edges are not kept.
         infos: the partitions' counts, by rank.
@@ -51,7 +80,7 @@ class GraphRecord:
     stripe: Stripe
     addresses: tuple[str, ...]
     partition_keys: tuple[Hashable, ...]
-    external_ids_key: Hashable | None
+    ids: GraphIds
     order_key: Hashable | None
     input_edge_keys: tuple[Hashable, ...]
     infos: tuple[PartitionInfo, ...]
@@ -64,8 +93,8 @@ class GraphRecord:
     @property
     def keys(self) -> list[Hashable]:
         """Dask keys of all the graph's data."""
-        extra = [key for key in (self.external_ids_key, self.order_key) if key is not None]
-        return [*self.partition_keys, *extra, *self.input_edge_keys]
+        order = [] if self.order_key is None else [self.order_key]
+        return [*self.partition_keys, *self.ids.keys, *order, *self.input_edge_keys]
 
 
 @dataclass(frozen=True)
@@ -193,7 +222,7 @@ class BuildProgress:
     """Progress of a build.
 
     Attributes:
-        stage: what most workers do: ``reading``, ``numbering`` (external ids), ``ordering`` (by degree), ``exchanging``
+        stage: what most workers do: ``reading``, ``numbering`` (ids), ``ordering`` (by degree), ``exchanging``
             (edges with the other ranks) or ``building``.
         done: tasks that are over.
         tasks: tasks submitted so far.

@@ -106,11 +106,11 @@ def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, l
         np.testing.assert_array_equal((await graph.components()).labels, other.components().labels)
         np.testing.assert_array_equal(await graph.degree_counts(), other.degree_counts())
         assert (await graph.eccentricity_bound(source)).lower >= result.depth
-        assert await graph.external_ids is None
+        assert (await graph.ids()).tolist() == list(range(graph.n))
         order = await graph.order
         assert order is not None
         np.testing.assert_array_equal(order.position[order.vertex], np.arange(graph.n))
-        assert await graph.vertex(source) == await graph.check_vertex(source) == source
+        assert await graph.vertex(source) == await graph.id_of(source) == source
         assert [one.sources for one in await graph.bfs_many([source, 3])] == [(source,), (3,)]
         assert [one.sources[0] async for one in graph.bfs_stream(range(20))] == list(range(20))
 
@@ -289,17 +289,24 @@ asyncio.run(main())
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
 
 
+OF_VERTICES = {"bfs_from_vertices", "python_ids", "positions", "vertices_at_positions", "vertices_named"}
+
+
 @pytest.mark.parametrize(
     ("synchronous", "view", "left_out"),
     [
         # The plots need no loop, or a thread of the caller's choice. The others are no calls for users.
-        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "positions", "vertices_at_positions"}),
-        (dbfs.BFSResult, dbfs.AsyncBFSResult, {"plot_frontier", "plot_levels", "published_labels", "label_location"}),
+        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", *OF_VERTICES}),
+        (
+            dbfs.BFSResult,
+            dbfs.AsyncBFSResult,
+            {"plot_frontier", "plot_levels", "published_labels", "label_location", "vertices_between"},
+        ),
         (dbfs.Run, dbfs.AsyncRun, set()),
     ],
     ids=["graph", "result", "run"],
 )
 def test_a_view_has_every_method(synchronous: type, view: type, left_out: set[str]) -> None:
-    made = {"gang", "reached", "edges", "mteps"}  # Attributes of the views.
+    made = {"gang", "id_type", "reached", "edges", "mteps"}  # Attributes of the views.
     public = {name for name in dir(synchronous) if not name.startswith("_")}
     assert public - set(dir(view)) - made == left_out

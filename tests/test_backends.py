@@ -13,7 +13,7 @@ import pytest
 import dbfs
 from dbfs.cluster import local as cluster
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
-from dbfs.records import Formed, GraphRecord
+from dbfs.records import Formed, GraphIds, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import gpus
 from dbfs_workers.exchange.segment import SegmentHandle
@@ -186,7 +186,7 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
         stripe=Stripe(100, 2),
         addresses=("tcp://a:1", "tcp://a:2"),
         partition_keys=("p0", "p1"),
-        external_ids_key=None,
+        ids=GraphIds(),
         order_key=None,
         input_edge_keys=(),
         infos=(),

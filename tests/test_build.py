@@ -49,14 +49,13 @@ def test_rounds_are_bounded(client: distributed.Client) -> None:
             assert graph.input_edges == 5000
 
 
-def test_external_ids_come_back_from_an_edge_list(client: distributed.Client, tmp_path: Path) -> None:
+def test_ids_come_back_from_an_edge_list(client: distributed.Client, tmp_path: Path) -> None:
     (tmp_path / "sparse.txt").write_text("# ids with gaps\n1000000007 5\n5 77\n77 1000000007\n900 900\n")
     with dask.config.set({"dbfs.build.piece-edges": 1}):
         with dbfs.load(tmp_path / "sparse.txt", client=client, ranks=3) as graph:
-            assert graph.external_ids is not None
-            assert graph.external_ids.tolist() == [5, 77, 900, 1000000007]
-            assert graph.bfs(graph.vertex(5)).distances().tolist() == [0, 1, -1, 1]
-            assert graph.bfs(graph.vertex(900)).reached == 1
+            assert graph.ids().tolist() == [5, 77, 900, 1000000007]
+            assert graph.bfs(5).distances().tolist() == [0, 1, -1, 1]
+            assert graph.bfs(900).reached == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -77,7 +76,7 @@ def test_edges_are_kept_as_they_were_read(
             np.testing.assert_array_equal(graph.bfs(0).distances(), oracle.distances(matrix, [0]))
 
 
-def test_edges_between_external_ids_are_kept_as_vertices(client: distributed.Client, tmp_path: Path) -> None:
+def test_edges_between_sparse_ids_are_kept_as_vertices(client: distributed.Client, tmp_path: Path) -> None:
     (tmp_path / "sparse.txt").write_text("1000000007 5\n5 77\n77 1000000007\n900 900\n")
     with dask.config.set({"dbfs.build.piece-edges": 1}):
         with dbfs.load(tmp_path / "sparse.txt", client=client, ranks=2, keep_edges=True) as graph:
@@ -88,7 +87,7 @@ def test_edges_between_external_ids_are_kept_as_vertices(client: distributed.Cli
                 (2, 2),
                 (3, 0),
             ]
-            assert graph.bfs(graph.vertex(5)).distances().tolist() == [0, 1, -1, 1]
+            assert graph.bfs(5).distances().tolist() == [0, 1, -1, 1]
 
 
 def fetched(graph: Graph, key: Hashable) -> Any:

@@ -63,16 +63,18 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
     edges.write_text("10 20\n20 30\n99 99\n")
     flags = ["--predecessors"] if predecessors else []
     for out in (tmp_path / "labels.npy", tmp_path / "labels.parquet"):
-        answer = invoke(str(edges), "--source", "30", "--external-ids", "--out", str(out), *flags)
+        answer = invoke(str(edges), "--source", "30", "--out", str(out), *flags)
         assert answer.exit_code == 0, answer.output
         assert f"{out}: wrote the distances{' and predecessors' * predecessors} of 4 vertices, " in answer.stdout
     labels = np.load(tmp_path / "labels.npy")
     table = pd.read_parquet(tmp_path / "labels.parquet")
-    assert table["external_id"].tolist() == [10, 20, 30, 99]
+    assert table["vertex"].tolist() == [10, 20, 30, 99]
     assert table["distance"].tolist() == [2, 1, 0, -1]
     if predecessors:
         assert labels["distance"].tolist() == [2, 1, 0, -1]
-        assert labels["predecessor"].tolist() == table["predecessor"].tolist() == [1, 2, 2, -1]
+        assert labels["predecessor"].tolist() == [1, 2, 2, -1]
+        assert table["predecessor"].tolist()[:3] == [20, 30, 30]
+        assert table["predecessor"].isna().tolist() == [False, False, False, True]
     else:
         assert labels.dtype == np.int32
         assert labels.tolist() == [2, 1, 0, -1]

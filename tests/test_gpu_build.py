@@ -122,14 +122,16 @@ def check_built(gang: Gang, gpu: Built, cpu: Built) -> None:
     assert found[: gang.p] == [[]] * gang.p
     sums = np.array(found[gang.p :]).reshape(2, gang.p, 2).sum(axis=1)
     assert sums[0].tolist() == sums[1].tolist()
-    for of_gpu, of_cpu in ((gpu.order, cpu.order), (gpu.external_ids, cpu.external_ids)):
-        assert (of_gpu is None) == (of_cpu is None)
+    assert (gpu.order is None) == (cpu.order is None)
     if gpu.order is not None and cpu.order is not None:
         on_gpu, on_cpu = gpu.order.result(), cpu.order.result()
         np.testing.assert_array_equal(on_gpu.position, on_cpu.position)
         np.testing.assert_array_equal(on_gpu.vertex, on_cpu.vertex)
-    if gpu.external_ids is not None and cpu.external_ids is not None:
-        np.testing.assert_array_equal(gpu.external_ids.result()[0], cpu.external_ids.result()[0])
+    assert gpu.ids.kind == cpu.ids.kind
+    for of_gpu, of_cpu in zip(gpu.id_tables, cpu.id_tables, strict=True):
+        on_gpu, on_cpu = of_gpu.result(), of_cpu.result()
+        assert on_gpu.first == on_cpu.first
+        np.testing.assert_array_equal(on_gpu.ids, on_cpu.ids)
 
 
 RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 4])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
-from dbfs.records import GraphRecord, RunProgress
+from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
     AddGraph,
@@ -63,6 +63,7 @@ from dbfs_workers.plugin import WorkerService
 from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.id_table import IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import GraphName, printable
@@ -82,7 +83,7 @@ RECORD = GraphRecord(
     stripe=STRIPE,
     addresses=("tcp://a:1", "tcp://a:2"),
     partition_keys=(("partition", 0), KEY),
-    external_ids_key=None,
+    ids=GraphIds(0, IdType(("int64", "string"), ("a", "b")), (("ids", 0), ("ids", 1)), (0, 50), ((7, "x"),)),
     order_key=("order", 0),
     input_edge_keys=(),
     infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2, True),),

@@ -119,4 +119,4 @@ def test_the_calls_named_convert() -> None:
         edge_list((array[:, 0], array[:, 1])),
         edge_list(scipy.sparse.csr_array(MATRIX.toarray())),
     ):
-        assert (edges.n, edges.m) == (4, 3)
+        assert (edges.count_vertices(), edges.m) == (4, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from dbfs_workers.tasks import queries
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
+    from dbfs_workers.storage.id_table import Ids
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,15 @@ class Components:
 
     Attributes:
         graph: the graph's name.
-        labels: int64[n], the component of each vertex.
+        labels: int64[n], the component of each vertex; ``graph.ids()`` has the ids in this order.
         sizes: int64[count], the number of vertices of each component, falling.
+        ids_of: returns the ids of vertices, as ``Graph.ids_of`` does.
     """
 
     graph: str
     labels: NDArray[np.int64] = field(repr=False)
     sizes: NDArray[np.int64] = field(repr=False)
+    ids_of: Callable[[NDArray[np.int64]], Ids] = field(repr=False)
 
     @property
     def count(self) -> int:
@@ -45,8 +49,8 @@ class Components:
         """Number of components of a single vertex."""
         return int(np.count_nonzero(self.sizes == 1))
 
-    def vertices(self, component: int) -> NDArray[np.int64]:
-        """Return the vertices of a component, ascending, int64.
+    def vertices(self, component: int) -> Ids:
+        """Return the ids of a component, ascending: an int64 array, or an Arrow array.
 
         Raises:
             InvalidOptionError: there is no component of that number.
@@ -55,7 +59,7 @@ class Components:
         number = whole_number(component, "component")
         if not 0 <= number < self.count:
             raise InvalidOptionError(f"{self.graph} has {self.count} components, counted from 0; there is no {number}")
-        return np.flatnonzero(self.labels == number)
+        return self.ids_of(np.flatnonzero(self.labels == number))
 
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))
@@ -68,14 +72,14 @@ class Components:
 def components(graph: Graph) -> Components:
     """See ``Graph.components``."""
     if graph.n == 0:
-        return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64))
+        return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64), graph.ids_of)
     # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
-    giant = graph.bfs(hub(graph))
+    giant = graph.bfs_from_vertices([hub(graph)])
     try:
         by_position = _roots(graph, giant)
     finally:
         giant.release()
-    return _numbered(graph.name, by_position if graph.order is None else by_position[graph.order.position])
+    return _numbered(graph, by_position if graph.order is None else by_position[graph.order.position])
 
 
 def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
@@ -108,7 +112,7 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     return found
 
 
-def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
+def _numbered(graph: Graph, roots: NDArray[np.uint32]) -> Components:
     """Number the components by falling size, given the root of each vertex."""
     counts = np.bincount(roots)
     present = np.flatnonzero(counts)
@@ -118,4 +122,4 @@ def _numbered(name: str, roots: NDArray[np.uint32]) -> Components:
     order = present[np.lexsort((first[present], -counts[present]))]
     number = np.zeros(counts.size, np.int64)
     number[order] = np.arange(order.size)
-    return Components(name, number[roots], counts[order])
+    return Components(graph.name, number[roots], counts[order], graph.ids_of)

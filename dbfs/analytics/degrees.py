@@ -39,4 +39,4 @@ def hub(graph: Graph) -> int:
     )
     rank = max(range(graph.ranks), key=lambda rank: largest[rank][0])
     position = largest[rank][1] * graph.ranks + rank
-    return position if graph.order is None else int(graph.order.vertex[position])
+    return graph.vertices_at_positions([position])[0]

@@ -9,7 +9,7 @@ distances from the middle, which gives the upper bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbfs import config
 from dbfs.analytics.degrees import hub
@@ -30,16 +30,16 @@ class DiameterBounds:
     Attributes:
         lower: lower bound: the distance between ``ends``.
         upper: upper bound: the smallest sum, over the sweeps, of the two largest distances.
-        ends: two vertices at the distance ``lower``.
-        centre: the vertex of the smallest eccentricity found.
+        ends: two ids at the distance ``lower``.
+        centre: the id of the smallest eccentricity found.
         radius: eccentricity of ``centre``.
         size: number of vertices of the component.
     """
 
     lower: int
     upper: int
-    ends: tuple[int, int]
-    centre: int
+    ends: tuple[Any, Any]
+    centre: Any
     radius: int
     size: int
 
@@ -49,25 +49,25 @@ class DiameterBounds:
         return self.lower == self.upper
 
 
-def eccentricity_bound(graph: Graph, source: int | None) -> DiameterBounds:
+def eccentricity_bound(graph: Graph, source: Any) -> DiameterBounds:
     """See ``Graph.eccentricity_bound``."""
     if graph.directed:
         raise DirectedGraphError(
             f"{graph.name} is directed: distances to a vertex and back differ, so that sweeps give no bounds; "
             "load it undirected"
         )
-    start = hub(graph) if source is None and graph.n else graph.check_vertex(0 if source is None else source, "source")
-    first = graph.bfs(start)
-    one = graph.bfs(_farthest(first))
-    other = graph.bfs(_farthest(one))
-    middle = graph.bfs(_middle(graph, one, other))
+    start = hub(graph) if source is None and graph.n else graph.vertex(0 if source is None else source)
+    first = graph.bfs_from_vertices([start])
+    one = graph.bfs_from_vertices([_farthest(first)])
+    other = graph.bfs_from_vertices([_farthest(one)])
+    middle = graph.bfs_from_vertices([_middle(graph, one, other)])
     sweeps = [first, one, other, middle]
     longest = max(sweeps, key=lambda sweep: sweep.depth)
     shortest = min(sweeps, key=lambda sweep: sweep.depth)
     bounds = DiameterBounds(
         lower=longest.depth,
         upper=min(_two_largest(sweep) for sweep in sweeps),
-        ends=(longest.sources[0], _farthest(longest)),
+        ends=(longest.sources[0], graph.id_of(_farthest(longest))),
         centre=shortest.sources[0],
         radius=shortest.depth,
         size=first.reached,
@@ -79,7 +79,7 @@ def eccentricity_bound(graph: Graph, source: int | None) -> DiameterBounds:
 
 def _farthest(sweep: BFSResult) -> int:
     """Return the smallest vertex at the largest distance."""
-    return int(sweep.vertices_at(sweep.depth)[0])
+    return int(sweep.vertices_between(sweep.depth, sweep.depth)[0])
 
 
 def _two_largest(sweep: BFSResult) -> int:

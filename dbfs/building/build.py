@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dbfs.building.builder import ORDERS, Builder, BuildOptions, Built
+from dbfs.building.builder import IDS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.memory import Estimate, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
@@ -23,7 +23,7 @@ from dbfs_workers.storage.stripe import Stripe
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
 
-__all__ = ["ORDERS", "BuildOptions", "Built", "build", "estimate"]
+__all__ = ["IDS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,8 @@ def estimate(
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format)
-    if listed.n is None or listed.m is None:
+    n = listed.count_vertices()
+    if n is None or listed.m is None:
         raise EdgeInputError(
             f"{listed.name}: an estimate needs the numbers of vertices and edges, which are known only after reading "
             "it; convert it to a file with a header first (dbfs convert IN OUT.mtx)"
@@ -76,7 +77,7 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
-    stripe = Stripe(listed.n, whole_count(ranks, "ranks", 1))
+    stripe = Stripe(n, whole_count(ranks, "ranks", 1))
     return _BUILDERS[backend].estimate(listed, stripe, listed.m, options, usable)
 
 

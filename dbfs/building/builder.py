@@ -1,8 +1,8 @@
 """The steps that builds on CPUs and on GPUs share, with a build's options and result. ``build`` chooses the builder.
 
 A builder cuts the edges into pieces and deals the pieces out to the ranks. The pieces are read before anything else if
-their number of edges is unknown, or if their ids are external and have to be mapped to vertices. They are also read
-first if the graph keeps its edges: the graph is then built of the kept edges. Only counts travel to the client.
+their number of edges is unknown, or if they hold ids that have to be numbered. They are also read first if the graph
+keeps its edges: the graph is then built of the kept edges. Only counts travel to the client.
 """
 
 import logging
@@ -16,10 +16,12 @@ from typing import Any
 import distributed
 
 from dbfs import config
+from dbfs.building.numbering import number_ids
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.errors import InvalidOptionError, TruncatedFileError
+from dbfs.records import GraphIds
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
@@ -27,6 +29,7 @@ from dbfs_workers.storage.stripe import Stripe
 logger = logging.getLogger(__name__)
 
 ORDERS = ("given", "degree")
+IDS = ("given", "dense")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Built:
         stripe: how the graph lies on the ranks.
         partitions: futures of the partitions, by rank.
         infos: counts of the partitions, by rank.
-        external_ids: future of (int64[n], edges): the external ids in ascending order; None if ids are 0..n-1 already.
+        ids: how ids map to vertices.
+        id_tables: by rank, futures of the ids' tables; empty if there are none.
         order: future of the ``ordering.DegreeOrder``; None if vertices keep the order given.
         input_edges: futures by rank, each of a list of kept ``InputEdges``; empty if edges are not kept.
         read_seconds: seconds spent reading before the build; 0 if the build itself read the pieces.
@@ -47,7 +51,8 @@ class Built:
     stripe: Stripe
     partitions: tuple[distributed.Future, ...]
     infos: tuple[PartitionInfo, ...]
-    external_ids: distributed.Future | None
+    ids: GraphIds
+    id_tables: tuple[distributed.Future, ...]
     order: distributed.Future | None
     input_edges: tuple[distributed.Future, ...]
     read_seconds: float
@@ -56,8 +61,8 @@ class Built:
     @property
     def futures(self) -> list[distributed.Future]:
         """All futures of the graph's data."""
-        extra = [future for future in (self.external_ids, self.order) if future is not None]
-        return [*self.partitions, *extra, *self.input_edges]
+        order = [] if self.order is None else [self.order]
+        return [*self.partitions, *self.id_tables, *order, *self.input_edges]
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,8 @@ class DealtPieces:
     Attributes:
         n, m: number of vertices, and of input edges.
         pieces: generated pieces themselves, futures of all others.
-        edges: futures of each piece's ``Edges``; None if the pieces were not read for their ids or counts.
-        external_ids: as in ``Built``.
+        edges: futures of each piece's edges between vertices; None if the pieces were not read for ids or counts.
+        ids, id_tables: as in ``Built``.
         kept: futures of each piece's ``InputEdges``, between vertex ids; None if edges are not kept.
         kept_lists: futures by rank, each of the list of the rank's ``InputEdges``: p keys to hold and to validate
             against, instead of hundreds.
@@ -77,15 +82,11 @@ class DealtPieces:
     n: int
     m: int
     pieces: list[distributed.Future | GeneratedPiece]
+    ids: GraphIds
     edges: list[distributed.Future] | None = None
-    external_ids: distributed.Future | None = None
+    id_tables: tuple[distributed.Future, ...] = ()
     kept: list[distributed.Future] | None = None
     kept_lists: tuple[distributed.Future, ...] = ()
-
-    @property
-    def id_table(self) -> Ref | None:
-        """Task argument that maps external ids to vertices; None if the edges hold vertex ids."""
-        return None if self.kept is not None or self.external_ids is None else Ref(self.external_ids.key)
 
     @property
     def unread(self) -> bool:
@@ -105,18 +106,26 @@ class BuildOptions:
         in_edges: keep a directed graph's in-edges too, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists.
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
+        ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
 
     Raises:
-        InvalidOptionError: the order is unknown.
+        InvalidOptionError: the order or the ids are unknown.
     """
 
     in_edges: bool = False
     order: str = "given"
     keep_edges: bool = False
+    ids: str = "given"
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
+        if self.ids not in IDS:
+            raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
+
+    def offset_ids(self, edges: EdgeList) -> GraphIds:
+        """Return the ids of an edge list whose number of vertices is known."""
+        return GraphIds(edges.first_id if self.ids == "given" else 0)
 
     def passes(self, turns: int) -> int:
         """Return how often a build in ``turns`` turns generates or reads all edges, if their number is known before."""
@@ -150,7 +159,7 @@ class Builder(ABC):
         options: its layout.
 
     Attributes:
-        tasks: module of the tasks that read pieces, map ids and describe partitions.
+        tasks: module of the tasks that read pieces and describe partitions.
         held: futures of the build, except those of the result.
         watch: called now and then while the client waits; None to call nothing.
     """
@@ -178,9 +187,10 @@ class Builder(ABC):
         if edges.n is not None and edges.m is not None:
             # Before any data moves: refusing a graph must cost nothing.
             self.require_fit(edges.n, edges.m)
-            dealt = DealtPieces(edges.n, edges.m, self._deal_out(pieces))
+            dealt = DealtPieces(edges.n, edges.m, self._deal_out(pieces), self.options.offset_ids(edges))
         else:
-            dealt = self._read_and_count(self._deal_out(pieces))
+            dealt_out = self._deal_out(pieces)
+            dealt = self._read_and_number(dealt_out) if edges.n is None else self._read_and_count(edges.n, dealt_out)
             self.require_fit(dealt.n, dealt.m)
         if self.options.keep_edges:
             dealt = self._read_and_keep(dealt)
@@ -198,16 +208,15 @@ class Builder(ABC):
         awaited = [futures[key] for key in (*info_keys, *added.awaited)]
         infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
         if infos[0].input_edges != dealt.m:
-            raise TruncatedFileError(
-                f"{edges.name}: {dealt.m:,} edges are promised (by its header), {infos[0].input_edges:,} were read"
-            )
+            raise self._wrong_count(dealt.m, infos[0].input_edges)
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
         built = Built(
             stripe,
             tuple(futures[key] for key in partition_keys),
             tuple(infos),
-            dealt.external_ids,
+            dealt.ids,
+            dealt.id_tables,
             futures[order_keys[0]] if order_keys else None,
             dealt.kept_lists,
             read_seconds,
@@ -228,6 +237,10 @@ class Builder(ABC):
     @abstractmethod
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that make the partitions of the pieces."""
+
+    def _wrong_count(self, promised: int | None, read: int) -> TruncatedFileError:
+        name = self.edges.name
+        return TruncatedFileError(f"{name}: {promised:,} edges are promised (by its header), {read:,} were read")
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> dict[Key, distributed.Future]:
         futures = self.gang.submit(graph, keys)
@@ -253,30 +266,35 @@ class Builder(ABC):
                     dealt[index] = future
         return dealt
 
-    def _read_and_count(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
-        """Read all pieces, count their edges, and find their distinct ids if ids are external."""
-        edges, graph = self.edges, TaskGraph()
+    def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
+        """Read all pieces, and number their ids."""
+        name = self.edges.name
+
+        def gather(futures: list[distributed.Future]) -> list[Any]:
+            return self.gang.gather(futures, self.deadline, f"reading {name}", self.watch)
+
+        arguments = [_task_argument(piece) for piece in pieces]
+        found = number_ids(arguments, self.gang.p, name, self.token, self._submit, gather)
+        if self.edges.m not in (None, found.m):
+            raise self._wrong_count(self.edges.m, found.m)
+        if self.options.ids == "dense":
+            return DealtPieces(found.n, found.m, pieces, GraphIds(), found.edges)
+        return DealtPieces(found.n, found.m, pieces, found.ids, found.edges, found.tables)
+
+    def _read_and_count(self, n: int, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
+        """Read all pieces, and count their edges."""
+        graph = TaskGraph()
         keys: list[Key] = [(f"read-edges-{self.token}", index) for index in range(len(pieces))]
-        tables = []
+        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(pieces))]
         for index, piece in enumerate(pieces):
             rank = index % self.gang.p
             read = graph.add(rank, keys[index], self.tasks.read_piece, _task_argument(piece))
-            key = (f"distinct-ids-{self.token}", index)
-            tables.append(graph.add(rank, key, self.tasks.distinct_ids, read, edges.n is None))
-        ids_key, summary_key = (f"vertex-ids-{self.token}", 0), (f"vertex-ids-summary-{self.token}", 0)
-        share = float(config.get("build.memory-share"))
-        ids = graph.add(0, ids_key, self.tasks.unite_ids, tables, share, edges.name)
-        graph.add(0, summary_key, self.tasks.summarise_ids, ids)
-        futures = self._submit(graph, [*keys, ids_key, summary_key])
-        summary = self.gang.gather([futures[summary_key]], self.deadline, f"reading {edges.name}", self.watch)
-        n, m, dense = summary[0]
-        return DealtPieces(
-            n=n if edges.n is None else edges.n,
-            m=m if edges.m is None else edges.m,
-            pieces=pieces,
-            edges=[futures[key] for key in keys],
-            external_ids=None if dense or edges.n is not None else futures[ids_key],
-        )
+            graph.add(rank, count_keys[index], self.tasks.count_edges, read)
+        futures = self._submit(graph, [*keys, *count_keys])
+        counted = [futures[key] for key in count_keys]
+        counts = self.gang.gather(counted, self.deadline, f"reading {self.edges.name}", self.watch)
+        ids = self.options.offset_ids(self.edges)
+        return DealtPieces(n, sum(counts), pieces, ids, [futures[key] for key in keys])
 
     def _read_and_keep(self, dealt: DealtPieces) -> DealtPieces:
         """Read all pieces that are not read yet, and convert the edges to the form in which they are kept."""
@@ -287,8 +305,7 @@ class Builder(ABC):
         kept: list[list[Ref]] = [[] for _ in list_keys]
         for index, key in enumerate(keys):
             rank = index % self.gang.p
-            options = (dealt.n, self.edges.name, dealt.id_table)
-            edges = graph.add(rank, key, self.tasks.keep_edges, dealt.source(index), *options)
+            edges = graph.add(rank, key, self.tasks.keep_edges, dealt.source(index), dealt.n, self.edges.name)
             graph.add(rank, count_keys[index], self.tasks.count_edges, edges)
             kept[rank].append(edges)
         for rank, key in enumerate(list_keys):

@@ -103,7 +103,6 @@ def estimate_bytes(
     in_edges: bool,
     ordered: bool,
     kept_edges: int = 0,
-    mapped: bool = False,
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
@@ -114,7 +113,6 @@ def estimate_bytes(
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
-        mapped: whether external ids are mapped to vertices.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
@@ -126,8 +124,6 @@ def estimate_bytes(
         # memory of its own.
         "pieces": pieces_edges * (16 + copies * 24),
     }
-    if mapped:
-        build["vertex ids"] = 8 * stripe.n + 16 * pieces_edges
     if ordered:
         build["degree order"] = 3 * 8 * stripe.n
     run = {

@@ -43,7 +43,6 @@ class HostBuilder(Builder):
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
-            mapped=edges.n is None,
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
@@ -80,7 +79,7 @@ class HostBuilder(Builder):
         for index in range(len(dealt.pieces)):
             rank = index % self.gang.p
             key = (f"count-degrees-{self.token}", index)
-            options = (dealt.n, edges.symmetrise, edges.name, dealt.id_table)
+            options = (dealt.n, edges.symmetrise, edges.name)
             counts[rank] = graph.add(rank, key, tasks.count_degrees, dealt.source(index), *options, counts.get(rank))
         return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counts.values()))
 
@@ -98,7 +97,7 @@ class HostBuilder(Builder):
                     before = [collected[rank][-2]] if this_round >= 2 else []
                     source = graph.add(rank, (f"read-edges-{token}", index), tasks.read_piece, source, before)
                 key = (f"bin-edges-{token}", index)
-                options = (edges.symmetrise, self.in_edges, edges.name, dealt.id_table, order)
+                options = (edges.symmetrise, self.in_edges, edges.name, order)
                 binned.append(graph.add(rank, key, tasks.bin_piece, source, stripe, *options))
             for owner in range(stripe.p):
                 parts = [

@@ -115,7 +115,7 @@ class CudaBuilder(Builder):
         rows: list[list[Ref]] = [[] for _ in ranks]
         bins_of_all_turns: list[Ref] = []
         for turn in range(self.turns):
-            bins = self._add_bins(graph, dealt, stripe, sources, orders, turn, rows)
+            bins = self._add_bins(graph, stripe, sources, orders, turn, rows)
             collected, bins_read = self._add_exchange(graph, turn, bins, counts if turn == 0 else [])
             for rank in ranks:
                 # Sorting needs the bins' memory, which is free once all owners have read the bins.
@@ -148,7 +148,7 @@ class CudaBuilder(Builder):
         self, graph: TaskGraph, dealt: DealtPieces, sources: Sequence[Sequence[Ref | GeneratedPiece]]
     ) -> list[Ref]:
         """Add a task per rank that counts the degrees of its pieces."""
-        options = (dealt.n, self.edges.symmetrise, self.edges.name, dealt.id_table)
+        options = (dealt.n, self.edges.symmetrise, self.edges.name)
         return [
             graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, pieces, rank, *options)
             for rank, pieces in enumerate(sources)
@@ -175,7 +175,6 @@ class CudaBuilder(Builder):
     def _add_bins(
         self,
         graph: TaskGraph,
-        dealt: DealtPieces,
         stripe: Stripe,
         sources: Sequence[Sequence[Ref | GeneratedPiece]],
         orders: Sequence[Ref | None],
@@ -185,7 +184,7 @@ class CudaBuilder(Builder):
         """Add a task per rank that bins its pieces' edges for one turn, after the rank's rows of the turns before."""
         edges, bins = self.edges, []
         for rank, pieces in enumerate(sources):
-            options = (edges.symmetrise, self.in_edges, edges.name, dealt.id_table, orders[rank])
+            options = (edges.symmetrise, self.in_edges, edges.name, orders[rank])
             turns = (turn, self.turns, rows_before[rank])
             key = self._key("bin-edges", turn, rank)
             bins.append(graph.add(rank, key, tasks.bin_edges, pieces, stripe, rank, *options, *turns))

@@ -14,13 +14,14 @@ from dbfs.service.messages import CountBuildTasks
 if TYPE_CHECKING:
     import distributed
 
-# Name of the tasks that read a piece (``builder`` and ``on_cpu``).
+# Name of the tasks that read a piece (``builder``, ``numbering`` and ``on_cpu``).
 _READ_STAGE = "read-edges"
 
-# The stage that a task belongs to, by the task's name (``builder``, ``on_cpu`` and ``on_gpu``); all others build.
+# The stage that a task belongs to, by the task's name (``builder``, ``numbering``, ``on_cpu``, ``on_gpu``). All other
+# tasks build.
 _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
-    **dict.fromkeys(("distinct-ids", "vertex-ids", "vertex-ids-summary"), "numbering"),
+    **dict.fromkeys(("sample-ids", "split-ids", "ids-part", "unite-ids", "id-places", "number-edges"), "numbering"),
     **dict.fromkeys(("count-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"),
     **dict.fromkeys(("edge-bin", "offer-bins", "collect", "bins-read"), "exchanging"),
 }

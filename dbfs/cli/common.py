@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,9 @@ import dbfs
 from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
-from dbfs.errors import InvalidOptionError, OutputError
+from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
 from dbfs.records import BACKENDS
+from dbfs_workers.storage.id_table import INTEGER, IdType
 from dbfs_workers.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,6 +74,13 @@ def layout_options(command: Command) -> Command:
         ),
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),
         order_option,
+        click.option(
+            "--dense-ids",
+            "ids",
+            flag_value="dense",
+            default="given",
+            help="Name vertices 0 to n-1, in ascending order of the file's ids, instead of by these.",
+        ),
         in_edges_option,
         click.option(
             "--backend",
@@ -109,6 +118,30 @@ def _small(edges: EdgeList) -> bool:
     # A file without a header. A URL, or a file whose name is not printable, is not found here, and counts as large.
     path = Path(edges.name)
     return path.is_file() and path.suffix not in _COMPRESSED and path.stat().st_size <= SMALL_BYTES
+
+
+def parse_id(text: str, id_type: IdType, what: str) -> Any:
+    """Return an id that was given as text: an int, a str, or a tuple of these from a line of comma-separated values.
+
+    Raises:
+        InvalidVertexTypeError: the text is not of the type; ``what`` is the id's name in the message.
+    """
+    if not id_type.is_tuple:
+        return _parse_column(text, id_type.columns[0], what)
+    parts = next(csv.reader([text]), [])
+    if len(parts) != len(id_type.columns):
+        columns = ",".join(id_type.names)
+        raise InvalidVertexTypeError(f"{what} must have {len(id_type.columns)} columns, {columns}, not {text!r}")
+    return tuple(_parse_column(part, column, what) for part, column in zip(parts, id_type.columns, strict=True))
+
+
+def _parse_column(text: str, column: str, what: str) -> int | str:
+    if column != INTEGER:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidVertexTypeError(f"{what} must be an integer, not {text!r}") from None
 
 
 def check_writable(option: str, out: Path) -> None:

@@ -23,6 +23,7 @@ from dbfs.cli.common import (
     fits_within_process,
     json_option,
     layout_options,
+    parse_id,
     plain,
     print_json,
     scheduler_option,
@@ -33,18 +34,18 @@ from dbfs.display.progress import bar
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.engines import ENGINES
-from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, MissingFileError
+from dbfs.errors import InvalidOptionError, InvalidVertexError, MissingFileError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.storage.id_table import INTEGERS
 from dbfs_workers.text import printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
-@click.option("--source", required=True, help="Vertex id to start from, 0 to n-1.")
-@click.option("--external-ids", is_flag=True, help="SOURCE is an id of the file, whose ids have gaps.")
+@click.option("--source", required=True, help="Id to start from, as the file has it; columns of a tuple by commas.")
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
 @layout_options
 @click.option(
@@ -64,7 +65,6 @@ from dbfs_workers.text import printable
 def run(
     graph: str,
     source: str,
-    external_ids: bool,
     loaded: bool,
     direction: str,
     engine: str,
@@ -87,7 +87,6 @@ def run(
       dbfs run road.gr.xz --source 0 --predecessors --out labels.parquet
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
-    start = _vertex_id(source)
     if out is not None:
         _check_out(out)
     edges = None
@@ -95,7 +94,7 @@ def run(
         _check_loaded(scheduler, layout)
     else:
         edges = _edges(graph, scheduler, layout.pop("directed"))
-        _check_source(edges, start, external_ids=external_ids)
+        _check_source(edges, source, layout["ids"])
     if within := fits_within_process(scheduler, layout["backend"], edges):
         layout["backend"] = "cpu"
     with ExitStack() as stack:
@@ -103,7 +102,7 @@ def run(
             client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], processes=not within))
         found = stack.enter_context(_graph(graph if edges is None else edges, client, layout))
         result = found.bfs(
-            found.vertex(start) if external_ids else start,
+            parse_id(source, found.id_type, "source"),
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
@@ -148,9 +147,9 @@ def _graph(graph: str | EdgeList, client: distributed.Client, layout: dict[str, 
 def save(result: BFSResult, out: Path, *, predecessors: bool) -> None:
     """Write a result's labels to a file, in vertex order.
 
-    ``.npy``: int32[n] distances; with predecessors, a structured array [n] of ``distance`` (int32) and ``predecessor``
-    (int64). ``.parquet``: columns ``vertex``, ``distance``, with predecessors ``predecessor``, and ``external_id`` if
-    the graph has external ids.
+    ``.npy``: int32[n] distances by vertex; with predecessors, a structured array [n] of ``distance`` (int32) and
+    ``predecessor`` (int64), a vertex. ``.parquet``: columns ``vertex``, ``distance`` and with predecessors
+    ``predecessor``; vertices are ids there, and a vertex that was not reached has no predecessor (null).
     """
     labels: dict[str, NDArray[Any]] = {"distance": result.distances()}
     if predecessors:
@@ -167,30 +166,33 @@ def save(result: BFSResult, out: Path, *, predecessors: bool) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {"vertex": np.arange(result.graph.n, dtype=np.int64), **labels}
-    if result.graph.external_ids is not None:
-        columns["external_id"] = result.graph.external_ids
+    ids: Any = pa.array(result.graph.ids())
+    columns = {"vertex": ids, **labels}
+    if predecessors:
+        parents = labels["predecessor"]
+        columns["predecessor"] = ids.take(pa.array(parents, mask=parents < 0))
     pq.write_table(pa.table(columns), out)
 
 
-def _vertex_id(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidVertexTypeError(f"source must be an integer, not {text!r}") from None
-
-
-def _check_source(edges: EdgeList, source: int, *, external_ids: bool) -> None:
-    # Checked before a cluster is started. Ids of a file are found only once the graph is built.
-    if not external_ids and edges.n and not 0 <= source < edges.n:
-        raise InvalidVertexError(f"source {source} is not in {edges.name}: vertices are 0..{edges.n - 1}")
+def _check_source(edges: EdgeList, source: str, ids: str) -> None:
+    # Checked before a cluster is started. Ids that have to be numbered are found only once the graph is built.
+    if edges.n is None:
+        return
+    first, number = edges.first_id if ids == "given" else 0, parse_id(source, INTEGERS, "source")
+    if edges.n and not first <= number < first + edges.n:
+        noun = "ids" if first else "vertices"
+        raise InvalidVertexError(f"source {number} is not in {edges.name}: {noun} are {first}..{first + edges.n - 1}")
 
 
 def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
     if scheduler is None:
         raise InvalidOptionError("--loaded needs --scheduler, the cluster that has the graph")
-    source_of = click.get_current_context().get_parameter_source
-    given = [f"--{name.replace('_', '-')}" for name in layout if source_of(name) is not ParameterSource.DEFAULT]
+    context = click.get_current_context()
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in layout and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT
+    ]
     if given:
         raise InvalidOptionError(f"--loaded excludes {', '.join(given)}: the graph was laid out when it was loaded")
 

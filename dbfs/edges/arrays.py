@@ -29,10 +29,17 @@ class ArrayPiece:
 
 @dataclass(frozen=True, eq=False)
 class ArrayEdges(EdgeList):
-    """Edges in two int64 arrays in the client's memory. A build sends each piece to one worker."""
+    """Edges in two int64 arrays in the client's memory: vertices if ``n`` is known, else ids.
+
+    A build sends each piece to one worker.
+    """
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
+
+    def count_vertices(self) -> int:
+        """See ``EdgeList``."""
+        return np.unique(np.concatenate([self.src, self.dst])).size if self.n is None else self.n
 
     def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
         """Cut the arrays into slices of ``piece_edges`` edges; the last one may be shorter."""
@@ -48,7 +55,8 @@ def from_arrays(
     Args:
         src: sources, a 1-D array of integers; converted to int64.
         dst: targets, of the same length.
-        n: number of vertices, with ids 0..n-1. None for one more than the largest id.
+        n: number of vertices, with ids 0..n-1. None for the distinct ids that occur: the vertices are then numbered in
+            ascending order of the ids.
         directed: whether edges can be crossed in one direction only.
         name: the edges' name in messages.
 
@@ -66,11 +74,11 @@ def from_arrays(
         if n is not None and ids.size and ids.max() >= n:
             at = int(np.flatnonzero(ids >= n)[0])
             raise EdgeInputError(f"{which}[{at}] is {ids[at]}; with n={n} vertex ids are 0..{n - 1}")
-    if n is None:
-        n = int(max(source.max(), target.max())) + 1 if source.size else 0
-    elif isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0):
         raise EdgeInputError(f"n must be a whole number of at least 0, not {n!r}")
-    return ArrayEdges(name, int(n), source.size, directed, mirrored=False, src=source, dst=target)
+    return ArrayEdges(
+        name, None if n is None else int(n), source.size, directed, mirrored=False, src=source, dst=target
+    )
 
 
 def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix") -> EdgeList:

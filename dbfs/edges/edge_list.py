@@ -6,7 +6,7 @@ EdgeList of a file or a generator does not hold the edges themselves.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.text import printable
@@ -18,12 +18,13 @@ class EdgeList(ABC):
 
     Attributes:
         name: the edges' name in messages and listings: a path, or a generator's spec, in its printable form.
-        n: number of vertices, with ids 0..n-1. None if ids are external (any non-negative int64): then the vertices are
-            the distinct ids that occur, numbered in ascending order.
+        n: number of vertices; the pieces then hold vertices 0..n-1. None if the pieces hold ids (see
+            ``dbfs_workers.storage.id_table``): the vertices are then the distinct ids, numbered in ascending order.
         m: number of edges in all pieces; None if unknown before reading. If known, reading another number of edges is
             an error (a truncated file).
         directed: whether edges can be crossed in one direction only.
         mirrored: whether the pieces hold undirected edges in both directions already.
+        first_id: the id of vertex 0, if ``n`` is known; the id of each other vertex is as much larger than its number.
     """
 
     name: str
@@ -31,6 +32,7 @@ class EdgeList(ABC):
     m: int | None
     directed: bool
     mirrored: bool
+    first_id: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -49,6 +51,10 @@ class EdgeList(ABC):
     def path(self) -> str | None:
         """Path or URL of the file that workers read; None if the edges are of no file."""
         return None
+
+    def count_vertices(self) -> int | None:
+        """Return the number of vertices, counting distinct ids in the client's memory; None if workers must read."""
+        return self.n
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """Return the number of edges of the largest piece that ``cut(piece_edges)`` makes of all ``m`` edges."""

@@ -13,9 +13,7 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from dbfs.engines import LevelReport
     from dbfs_workers.storage.ordering import DegreeOrder
@@ -33,7 +31,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     Attributes:
         graph: the graph that was traversed.
         synchronous: the ``BFSResult``. Its methods block: call them in other threads only.
-        sources: vertex ids at distance 0.
+        sources: ids at distance 0.
         run_id: id of the run that made the traversal.
         engine: name of the engine that ran.
         depth: the largest distance.
@@ -115,9 +113,10 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
     ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
-    ``vertex``, ``check_vertex`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
-    ``bfs_stream`` returns an asynchronous iterator. ``async with graph:`` unloads the graph at the end. A call that is
-    cancelled ends its run. Functions given as ``progress`` are called in another thread.
+    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids`` and ``unload`` take the arguments of ``Graph``'s
+    methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async with graph:`` unloads the
+    graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in another
+    thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -127,6 +126,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
         build_seconds: time of reading and building.
         backend: where the graph is traversed: ``cpu`` or ``cuda``.
         exchange: exchange of the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        id_type: the type of the graph's ids.
         gang: the workers that hold the graph.
     """
 
@@ -139,6 +139,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
         self.build_seconds = graph.build_seconds
         self.backend = graph.backend
         self.exchange = graph.exchange
+        self.id_type = graph.id_type
         self.gang = graph.gang
 
     bfs = awaited(Graph.bfs, AsyncBFSResult)
@@ -150,18 +151,16 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)
     sample_sources = awaited(Graph.sample_sources, unchanged)
     vertex = awaited(Graph.vertex, unchanged)
-    check_vertex = awaited(Graph.check_vertex, unchanged)
+    vertices_of = awaited(Graph.vertices_of, unchanged)
+    id_of = awaited(Graph.id_of, unchanged)
+    ids_of = awaited(Graph.ids_of, unchanged)
+    ids = awaited(Graph.ids, unchanged)
     unload = awaited(Graph.unload, unchanged)
 
     @property
     def unloaded(self) -> bool:
         """Whether this object has unloaded the graph."""
         return self.synchronous.unloaded
-
-    @property
-    def external_ids(self) -> Coroutine[Any, Any, NDArray[np.int64] | None]:
-        """Awaitable of ``Graph.external_ids``: int64[n], the file's ids by vertex; None if these are the vertex ids."""
-        return in_thread(self.gang.client, lambda: self.synchronous.external_ids)
 
     @property
     def order(self) -> Coroutine[Any, Any, DegreeOrder | None]:

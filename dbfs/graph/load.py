@@ -46,6 +46,7 @@ def load(
     replace: bool = False,
     in_edges: bool = False,
     order: str = "given",
+    ids: str = "given",
     keep_edges: bool = False,
     backend: str = "auto",
     progress: ProgressOption[BuildProgress] = None,
@@ -71,7 +72,9 @@ def load(
             need not fit at once; if the build fails, neither is there.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
-            which is faster on graphs with hubs. Vertex ids of callers do not change.
+            which is faster on graphs with hubs. Callers' ids do not change.
+        ids: ``given``: callers name vertices by the ids of the file or the table, whatever these are. ``dense``: by the
+            numbers 0..n-1 instead, in ascending order of the ids.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
@@ -104,7 +107,7 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
-    options = BuildOptions(in_edges, order, keep_edges)
+    options = BuildOptions(in_edges, order, keep_edges, ids)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
     service = ServiceClient.of(client)
@@ -124,7 +127,7 @@ def load(
             stripe=built.stripe,
             addresses=gang.addresses,
             partition_keys=tuple(future.key for future in built.partitions),
-            external_ids_key=None if built.external_ids is None else built.external_ids.key,
+            ids=built.ids,
             order_key=None if built.order is None else built.order.key,
             input_edge_keys=tuple(future.key for future in built.input_edges),
             infos=built.infos,

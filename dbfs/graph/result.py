@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dbfs.graph.graph import Graph
+    from dbfs_workers.storage.id_table import Ids
 
 
 class BFSResult:
@@ -31,7 +32,8 @@ class BFSResult:
 
     Attributes:
         graph: the graph that was traversed.
-        sources: vertex ids at distance 0.
+        sources: ids at distance 0.
+        source_vertices: their vertices.
         run_id: id of the run that made the traversal.
         engine: name of the engine that ran.
         spec: options of the traversal. Its vertices are positions if the graph is ordered by degree.
@@ -42,10 +44,11 @@ class BFSResult:
     """
 
     def __init__(
-        self, graph: Graph, sources: tuple[int, ...], spec: TraversalSpec, engine: str, outcome: Outcome
+        self, graph: Graph, source_vertices: tuple[int, ...], spec: TraversalSpec, engine: str, outcome: Outcome
     ) -> None:
         self.graph = graph
-        self.sources = sources
+        self.sources: tuple[Any, ...] = tuple(graph.python_ids(source_vertices))
+        self.source_vertices = source_vertices
         self.run_id = spec.run_id
         self.engine = engine
         self.spec = spec
@@ -150,16 +153,20 @@ class BFSResult:
         ]
         return da.concatenate(chunks)
 
-    def path_to(self, vertex: int) -> list[int]:
-        """Return the vertex ids of a shortest path from a source to ``vertex``, both included; empty if unreached.
+    def path_to(self, target: Any) -> list[Any]:
+        """Return the ids of a shortest path from a source to ``target``, an id, both included; empty if unreached.
 
         Raises:
             InvalidOptionError: the run did not record predecessors.
-            InvalidVertexError, InvalidVertexTypeError: ``vertex`` is not a vertex id.
+            InvalidVertexError: the graph has no such id.
+            InvalidVertexTypeError: ``target`` is not of the type of the graph's ids.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        at = self.graph.check_vertex(vertex)
         self._require_predecessors()
+        return self.graph.python_ids(self._vertices_to(self.graph.vertex(target)))
+
+    def _vertices_to(self, at: int) -> list[int]:
+        """Return the vertices of a path to a vertex."""
         reader = self._reader()
         if self._path_parents is None:
             walked = reader.path(self.graph.positions([at])[0])
@@ -193,8 +200,10 @@ class BFSResult:
         shape = (self.graph.n, self.graph.n)
         return scipy.sparse.coo_array((ones, (parents[children], children)), shape=shape).tocsr()
 
-    def vertices_at(self, distance: int) -> NDArray[np.int64]:
-        """Return the vertices at a distance, ascending, int64; none beyond ``depth``. Only they travel to the client.
+    def vertices_at(self, distance: int) -> Ids:
+        """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.
+
+        Only these ids travel to the client.
 
         Raises:
             InvalidOptionError: the distance is below 0.
@@ -202,11 +211,11 @@ class BFSResult:
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
         only = whole_count(distance, "distance")
-        return self._vertices_between(only, only)
+        return self.graph.ids_of(self.vertices_between(only, only))
 
-    def vertices(self) -> NDArray[np.int64]:
-        """Return the reached vertices, ascending, int64, the sources included. Errors as for ``distances``."""
-        return self._vertices_between(0, self.depth)
+    def vertices(self) -> Ids:
+        """Return the reached ids, ascending, the sources included, as ``vertices_at`` does. Errors as for it."""
+        return self.graph.ids_of(self.vertices_between(0, self.depth))
 
     def plot_frontier(self, ax: Axes | None = None) -> Axes:
         """Plot the vertex frontier and the edge frontier by level, on a logarithmic scale (Merrill 2012, figure 3).
@@ -318,5 +327,6 @@ class BFSResult:
         graph = self.graph
         return LabelReader(graph.gang, graph.stripe, graph.order, self.label_location, self.run_id)
 
-    def _vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
+    def vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
+        """Return the vertices, 0..n-1, at a distance of ``least`` to ``most``, ascending."""
         return self._reader().between(least, most)

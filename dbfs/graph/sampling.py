@@ -41,7 +41,7 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
 
 def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
     """Return for each vertex whether an edge leads from it to another vertex."""
-    positions = vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
+    positions = np.array(graph.positions(vertices.tolist()), np.int64)
     arguments = [
         (Ref(key), positions[positions % graph.ranks == rank] // graph.ranks)
         for rank, key in enumerate(graph.partition_keys)

@@ -40,14 +40,14 @@ class Labels:
     """Labels to validate that are not a result: another program's, or labels that the caller changed.
 
     Attributes:
-        sources: vertex ids at distance 0.
+        sources: ids at distance 0.
         distances: integers[n] by vertex, -1 unreached; None to find the distances from the predecessors.
         predecessors: integers[n] by vertex: vertex ids, -1 unreached, a source is its own; None to check distances
             alone.
         max_depth: vertices at this distance may have unreached neighbours; None if the search had no bound.
     """
 
-    sources: Sequence[int]
+    sources: Sequence[Any]
     distances: ArrayLike | None = None
     predecessors: ArrayLike | None = None
     max_depth: int | None = None
@@ -147,7 +147,7 @@ class _Check:
     def labels(self, labels: Labels) -> Validation:
         """Send the caller's labels to the workers and check them there."""
         graph = self.graph
-        sources = graph.positions([graph.check_vertex(source, "source") for source in labels.sources])
+        sources = graph.positions(graph.vertices_named(labels.sources, "source"))
         predecessors = None
         if labels.predecessors is not None:
             by_vertex = self._array(labels.predecessors, "predecessors", np.int64)

@@ -20,6 +20,7 @@ from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
+from dbfs.records import GraphIds
 from dbfs_workers.cuda import building, device_memory, failures
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
@@ -55,7 +56,7 @@ def built(
         for index, piece in enumerate(cut)
     ]
     graph = TaskGraph()
-    added = builder.add_tasks(graph, DealtPieces(edges.n, edges.m, pieces), Stripe(edges.n, p))
+    added = builder.add_tasks(graph, DealtPieces(edges.n, edges.m, pieces, GraphIds()), Stripe(edges.n, p))
     keys = [ref.key for ref in added.partitions] + ([added.order.key] if added.order else []) + list(added.awaited)
     scattered = {("piece", index): DataNode(("piece", index), piece) for index, piece in enumerate(cut)}
     made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses)}, keys))
@@ -72,9 +73,7 @@ def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tupl
     stripe, numbering = Stripe(edges.n, p), None
     if order == "degree":
         numbering = degree_order(count_degrees(*read, edges.n, symmetrise=edges.symmetrise, name=edges.name))
-    bins = build_tasks.bin_piece(
-        read, stripe, edges.symmetrise, in_edges and edges.directed, edges.name, None, numbering
-    )
+    bins = build_tasks.bin_piece(read, stripe, edges.symmetrise, in_edges and edges.directed, edges.name, numbering)
     options = (edges.directed, numbering is not None, edges.name, edges.m)
     return [build_tasks.make_partition(stripe, rank, [[bins[rank]]], *options) for rank in range(p)], numbering
 
@@ -142,7 +141,7 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
     gang: Any = SimpleNamespace(p=3, addresses=["a", "b", "c"])
     builder = CudaBuilder(dbfs.path(50), gang, BuildOptions(order="degree"))
     graph = TaskGraph()
-    dealt = DealtPieces(50, 49, list(dbfs.path(50).cut(10)))
+    dealt = DealtPieces(50, 49, list(dbfs.path(50).cut(10)), GraphIds())
     added = builder.add_tasks(graph, dealt, Stripe(50, 3))
     graph_tasks = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
     for key in (key for key in graph_tasks if str(key[0]).startswith("order-")):
@@ -214,9 +213,9 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
     source = np.array([1, bad[0]]), np.array([2, bad[1]])
     words = rf"mine: edge \({bad[0]}, {bad[1]}\) has an id outside 0\.\.4"
     for make in (
-        lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, None, 0, 1, []),
-        lambda: tasks.count_degrees([source], 0, 5, True, "mine", None),
-        lambda: tasks.keep_edges(source, 5, "mine", None),
+        lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, 0, 1, []),
+        lambda: tasks.count_degrees([source], 0, 5, True, "mine"),
+        lambda: tasks.keep_edges(source, 5, "mine"),
     ):
         with pytest.raises(InvalidVertexError, match=words):
             make()
@@ -228,16 +227,16 @@ def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.Mon
     assert building.MOST_RANKS <= building.THREADS
     source = np.arange(9), np.arange(9)
     for p in (9, building.MOST_RANKS):
-        assert tasks.bin_edges([source], Stripe(9, p), 0, True, False, "mine", None, None, 0, 1, []).read == 9
+        assert tasks.bin_edges([source], Stripe(9, p), 0, True, False, "mine", None, 0, 1, []).read == 9
     with pytest.raises(GraphTooLargeError, match="rank 0, binning mine: GPUs bin for up to 256 ranks, not 257"):
-        tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, None, 0, 1, [])
+        tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, 0, 1, [])
 
 
 def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
-    bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, None, 0, 1, [])
+    bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, 0, 1, [])
     assert sizeof(bins) < 1000
-    kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine", None)
+    kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine")
     assert sizeof(kept) < 1000
     assert sizeof([kept, kept]) < 1000
     with pytest.raises(TypeError, match="RankBins is in GPU memory: it can't be pickled and stays on its worker"):

@@ -44,6 +44,7 @@ from dbfs_workers.messages import (
     ReportLostPeer,
     StartRank,
 )
+from dbfs_workers.reads.ids import IdReads
 from dbfs_workers.reads.server import LabelReads
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
@@ -77,8 +78,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
         self.leases = WorkerLeases(worker)
-        self.reads = LabelReads(worker.data, self.kept_labels)
-        worker.handlers.update({**handlers(self), **handlers(self.reads), "dbfs_deliver": self.deliver})
+        self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data))
+        for service in (self, *self.reads):
+            worker.handlers.update(handlers(service))
+        worker.handlers["dbfs_deliver"] = self.deliver
         worker.handlers[fetching.OPERATION] = fetching.take_bin
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002

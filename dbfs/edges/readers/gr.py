@@ -40,6 +40,7 @@ def open_gr(head: Head, directed: bool | None) -> PairFile:
     require_bytes(source, line.end, m * least, f"{m} edges")
     return PairFile(
         name=source.path,
+        first_id=1,
         n=n,
         m=m,
         directed=arcs if directed is None else directed,

@@ -52,6 +52,7 @@ def open_matrix_market(head: Head, directed: bool | None) -> PairFile:
     require_bytes(source, line.end, m * least, f"{m} entries")
     return PairFile(
         name=source.path,
+        first_id=1,
         n=rows,
         m=m,
         directed=not symmetric if directed is None else directed,

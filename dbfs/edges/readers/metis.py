@@ -62,6 +62,7 @@ def open_metis(head: Head, directed: bool | None) -> "MetisFile":
     require_bytes(source, line.end, least, f"{n} vertices and {m} edges")
     return MetisFile(
         name=source.path,
+        first_id=1,
         n=n,
         m=2 * m,
         directed=bool(directed),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,3 +116,69 @@ class Walk(ReadMessage[tuple[list[int], bool]]):
     """
 
     position: int
+
+
+@dataclass(frozen=True)
+class FindVertices(WorkerMessage[NDArray[np.int64]]):
+    """Return the vertices of ids, -1 for an id that the rank's table lacks.
+
+    Attributes:
+        table: Dask key of the ``id_table.IdTable``.
+        ids: the ids, in the form of ``id_table.as_ids``.
+
+    Raises:
+        StaleRunError: the worker does not have the table: the graph was unloaded.
+    """
+
+    table: Hashable
+    ids: Any
+
+
+@dataclass(frozen=True)
+class FindIds(WorkerMessage[Any]):
+    """Return the ids of vertices of the rank's table, in the form of ``id_table.as_ids``.
+
+    Attributes:
+        table: Dask key of the ``id_table.IdTable``.
+        vertices: the vertices; None for all of the table's.
+
+    Raises:
+        StaleRunError: see ``FindVertices``.
+    """
+
+    table: Hashable
+    vertices: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class FindIdsAround(WorkerMessage[list[Any]]):
+    """Return ids around one that the rank's table lacks; see ``IdTable.around``.
+
+    Attributes:
+        table: Dask key of the ``id_table.IdTable``.
+        one: an integer, string or tuple.
+
+    Raises:
+        StaleRunError: see ``FindVertices``.
+    """
+
+    table: Hashable
+    one: Any
+
+
+@dataclass(frozen=True)
+class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
+    """Return positions of vertices, or vertices at positions, of a graph ordered by degree.
+
+    Attributes:
+        order: Dask key of the ``ordering.DegreeOrder``, which rank 0 has.
+        wanted: ``position`` or ``vertex``.
+        indices: the vertices, or the positions.
+
+    Raises:
+        StaleRunError: the worker does not have the order: the graph was unloaded.
+    """
+
+    order: Hashable
+    wanted: str
+    indices: NDArray[np.int64]

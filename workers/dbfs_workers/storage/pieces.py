@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Sources and targets of edges, of one length: vertex ids or external ids."""
+"""Sources and targets of edges, of one length: vertices."""
+
+IdEdges = tuple[Any, Any]
+"""Sources and targets of edges, of one length, as ids: int64 NumPy arrays or Arrow arrays (see ``id_table.as_ids``)."""
 
 
 class Piece(Protocol):
     """A part of an edge list, small enough for one task. It is picklable, and ``read`` runs on a worker."""
 
-    def read(self) -> Edges:
-        """Return the piece's sources and targets."""
+    def read(self) -> Edges | IdEdges:
+        """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids."""
         ...
 
 

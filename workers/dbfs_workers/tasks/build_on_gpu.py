@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.pieces import Edges, GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.build_on_cpu import IdTable, count_edges, read_piece, summarise_ids
+from dbfs_workers.tasks.build_on_cpu import count_edges, read_piece
 from dbfs_workers.tasks.gpu_data import (
     BinOffer,
     CollectedKeys,
@@ -35,26 +34,13 @@ from dbfs_workers.tasks.gpu_data import (
 if TYPE_CHECKING:
     from dbfs_workers.cuda.building import Binned
 
-__all__ = ["count_edges", "read_piece", "summarise_ids"]
+__all__ = ["count_edges", "read_piece"]
 
 EdgeSource = Piece | Edges | InputEdges
 """A piece, or its edges, on the host or on the GPU."""
 
 
-def distinct_ids(edges: Edges, external: bool) -> IdTable:
-    """Return a piece's distinct ids (none unless ids are ``external``) and its number of edges. Sorts on the GPU."""
-    src, dst = edges
-    if not external:
-        return np.empty(0, np.int64), src.size
-    return _unique([src, dst]), src.size
-
-
-def unite_ids(tables: list[IdTable], _memory_share: float, _name: str) -> IdTable:
-    """Return the distinct ids of all pieces and their number of edges. Sorts on the GPU, whose memory has its check."""
-    return _unique([ids for ids, _ in tables]), sum(count for _, count in tables)
-
-
-def keep_edges(source: EdgeSource, n: int, name: str, id_table: IdTable | None) -> InputEdges:
+def keep_edges(source: EdgeSource, n: int, name: str) -> InputEdges:
     """Return a piece's edges as uint32 vertex ids on the GPU, reading the piece if needed.
 
     Raises:
@@ -63,14 +49,12 @@ def keep_edges(source: EdgeSource, n: int, name: str, id_table: IdTable | None) 
     from dbfs_workers.cuda.building import check_ids
 
     with _on_gpu(f"keeping edges of {name}"):
-        src, dst = _as_vertices(source, id_table)
+        src, dst = _as_vertices(source)
         check_ids(src, dst, n, name)
         return DeviceEdges((src.astype(np.uint32), dst.astype(np.uint32)))
 
 
-def count_degrees(
-    sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str, id_table: IdTable | None
-) -> DegreeCounts:
+def count_degrees(sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str) -> DegreeCounts:
     """Return the degrees of the edges in all of a rank's pieces.
 
     Raises:
@@ -85,7 +69,7 @@ def count_degrees(
         degrees = device_memory.own_allocation(n, np.uint64)
         degrees.fill(0)
         for source in sources:
-            src, dst = _as_vertices(source, id_table)
+            src, dst = _as_vertices(source)
             building.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
         return DegreeCounts([degrees])
 
@@ -147,7 +131,6 @@ def bin_edges(
     symmetrise: bool,
     in_edges: bool,
     name: str,
-    id_table: IdTable | None,
     order: GpuDegreeOrder | None,
     turn: int,
     turns: int,
@@ -175,7 +158,7 @@ def bin_edges(
     )
     with _on_gpu(where):
         for source in sources:
-            src, dst = _as_vertices(source, id_table)
+            src, dst = _as_vertices(source)
             bins.read += src.size
             bins.out.append(bin_piece(src, dst))
             if in_edges:
@@ -295,31 +278,16 @@ def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any
     return keys
 
 
-def _as_vertices(source: EdgeSource, id_table: IdTable | None) -> Edges:
-    """Return a piece's edges as int64 vertex ids on the GPU, reading or generating the piece if needed.
-
-    With ``id_table``, each external id is replaced by its index there.
-    """
+def _as_vertices(source: EdgeSource) -> Edges:
+    """Return a piece's edges as int64 vertices on the GPU, reading or generating the piece if needed."""
     import cupy
 
     if isinstance(source, GeneratedPiece):
         ends = source.read_on(cupy)
     else:
         ends = source if isinstance(source, tuple) else source.read()
-    src, dst = (cupy.ascontiguousarray(cupy.asarray(side), np.int64) for side in ends)
-    if id_table is not None:
-        ids = cupy.asarray(id_table[0])
-        src, dst = cupy.searchsorted(ids, src), cupy.searchsorted(ids, dst)
-    return src, dst
-
-
-def _unique(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the distinct ids of all parts in ascending order, sorted on the GPU."""
-    import cupy
-
-    with _on_gpu("looking for distinct ids"):
-        found: NDArray[np.int64] = cupy.asnumpy(cupy.unique(cupy.concatenate([cupy.asarray(part) for part in parts])))
-        return found
+    src, dst = (cupy.asarray(side).astype(np.int64, copy=False) for side in ends)
+    return cupy.ascontiguousarray(src), cupy.ascontiguousarray(dst)
 
 
 @contextmanager

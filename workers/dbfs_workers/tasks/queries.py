@@ -22,17 +22,6 @@ def same_value(value: Value) -> Value:
     return value
 
 
-def vertex_of_id(external_ids: NDArray[np.int64], external_id: int) -> int | None:
-    """Return the vertex that has an id in the file, given the external ids in ascending order; None if none has it."""
-    at = int(np.searchsorted(external_ids, external_id))
-    return at if at < external_ids.size and external_ids[at] == external_id else None
-
-
-def look_up_id(table: tuple[NDArray[np.int64], int], external_id: int) -> int | None:
-    """Return ``vertex_of_id`` of a graph's external ids and number of edges, as the service keeps them."""
-    return vertex_of_id(table[0], external_id)
-
-
 def rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
     """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
     first_id = partition.rank * partition.stripe.n_local

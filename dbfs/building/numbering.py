@@ -1,0 +1,90 @@
+"""The numbering of an edge list's ids on the ranks: a task graph of ``dbfs_workers.tasks.numbering``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import distributed
+
+from dbfs import config
+from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.records import GraphIds
+from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs_workers.tasks import numbering as tasks
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """An edge list whose ids are numbered.
+
+    Attributes:
+        n, m: number of vertices, and of edges.
+        ids: how the ids map to the vertices.
+        tables: by rank, futures of the ids' tables; empty if the ids are 0..n-1.
+        edges: by piece, futures of the edges between vertices.
+    """
+
+    n: int
+    m: int
+    ids: GraphIds
+    tables: tuple[distributed.Future, ...]
+    edges: list[distributed.Future]
+
+
+def number_ids(
+    pieces: Sequence[Ref | GeneratedPiece],
+    p: int,
+    name: str,
+    token: str,
+    submit: Callable[[TaskGraph, list[Key]], dict[Key, distributed.Future]],
+    gather: Callable[[list[distributed.Future]], list[Any]],
+) -> Numbered:
+    """Read the pieces, piece i on rank i % p, and number their ids in ascending order.
+
+    Args:
+        pieces: task arguments of the pieces.
+        p: number of ranks.
+        name: the edge list's name.
+        token: the end of the tasks' names.
+        submit: submits tasks, and keeps the results of some keys.
+        gather: waits for results, and fetches them.
+    """
+    graph, share = TaskGraph(), float(config.get("build.memory-share"))
+    ranks, indices = range(p), range(len(pieces))
+
+    def add(rank: int, what: str, place: tuple[int, ...], function: Callable[..., Any], *arguments: Any) -> Ref:
+        return graph.add(rank, (f"{what}-{token}", *place), function, *arguments)
+
+    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], name) for i in indices]
+    samples = [add(i % p, "sample-ids", (i,), tasks.sample_ids, coded[i]) for i in indices]
+    splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)
+    split = [add(i % p, "split-ids", (i,), tasks.split_ids, coded[i], splitters, p) for i in indices]
+    united, counts = [], []
+    for owner in ranks:
+        parts = [add(i % p, "ids-part", (i, owner), tasks.select_part, split[i], owner) for i in indices]
+        united.append(add(owner, "unite-ids", (owner,), tasks.unite_ids, parts, share, name))
+        counts.append(add(owner, "count-ids", (owner,), tasks.count_ids, united[owner]))
+    tables = [add(owner, "id-table", (owner,), tasks.make_table, united[owner], counts, owner) for owner in ranks]
+    edges = []
+    for i in indices:
+        places = [add(owner, "id-places", (owner, i), tasks.select_places, united[owner], i) for owner in ranks]
+        edges.append(add(i % p, "number-edges", (i,), tasks.make_vertices, coded[i], split[i], places, counts))
+    refs = [splitters, *counts, *tables, *edges]
+    futures = submit(graph, [ref.key for ref in refs])
+    made = [futures[ref.key] for ref in refs]
+    chosen, *counted = gather(made[: 1 + p])
+    n = sum(count for count, _ in counted)
+    largest = max((last for _, last in counted if last is not None), default=None)
+    dense = chosen.id_type.is_integer and (n == 0 or largest == n - 1)
+    firsts = tuple(accumulate((count for count, _ in counted[:-1]), initial=0))
+    keys = tuple(table.key for table in tables)
+    return Numbered(
+        n,
+        chosen.edges,
+        GraphIds() if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values),
+        () if dense else tuple(made[1 + p : 1 + 2 * p]),
+        made[1 + 2 * p :],
+    )

@@ -1,0 +1,281 @@
+"""The caller's ids and the vertices 0..n-1: checks of ids, and lookups in the tables on the ranks.
+
+A lookup is one message to each rank whose table has some of the ids. The client keeps the latest answers, and never
+holds all ids.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.rank_calls import RankCalls
+from dbfs.errors import (
+    EdgeInputError,
+    GraphNotFoundError,
+    InvalidVertexError,
+    InvalidVertexTypeError,
+    StaleRunError,
+)
+from dbfs.integers import vertex_number
+from dbfs.records import GraphRecord
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindVertices
+from dbfs_workers.rpc import A
+from dbfs_workers.storage.id_table import ABSENT, INTEGER, as_ids, as_python, from_python, joined, ranges_of, take
+from dbfs_workers.text import printable
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
+
+KEPT: Final = 4096
+"""Answers that the client keeps in each direction."""
+
+_SHOWN: Final = 80  # characters of an id in a message
+
+
+class IdLookup:
+    """The ids of one graph.
+
+    Args:
+        gang: the graph's gang.
+        record: the service's record of the graph.
+
+    Methods raise ``GraphNotFoundError`` if another client unloaded the graph. ``WorkerLostError``,
+    ``SchedulerLostError`` and ``DeadlineExceededError`` are as for ``Gang.gather``.
+    """
+
+    def __init__(self, gang: Gang, record: GraphRecord) -> None:
+        self._gang = gang
+        self._name = record.name
+        self._n = record.stripe.n
+        self._ids = record.ids
+        self.id_type = record.ids.id_type
+        self._vertices: dict[Any, int] = {}
+        self._found: dict[int, Any] = {}
+
+    def several(self, given: Any, what: str) -> tuple[int, ...]:
+        """Return the vertices of one id, or of several.
+
+        Raises:
+            InvalidVertexError: an id is not in the graph.
+            InvalidVertexTypeError: an id is not of the type of the graph's ids.
+        """
+        if isinstance(given, np.ndarray) and given.ndim == 0:
+            given = given.item()
+        single = isinstance(given, str | bytes | np.generic) or (self.id_type.is_tuple and _is_one_tuple(given))
+        if not single and (isinstance(given, Sequence | Set) or hasattr(given, "__array__") or _is_arrow(given)):
+            return tuple(self.vertices_of(given, what).tolist())
+        return (self.vertex(given, what),)
+
+    def vertex(self, given: Any, what: str = "id") -> int:
+        """Return the vertex of one id; arguments and errors as of ``several``."""
+        return int(self._of_python([given], what)[0])
+
+    def vertices_of(self, given: Any, what: str = "id") -> NDArray[np.int64]:
+        """Return the vertices of ids, int64.
+
+        Args:
+            given: a list or another sequence, a set, a NumPy array, a series, or an Arrow array.
+            what: the name of an id in messages.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: see ``several``.
+        """
+        if _is_arrow(given):
+            try:
+                return self._of_array(as_ids(given), what)
+            except EdgeInputError as error:
+                raise InvalidVertexTypeError(f"{what}: {error}") from None
+        if hasattr(given, "__array__") and self.id_type.is_integer:
+            array = np.asarray(given)
+            if array.dtype.kind == "i" and array.size > KEPT:
+                return self._of_array(array.astype(np.int64), what)
+        listed = given.tolist() if hasattr(given, "tolist") else list(given)
+        return np.array(self._of_python(listed, what), np.int64)
+
+    def id_of(self, vertex: int) -> Any:
+        """Return the id of a vertex: an int, a str or a tuple."""
+        return self.python_ids([vertex])[0]
+
+    def python_ids(self, vertices: Sequence[int]) -> list[Any]:
+        """Return the ids of vertices as Python's values; vertices must be 0..n-1."""
+        if not self._ids.keys:
+            return [vertex + self._ids.first_id for vertex in vertices]
+        unknown = [vertex for vertex in dict.fromkeys(vertices) if vertex not in self._found]
+        found = {vertex: self._found[vertex] for vertex in vertices if vertex in self._found}
+        if unknown:
+            new = dict(zip(unknown, as_python(self.ids_of(np.array(unknown, np.int64))), strict=True))
+            _keep(self._found, new)
+            found.update(new)
+        return [found[vertex] for vertex in vertices]
+
+    def ids_of(self, vertices: NDArray[np.int64]) -> Ids:
+        """Return the ids of vertices, in their order: an int64 array, or an Arrow array.
+
+        Raises:
+            InvalidVertexError: a vertex is outside 0..n-1.
+        """
+        if vertices.size and not (vertices.min() >= 0 and vertices.max() < self._n):
+            wrong = vertices[(vertices < 0) | (vertices >= self._n)][0]
+            raise InvalidVertexError(f"there is no vertex {wrong} in {self._name}: vertices are 0..{self._n - 1}")
+        if not self._ids.keys:
+            return vertices + self._ids.first_id
+        ranks = np.searchsorted(np.array(self._ids.firsts[1:], np.int64), vertices, side="right")
+        if vertices.size == 0:
+            return from_python([], self.id_type)
+        groups = _by_rank(ranks)
+        parts = self._answers({rank: FindIds(self._ids.keys[rank], vertices[rows]) for rank, rows in groups.items()})
+        if len(groups) == 1:
+            return parts[next(iter(groups))]
+        back = np.empty(vertices.size, np.int64)
+        back[np.concatenate(list(groups.values()))] = np.arange(vertices.size)
+        return take(joined([parts[rank] for rank in groups]), back)
+
+    def everything(self) -> Ids:
+        """Return the ids of all vertices, in the order of vertices."""
+        if not self._ids.keys:
+            return np.arange(self._ids.first_id, self._ids.first_id + self._n, dtype=np.int64)
+        parts = self._answers({rank: FindIds(key, None) for rank, key in enumerate(self._ids.keys)})
+        return joined([parts[rank] for rank in range(len(self._ids.keys))])
+
+    def _of_array(self, ids: Ids, what: str) -> NDArray[np.int64]:
+        """Return the vertices of ids in the form of ``id_table.as_ids``."""
+        if type(ids) is not type(from_python([], self.id_type)) or len(ids) <= KEPT:
+            return np.array(self._of_python(as_python(ids), what), np.int64)
+        if not self._ids.keys:
+            assert isinstance(ids, np.ndarray)
+            vertices = ids - self._ids.first_id
+            absent = (vertices < 0) | (vertices >= self._n)
+        else:
+            vertices = self._ask(ids)
+            absent = vertices == ABSENT
+        if absent.any():
+            raise self._unknown(as_python(take(ids, np.flatnonzero(absent)[:1]))[0], what)
+        return vertices
+
+    def _of_python(self, given: Sequence[Any], what: str) -> list[int]:
+        """Return the vertices of Python's values."""
+        ids = [self._checked(one, what) for one in given]
+        if not self._ids.keys:
+            vertices = [one - self._ids.first_id for one in ids]
+            for one, vertex in zip(ids, vertices, strict=True):
+                if not 0 <= vertex < self._n:
+                    raise self._unknown(one, what)
+            return vertices
+        found = {one: self._vertices[one] for one in ids if one in self._vertices}
+        unknown = [one for one in dict.fromkeys(ids) if one not in found]
+        if unknown:
+            possible = [one for one in unknown if self._is_possible(one)]
+            if possible:
+                answers = self._ask(from_python(possible, self.id_type)).tolist()
+                found.update((one, at) for one, at in zip(possible, answers, strict=True) if at != ABSENT)
+            absent = next((one for one in unknown if one not in found), None)
+            if absent is not None:
+                raise self._unknown(absent, what)
+            _keep(self._vertices, {one: found[one] for one in unknown})
+            _keep(self._found, {found[one]: one for one in unknown})
+        return [found[one] for one in ids]
+
+    def _ask(self, ids: Ids) -> NDArray[np.int64]:
+        """Return the vertices of ids by the tables on the ranks, ``ABSENT`` for an unknown id."""
+        vertices = np.full(len(ids), ABSENT, np.int64)
+        groups = _by_rank(ranges_of(ids, self._ids.splitters))
+        messages = {rank: FindVertices(self._ids.keys[rank], take(ids, rows)) for rank, rows in groups.items()}
+        for rank, answer in self._answers(messages).items():
+            vertices[groups[rank]] = answer
+        return vertices
+
+    def _checked(self, one: Any, what: str) -> Any:
+        """Return one id as an int, a str or a tuple of these.
+
+        Raises:
+            InvalidVertexTypeError: it is not of the type of the graph's ids.
+        """
+        if self.id_type.is_integer:
+            return vertex_number(one, what)
+        if not self.id_type.is_tuple:
+            if isinstance(one, str):
+                return str(one)
+        elif isinstance(one, tuple | list) and len(one) == len(self.id_type.columns):
+            pairs = list(zip(one, self.id_type.columns, strict=True))
+            if all(_is_of(part, column) for part, column in pairs):
+                return tuple(int(part) if column == INTEGER else str(part) for part, column in pairs)
+        shown = printable(repr(one), _SHOWN)
+        raise InvalidVertexTypeError(
+            f"{what} must be a {self.id_type}, as the ids of {self._name} are, not {shown} ({type(one).__name__})"
+        )
+
+    def _is_possible(self, one: Any) -> bool:
+        """Return whether an id fits the tables: integers of 64 bits, strings without lone surrogates."""
+        parts = one if isinstance(one, tuple) else (one,)
+        try:
+            return all(len(part.encode()) >= 0 if isinstance(part, str) else 0 <= part < 2**63 for part in parts)
+        except UnicodeEncodeError:
+            return False
+
+    def _unknown(self, one: Any, what: str) -> InvalidVertexError:
+        """Return the error for an id that is not in the graph; the message names ids near it."""
+        start = f"{what} {printable(repr(one), _SHOWN)} is not in {self._name}"
+        first = self._ids.first_id
+        if self._n == 0:
+            return InvalidVertexError(f"{start}: the graph has no vertices")
+        if not self._ids.keys:
+            noun = "ids" if first else "vertices"
+            return InvalidVertexError(f"{start}: {noun} are {first}..{first + self._n - 1}")
+        near = ", ".join(printable(repr(other), _SHOWN) for other in self._near(one))
+        return InvalidVertexError(f"{start}; ids near it are {near}" if near else start)
+
+    def _near(self, one: Any) -> list[Any]:
+        """Return ids near an unknown one: of strings those spelled alike; the next one below and above."""
+        if not self._is_possible(one):
+            return []
+        rank = int(ranges_of(from_python([one], self.id_type), self._ids.splitters)[0])
+        # The next id may be in the next range.
+        ranks = range(max(rank - 1, 0), min(rank + 2, len(self._ids.keys)))
+        answers = self._answers({rank: FindIdsAround(self._ids.keys[rank], one) for rank in ranks})
+        around = [other for rank in ranks for other in answers[rank]]
+        alike = difflib.get_close_matches(one, around) if isinstance(one, str) else []
+        below, above = [other for other in around if other < one], [other for other in around if other > one]
+        return list(dict.fromkeys([*alike, *below[-1:], *above[:1]]))
+
+    def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
+        doing = f"looking up ids of {self._name}"
+        try:
+            return RankCalls(self._gang, messages, Deadline(config.seconds("deadline")), doing).answers()
+        except StaleRunError as error:
+            raise GraphNotFoundError(f"{self._name}: {error}") from error
+
+
+def _by_rank(ranks: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Return the indices of each rank's elements."""
+    return {rank: np.flatnonzero(ranks == rank) for rank in np.unique(ranks).tolist()}
+
+
+def _keep(kept: dict[Any, Any], new: dict[Any, Any]) -> None:
+    """Add answers to those that are kept; drop all earlier ones if they become too many."""
+    if len(kept) + len(new) > KEPT:
+        kept.clear()
+    if len(new) <= KEPT:
+        kept.update(new)
+
+
+def _is_arrow(given: Any) -> bool:
+    return type(given).__module__.partition(".")[0] == "pyarrow"
+
+
+def _is_one_tuple(given: Any) -> bool:
+    """Return whether a value is one tuple of columns, not a sequence of such tuples."""
+    return isinstance(given, tuple) and not any(isinstance(part, tuple | list) for part in given)
+
+
+def _is_of(part: Any, column: str) -> bool:
+    if column == INTEGER:
+        return isinstance(part, int | np.integer) and not isinstance(part, bool)
+    return isinstance(part, str)

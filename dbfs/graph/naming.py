@@ -1,0 +1,179 @@
+"""NamedVertices: the part of a graph that maps the caller's ids to vertices and back, and vertices to positions."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.cluster.rank_calls import RankCalls
+from dbfs.errors import GraphNotFoundError, InvalidVertexTypeError, ResultReleasedError, StaleRunError
+from dbfs.graph.counts import GraphCounts
+from dbfs.graph.ids import IdLookup
+from dbfs.integers import vertex_number
+from dbfs.records import GraphRecord
+from dbfs_workers.reads.messages import ReadOrder
+from dbfs_workers.storage.id_table import as_python
+from dbfs_workers.tasks import queries
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids, IdType
+    from dbfs_workers.storage.ordering import DegreeOrder
+
+
+class NamedVertices(GraphCounts):
+    """The vertices of a graph, and the ids that callers have for them.
+
+    Args:
+        record: the service's record of the graph.
+        gang: the workers that hold the graph.
+    """
+
+    def __init__(self, record: GraphRecord, gang: Gang) -> None:
+        super().__init__(record)
+        self._gang = gang
+        self._unloaded = False
+        self._lookup = IdLookup(gang, record)
+        self._order: DegreeOrder | None = None
+        # One of many threads fetches: each copy has n numbers.
+        self._fetching = threading.Lock()
+
+    @property
+    def gang(self) -> Gang:
+        """The workers that hold the graph."""
+        return self._gang
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether this object has unloaded the graph."""
+        return self._unloaded
+
+    @property
+    def order(self) -> DegreeOrder | None:
+        """The internal numbering of a graph loaded with ``order="degree"``; else None."""
+        with self._fetching:
+            if self.record.order_key is not None and self._order is None:
+                self._order = self._fetch_order(self.record.order_key)
+        return self._order
+
+    @property
+    def id_type(self) -> IdType:
+        """The type of the graph's ids: integers, strings, or tuples of these."""
+        return self._lookup.id_type
+
+    def vertex(self, id: Any) -> int:  # noqa: A002 - the word users expect
+        """Return the vertex, 0..n-1, of an id: the index of its labels in ``distances()``.
+
+        Raises:
+            InvalidVertexError: the graph has no such id; the message names ids near it.
+            InvalidVertexTypeError: the id is not of the type ``id_type``.
+        """
+        self._require_tables()
+        return self._lookup.vertex(id)
+
+    def vertices_of(self, ids: Any) -> NDArray[np.int64]:
+        """Return the vertices of many ids, int64, in their order.
+
+        Args:
+            ids: a sequence, a set, a NumPy array, a series, or an Arrow array.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        """
+        self._require_tables()
+        return self._lookup.vertices_of(ids)
+
+    def id_of(self, vertex: int) -> Any:
+        """Return the id of a vertex: an int, a str, or a tuple of these.
+
+        Raises:
+            InvalidVertexError: the vertex is outside 0..n-1.
+            InvalidVertexTypeError: the vertex is not an integer.
+        """
+        return as_python(self.ids_of([vertex_number(vertex, "vertex")]))[0]
+
+    def ids_of(self, vertices: Any) -> Ids:
+        """Return the ids of many vertices, in their order: an int64 array, or an Arrow array of strings or structs.
+
+        Args:
+            vertices: an array of integers, or a sequence.
+
+        Raises:
+            InvalidVertexError: a vertex is outside 0..n-1.
+            InvalidVertexTypeError: the vertices are not integers.
+        """
+        self._require_tables()
+        array = np.asarray(vertices)
+        if array.size and array.dtype.kind not in "iu":
+            raise InvalidVertexTypeError(f"vertices must be integers, not {array.dtype}")
+        return self._lookup.ids_of(array.astype(np.int64))
+
+    def ids(self) -> Ids:
+        """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
+        self._require_tables()
+        return self._lookup.everything()
+
+    def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
+        """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        """
+        self._require_tables()
+        return self._lookup.several(given, what)
+
+    def positions(self, vertices: Sequence[int]) -> tuple[int, ...]:
+        """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
+        return tuple(self._ordered("position", vertices))
+
+    def vertices_at_positions(self, positions: Sequence[int]) -> list[int]:
+        """Return the vertices of numbers in the internal numbering."""
+        return self._ordered("vertex", positions)
+
+    def python_ids(self, vertices: Sequence[int]) -> list[Any]:
+        """Return the ids of vertices 0..n-1 as Python's integers, strings or tuples."""
+        self._require_tables()
+        return self._lookup.python_ids(vertices)
+
+    def _ordered(self, wanted: str, indices: Sequence[int]) -> list[int]:
+        """Return the entries ``position`` or ``vertex`` of the order by degree; without one the indices themselves."""
+        if self.record.order_key is None or not indices:
+            return list(indices)
+        found: list[int]
+        if self._order is not None:
+            found = getattr(self._order, wanted)[list(indices)].tolist()
+            return found
+        # Rank 0 looks the few entries up: the whole order of a large graph would take seconds to reach the client.
+        message = ReadOrder(self.record.order_key, wanted, np.array(indices, np.int64))
+        deadline = Deadline(config.seconds("deadline"))
+        try:
+            calls = RankCalls(self._gang, {0: message}, deadline, f"reading the order of {self.record.name}")
+            found = calls.answers()[0].tolist()
+        except StaleRunError as error:
+            raise GraphNotFoundError(f"{self.record.name}: {error}") from error
+        return found
+
+    def _fetch_order(self, key: Hashable) -> DegreeOrder:
+        self._require_loaded()
+        # A task copies the order, because the service owns the key and this client has no future of it.
+        graph, copied = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
+        graph.add(0, copied, queries.same_value, Ref(key))
+        future = self._gang.submit(graph, [copied])[copied]
+        doing = f"fetching the degree order of {self.record.name}"
+        order: DegreeOrder = self._gang.gather([future], Deadline(config.seconds("deadline")), doing)[0]
+        return order
+
+    def _require_tables(self) -> None:
+        # Ids without tables can be named after the graph was unloaded.
+        if self.record.ids.keys:
+            self._require_loaded()
+
+    def _require_loaded(self) -> None:
+        if self._unloaded:
+            raise ResultReleasedError(f"{self.record.name} was unloaded; load it again")

@@ -1,0 +1,66 @@
+"""The worker's half of looking up ids and positions: a handler for each of the four messages."""
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindVertices, ReadOrder
+from dbfs_workers.storage.id_table import IdTable
+from dbfs_workers.storage.ordering import DegreeOrder
+
+# Lookups from which a thread of its own takes less of the event loop's time than the lookup itself.
+_LONG = 1 << 10
+
+
+class IdReads:
+    """The handlers of one worker.
+
+    Args:
+        data: the worker's Dask data.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    @FindVertices.handler
+    async def find_vertices(self, message: FindVertices) -> NDArray[np.int64]:
+        """See ``FindVertices``."""
+        table = self._table(message.table)
+        if len(message.ids) < _LONG:
+            return table.vertices(message.ids)
+        return await asyncio.to_thread(table.vertices, message.ids)
+
+    @FindIds.handler
+    async def find_ids(self, message: FindIds) -> Any:
+        """See ``FindIds``."""
+        table, vertices = self._table(message.table), message.vertices
+        if vertices is None:
+            return table.ids
+        if vertices.size < _LONG:
+            return table.ids_of(vertices)
+        return await asyncio.to_thread(table.ids_of, vertices)
+
+    @FindIdsAround.handler
+    async def find_ids_around(self, message: FindIdsAround) -> list[Any]:
+        """See ``FindIdsAround``."""
+        return self._table(message.table).around(message.one)
+
+    @ReadOrder.handler
+    async def read_order(self, message: ReadOrder) -> NDArray[np.uint32]:
+        """See ``ReadOrder``."""
+        order: DegreeOrder = self._held(message.order, "order of its vertices")
+        return (order.position if message.wanted == "position" else order.vertex)[message.indices]
+
+    def _table(self, key: Hashable) -> IdTable:
+        table: IdTable = self._held(key, "table of its ids")
+        return table
+
+    def _held(self, key: Hashable, what: str) -> Any:
+        try:
+            return self._data[key]
+        except KeyError:
+            raise StaleRunError(f"the graph was unloaded: its worker has no {what} any more; load it again") from None
