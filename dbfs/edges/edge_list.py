@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dbfs.edges.kinds import IdKind
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.text import printable
 
@@ -46,6 +47,11 @@ class EdgeList(ABC):
     def symmetrise(self) -> bool:
         """Whether a build adds each edge's reverse."""
         return not self.directed and not self.mirrored
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """Kind of each part of an id; one part, unless ids are tuples."""
+        return ("integer",)
 
     @property
     def path(self) -> str | None:

@@ -61,13 +61,10 @@ FORMAT = {
     "png": (
         "a.txt",
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0",
-        "is a binary file; expected text, or text compressed as gz, xz or bz2",
+        "is a binary file; expected text, text compressed as gz, xz, bz2 or zst",
     ),
     "elf": ("a.mtx", b"\x7fELF\x02\x01\x01\0\0\n", "is a binary file; expected text"),
     "random-bytes": ("a.txt", bytes(range(1, 256)), "is a binary file; expected text"),
-    "parquet": ("a.el", b"PAR1\x15\x04\x15\0\0", "a Parquet table; read it with pandas and pass dbfs.from_arrays("),
-    "npy": ("a.txt", b"\x93NUMPY\x01\0v\0{", "a NumPy array; read it with numpy.load and pass two arrays (src, dst)"),
-    "npz": ("a.npz", b"PK\x03\x04aaaa", "a NumPy archive; read it with scipy.sparse.load_npz and pass the matrix"),
     "tar": ("a.mtx", b"web/" + b"\0" * 253 + b"ustar\x0000", "is a tar archive; unpack it and pass the file of edges"),
     "binary-after-text": (
         "a.txt",
@@ -77,7 +74,7 @@ FORMAT = {
     "json": ("a.txt", '{"nodes": [1, 2]}\n', "line 1: '{\"nodes\": [1, 2]}'"),
     "html": ("a.csv", "<!DOCTYPE html>\n<p>Not found\n", "line 1: '<!DOCTYPE html>': id '<!DOCTYPE' is not"),
     "utf-16": ("a.txt", "1 2\n".encode("utf-16"), "is this a binary file or UTF-16?"),
-    "zip": ("a.txt", b"PK\x03\x04aaaa", "is a zip archive; expected text, or text compressed as gz, xz or bz2"),
+    "zip": ("a.txt", b"PK\x03\x04aaaa", "is a zip archive; expected text, text compressed as gz, xz, bz2 or zst"),
     "no-line-end": ("a.txt", b"\xff" * 6_000_000, "a line longer than 1048576 bytes"),
     "unknown": ("a.xyz", "hello world\n", "line 1: neither the name nor this line identifies the format"),
     # Matrix Market.
@@ -273,7 +270,7 @@ def test_missing_where_it_is_read(tmp_path):
 
 
 def test_not_a_file(tmp_path):
-    with pytest.raises(FormatError, match="is a directory"):
+    with pytest.raises(MissingFileError, match="no file there; expected files of edges"):
         open_edges(tmp_path)
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(FormatError, match="is not a regular file"):

@@ -49,7 +49,7 @@ def open_edge_list(head: Head, directed: bool | None) -> PairFile:
                 stated = found.group(1) is None
             if counts := _COUNTS.match(text):
                 m = header_number(source, line, counts.group(2), "the count of edges")
-        elif text and not named and _is_names(text):
+        elif text and not named and is_names(text):
             named = True
         elif text:
             break
@@ -75,7 +75,7 @@ def open_edge_list(head: Head, directed: bool | None) -> PairFile:
     )
 
 
-def _is_names(text: bytes) -> bool:
+def is_names(text: bytes) -> bool:
     """Return whether a line holds column names: two or more words that each start with a letter or an underscore."""
     # A mark separates columns, also empty ones; a run of blanks separates columns that have text.
     columns = re.split("[,;]", text.decode("utf-8", "replace"))

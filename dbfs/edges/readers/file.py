@@ -14,11 +14,9 @@ class FileEdges(EdgeList):
 
     Attributes:
         source: the file.
-        body: byte offset of the text after the header.
     """
 
     source: Source
-    body: int
 
     @property
     def path(self) -> str:

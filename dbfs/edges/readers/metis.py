@@ -78,9 +78,11 @@ class MetisFile(FileEdges):
     """A METIS graph; ``body`` is the offset of the first vertex's line.
 
     Attributes:
+        body: byte offset of the text after the header.
         layout: its numbers of vertices and edges, and the numbers in a line.
     """
 
+    body: int
     layout: MetisLayout
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:

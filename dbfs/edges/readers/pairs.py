@@ -335,10 +335,12 @@ class PairFile(FileEdges):
     """A file with one edge per line; ``body`` is the offset of those lines.
 
     Attributes:
+        body: byte offset of the text after the header.
         grammar: grammar of its lines after the header.
         edge_bytes: estimate of the mean bytes of a line; sizes the pieces.
     """
 
+    body: int
     grammar: PairGrammar
     edge_bytes: float
 

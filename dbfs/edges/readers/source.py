@@ -21,23 +21,36 @@ from typing import IO, Any, Literal, cast
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
 
-Compression = Literal["gzip", "xz", "bz2"]
+Compression = Literal["gzip", "xz", "bz2", "zstd"]
+Content = Literal["text", "parquet", "arrow", "npy", "npz"]
+"""What a file holds, by its first bytes: text of any format, or a table or an array in a binary format."""
 
-_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
-_EXPECTED = "expected text, or text compressed as gz, xz or bz2"
+_MAGIC: dict[bytes, Compression] = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 _ZIP = b"PK\x03\x04"
+_BINARY: dict[bytes, Content] = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy"}
+_NAMES: dict[Content, str] = {
+    "parquet": "a Parquet table",
+    "arrow": "an Arrow table",
+    "npy": "a NumPy array",
+    "npz": "a NumPy archive",
+}
+_EXPECTED = "expected text, text compressed as gz, xz, bz2 or zst, a Parquet or Arrow table, or a NumPy array"
 _UNREAD_MAGIC = {
     _ZIP: f"a zip archive; {_EXPECTED}",
-    b"\x28\xb5\x2f\xfd": f"compressed by zstd; {_EXPECTED}",
     b"\x04\x22\x4d\x18": f"compressed by lz4; {_EXPECTED}",
     b"7z\xbc\xaf\x27\x1c": f"a 7z archive; {_EXPECTED}",
-    b"PAR1": "a Parquet table; read it with pandas and pass dbfs.from_arrays(frame['src'], frame['dst'])",
-    b"\x93NUMPY": "a NumPy array; read it with numpy.load and pass two arrays (src, dst)",
+    b"FEA1": "a Feather table of version 1; write it again as version 2 (pyarrow.feather.write_feather)",
+    b"PARE": "an encrypted Parquet table; expected one without encryption",
 }
-_NPZ = "a NumPy archive; read it with scipy.sparse.load_npz and pass the matrix"
 _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
+_ZSTD_BYTES = 1 << 20
 _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1f\x7f]")
-SUFFIXES = (".gz", ".xz", ".bz2")
+SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 START_BYTES = 1024
 """Bytes from the start of a file that ``require_text`` needs: a header of a binary format is shorter."""
 
@@ -48,13 +61,15 @@ class Source:
 
     Attributes:
         path: absolute path, or a URL that fsspec understands.
-        compression: by the first bytes; None for plain text.
+        compression: by the first bytes; None for plain text, and for a binary file.
         size: bytes as stored; None if the file system doesn't report it.
+        content: by the first bytes; ``text`` if the file is compressed.
     """
 
     path: str
     compression: Compression | None
     size: int | None
+    content: Content = "text"
 
     @property
     def seekable(self) -> bool:
@@ -84,15 +99,15 @@ class Source:
             InvalidOptionError: the configuration does not allow the URL's scheme.
         """
         require_listed(self.path)
-        with _explained(self.path, self.compression):
+        with explained(self.path, self.compression):
             raw = _open_raw(self.path)
         try:
-            with _explained(self.path, self.compression):
+            with explained(self.path, self.compression):
                 stream = _decompressed(raw if look is None else cast(IO[bytes], _Watched(raw, look)), self.compression)
                 stream.seek(start)
             left = None if stop is None else stop - start
             while left is None or left > 0:
-                with _explained(self.path, self.compression):
+                with explained(self.path, self.compression):
                     chunk = stream.read(size if left is None else min(size, left))
                 if not chunk:
                     return
@@ -100,6 +115,23 @@ class Source:
                 yield chunk
         finally:
             # The file was only read, so a failure to close loses nothing.
+            with suppress(Exception):
+                raw.close()
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Open a binary file for a library that seeks in it: as a file of pyarrow if it is on a disk.
+
+        Raises:
+            MissingFileError, FormatError, UnreadableFileError, InvalidOptionError: as of ``chunks``, for errors of the
+                opening. What the library raises while the file is open passes.
+        """
+        require_listed(self.path)
+        with explained(self.path, None):
+            raw = _open_raw(self.path) if "://" in self.path else _open_native(self.path)
+        try:
+            yield raw
+        finally:
             with suppress(Exception):
                 raw.close()
 
@@ -133,6 +165,45 @@ class _Watched(io.RawIOBase):
         return self._raw.read(size)
 
 
+class _Zstd(io.RawIOBase):
+    """The text of a zstd stream, by pyarrow: Python's own library has it from 3.14 on. It seeks forward only.
+
+    Args:
+        raw: the compressed stream.
+    """
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        import pyarrow as pa
+
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        while whence == 0 and self._at < offset:
+            if not self._read(min(_ZSTD_BYTES, offset - self._at)):
+                break
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _read(self, size: int) -> bytes:
+        part: bytes = self._stream.read(size)
+        self._at += len(part)
+        return part
+
+
 def _decompressed(raw: IO[bytes], compression: Compression | None) -> IO[bytes]:
     match compression:
         case "gzip":
@@ -141,6 +212,8 @@ def _decompressed(raw: IO[bytes], compression: Compression | None) -> IO[bytes]:
             return cast(IO[bytes], lzma.LZMAFile(raw))
         case "bz2":
             return cast(IO[bytes], bz2.BZ2File(raw))
+        case "zstd":
+            return cast(IO[bytes], io.BufferedReader(_Zstd(raw), _ZSTD_BYTES))
         case None:
             return raw
 
@@ -157,11 +230,11 @@ def find_source(path: str | os.PathLike[str]) -> Source:
     """
     name = os.fsdecode(path)
     if "://" not in name:
-        with _explained(name, None):
+        with explained(name, None):
             name = str(Path(name).expanduser().absolute())
     require_listed(name)
-    with _explained(name, None):
-        files, inner = _file_system(name)
+    with explained(name, None):
+        files, inner = file_system(name)
         info: dict[str, Any] = files.info(inner)
         if info.get("type") == "directory":
             raise FormatError(f"{name} is a directory; expected one file of edges")
@@ -172,9 +245,17 @@ def find_source(path: str | os.PathLike[str]) -> Source:
     if not start:
         raise TruncatedFileError(f"{name} is empty; expected edges")
     compression = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    if compression is None:
+    content = content_of(name, start)
+    if compression is None and content == "text":
         require_text(name, start)
-    return Source(name, compression, info.get("size"))
+    return Source(name, compression, info.get("size"), content)
+
+
+def content_of(name: str, start: bytes) -> Content:
+    """Return what a file holds by its first bytes. A zip archive is a NumPy archive only by its name."""
+    if start.startswith(_ZIP) and ".npz" in name.lower():
+        return "npz"
+    return next((content for magic, content in _BINARY.items() if start.startswith(magic)), "text")
 
 
 def require_text(name: str, start: bytes) -> None:
@@ -183,9 +264,12 @@ def require_text(name: str, start: bytes) -> None:
     Raises:
         FormatError: the file is an archive, a table or an array, which the message names, or another binary file.
     """
+    content = content_of(name, start)
+    if content != "text":
+        raise FormatError(f"{name} holds {_NAMES[content]}; expected text. A compressed table must be decompressed")
     for magic, what in _UNREAD_MAGIC.items():
         if start.startswith(magic):
-            raise FormatError(f"{name} is {_NPZ if magic == _ZIP and '.npz' in name.lower() else what}")
+            raise FormatError(f"{name} is {what}")
     if start.startswith(_TAR_MARK, _TAR_MARK_AT):
         raise FormatError(f"{name} is a tar archive; unpack it and pass the file of edges in it")
     # A comment may have a control character, so that one alone does not make a file binary. UTF-16 has NULs alone.
@@ -207,7 +291,8 @@ def is_utf8(start: bytes) -> bool:
     return True
 
 
-def _file_system(path: str) -> tuple[Any, str]:
+def file_system(path: str) -> tuple[Any, str]:
+    """Return the fsspec file system of a path or URL, and the path in that file system."""
     # Imported here to keep ``import dbfs`` fast.
     import fsspec
 
@@ -218,12 +303,18 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 
 def _open_raw(path: str) -> IO[bytes]:
-    files, inner = _file_system(path)
+    files, inner = file_system(path)
     return cast(IO[bytes], files.open(inner, "rb"))
 
 
+def _open_native(path: str) -> Any:
+    import pyarrow as pa
+
+    return pa.OSFile(path)
+
+
 @contextmanager
-def _explained(path: str, compression: Compression | None) -> Iterator[None]:
+def explained(path: str, compression: Compression | None) -> Iterator[None]:
     """Turn the errors of opening, reading and decompressing a file into dbfs's.
 
     Each file system has errors of its own: those of a network's libraries are no ``OSError``. So this stands around
@@ -245,6 +336,10 @@ def _explained(path: str, compression: Compression | None) -> Iterator[None]:
         # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
         # network.
         corrupt = isinstance(error, OSError) and type(error) in (OSError, gzip.BadGzipFile) and error.errno is None
+        if corrupt and "Truncated compressed stream" in str(error):
+            raise TruncatedFileError(
+                f"{path} is truncated: its {compression} stream ends before its end mark"
+            ) from error
         if compression is not None and corrupt:
             raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dbfs.edges.kinds import IdKind
 from dbfs.edges.tables.ends import Ends
 from dbfs.errors import EdgeInputError
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ids: TypeAlias = NDArray[np.int64] | pa.Array
-
-IdKind: TypeAlias = Literal["integer", "string"]
 
 INT64_MAX = (1 << 63) - 1
 _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
@@ -91,6 +90,21 @@ def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
     return _ids(table, ends.source, place), _ids(table, ends.target, place)
 
 
+def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
+    """Return the edges of all parts of one kind; no edges of integers if there is no part."""
+    return _joined([src for src, _ in parts]), _joined([dst for _, dst in parts])
+
+
+def _joined(parts: list[Ids]) -> Ids:
+    import pyarrow as pa
+
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return np.empty(0, np.int64)
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
+
+
 def _ids(table: Any, columns: Sequence[str], place: Place) -> Ids:
     import pyarrow as pa
 
@@ -122,9 +136,7 @@ def _kind(kind: Any, column: str, name: str) -> IdKind:
         )
     elif types.is_null(inner):
         hint = "All of its values are missing"
-    elif (
-        types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner) or types.is_struct(inner)
-    ):
+    elif types.is_nested(inner):
         hint = "For ids that are tuples, name a column for each part: source=['a', 'b']"
     else:
         hint = "Convert the column to integers or strings"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import IdKind
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values
 from dbfs.errors import DbfsError, EdgeInputError
@@ -67,10 +68,17 @@ class TableEdges(EdgeList):
     Attributes:
         table: the columns of ``ends``; nothing is copied of them here.
         ends: the columns of an edge's ends.
+        kinds: kind of each part of an id.
     """
 
     table: pa.Table
     ends: Ends
+    kinds: tuple[IdKind, ...]
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.kinds
 
     def cut(self, piece_edges: int) -> Sequence[TablePiece]:
         """Cut the table into slices of ``piece_edges`` rows; the last one may be shorter."""
@@ -106,9 +114,9 @@ def open_table(
     except Exception as error:
         # The producer of the stream may be any library: its errors are of any type.
         raise EdgeInputError(f"{name}: the {type(table).__name__} can't be read as a table: {error}") from error
-    require_kinds(columns.schema, ends, name)
+    kinds = require_kinds(columns.schema, ends, name)
     require_values(columns, ends, Place(name))
-    return TableEdges(name, None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends)
+    return TableEdges(name, None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends, kinds=kinds)
 
 
 def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:

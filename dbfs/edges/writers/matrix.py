@@ -4,6 +4,7 @@ Source of METIS: see ``readers.metis``. In comes an ``EdgeStream``, read into a 
 ``Sink``.
 """
 
+import json
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,18 @@ def write_npz(stream: EdgeStream, sink: Sink) -> Written:
     An undirected edge counts at (i, j) and at (j, i), a self-loop once.
     """
     survey = stream.survey()
-    sp.save_npz(sink.stream, _matrix(stream, survey, loops=True))
+    matrix = _matrix(stream, survey, loops=True)
+    # What SciPy's save_npz writes, and the direction, which ``readers.npz`` looks for.
+    np.savez_compressed(
+        sink.stream,
+        indices=matrix.indices,
+        indptr=matrix.indptr,
+        format=matrix.format.encode("ascii"),
+        shape=matrix.shape,
+        data=matrix.data,
+        _is_array=True,
+        dbfs=json.dumps({"name": stream.title, "directed": stream.edges.directed}),
+    )
     return stream.written(survey)
 
 

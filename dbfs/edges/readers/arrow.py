@@ -1,0 +1,146 @@
+"""Arrow and Feather files (Arrow's IPC file format): an edge per row, read by record batches.
+
+Source: Apache Arrow, "Arrow Columnar Format", IPC file format. The client reads the footer and the first batch's
+length; workers read the batches, and of these only the columns of the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.source import Source
+from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
+from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
+from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+
+_WHAT = "Arrow file"
+
+
+def open_arrow(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ArrowFile:
+    """Read the footer of an Arrow file; arguments and errors as of ``open_parquet``."""
+    with source.opened() as raw, decoding(source.path, _WHAT):
+        file = _opened(raw)
+        columns = choose_ends(file.schema.names, *ends, source.path)
+        kinds = require_kinds(file.schema, columns, source.path)
+        batches = int(file.num_record_batches)
+        rows = _opened(raw, _places(file.schema, columns)[:1]).get_batch(0).num_rows if batches else 0
+    return ArrowFile(
+        name=source.path,
+        n=None,
+        m=None,
+        directed=bool(directed),
+        mirrored=False,
+        source=source,
+        batches=batches,
+        batch_rows=rows,
+        ends=columns,
+        kinds=kinds,
+    )
+
+
+@dataclass(frozen=True)
+class ArrowPiece:
+    """Some record batches of an Arrow file.
+
+    Attributes:
+        source: the file.
+        ends: the columns of an edge's ends.
+        start, stop: the range of batches.
+        limits: limits of the read.
+    """
+
+    source: Source
+    ends: Ends
+    start: int
+    stop: int
+    limits: ReadLimits
+
+    def read(self) -> Edges:
+        """Return the ids of the rows; see ``tables.ids.edges_of``.
+
+        Raises:
+            EdgeInputError: a row has no two ids; the message names the batch and the row in it.
+            FormatError: a record batch is broken.
+            GraphTooLargeError: the rows take more memory than this worker has left.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
+        """
+        reading = Reading(self.source.path, self.limits, 1)
+        parts: list[Any] = []
+        with self.source.opened() as raw:
+            with decoding(self.source.path, _WHAT):
+                schema = _opened(raw).schema
+                file = _opened(raw, _places(schema, self.ends))
+            for index in range(self.start, self.stop):
+                reading.look()
+                where = f"{self.source.path}, record batch {index}"
+                table = self._batch(file, index, where)
+                reading.take_edges(table.num_rows)
+                parts.append(edges_of(table, self.ends, Place(where)))
+            if not parts:
+                parts.append(edges_of(schema.empty_table(), self.ends, Place(self.source.path)))
+        return joined_ids(parts)
+
+    def _batch(self, file: Any, index: int, where: str) -> Any:
+        """Return the columns of a record batch as an Arrow table."""
+        import pyarrow as pa
+
+        with decoding(where, _WHAT):
+            batch = file.get_batch(index)
+            batch.validate(full=True)
+            require_rows(where, batch.num_rows, len(self.ends.columns), self.limits)
+            decoded = sum(decoded_bytes(column) for column in batch.columns)
+            require_room(2 * decoded, self.limits.memory_share, f"{where}: its strings")
+            return pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class ArrowFile(FileEdges):
+    """Edges in the rows of an Arrow file.
+
+    Attributes:
+        batches: number of record batches.
+        batch_rows: rows of the first one, which sizes the pieces: writers make batches of one length.
+        ends: the columns of an edge's ends.
+        kinds: kind of each part of an id.
+    """
+
+    batches: int
+    batch_rows: int
+    ends: Ends
+    kinds: tuple[IdKind, ...]
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.kinds
+
+    def cut(self, piece_edges: int) -> Sequence[ArrowPiece]:
+        """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""
+        step = max(1, piece_edges // max(self.batch_rows, 1))
+        limits = self.limits()
+        return [
+            ArrowPiece(self.source, self.ends, start, min(start + step, self.batches), limits)
+            for start in range(0, max(self.batches, 1), step)
+        ]
+
+    def largest_piece(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``. A record batch is never cut."""
+        return max(super().largest_piece(piece_edges, m), min(self.batch_rows, m))
+
+
+def _opened(raw: Any, fields: Sequence[int] = ()) -> Any:
+    import pyarrow as pa
+
+    raw.seek(0)
+    return pa.ipc.open_file(raw, options=pa.ipc.IpcReadOptions(included_fields=list(fields)))
+
+
+def _places(schema: Any, ends: Ends) -> list[int]:
+    return sorted(schema.get_field_index(column) for column in ends.columns)

@@ -1,0 +1,141 @@
+"""Sets of files: a folder, or a pattern such as ``edges/*.parquet``, whose files together hold one graph's edges."""
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.schemes import require_listed
+from dbfs.edges.readers.source import explained, file_system
+from dbfs.errors import EdgeInputError, MissingFileError
+from dbfs_workers.storage.pieces import Piece
+
+_MAGIC = "*?["
+# Files opened at a time: the client reads a header of each, which takes a network's round trips.
+_THREADS = 8
+
+
+@dataclass(frozen=True)
+class FileSet(EdgeList):
+    """The edges of several files, in the order of their names.
+
+    Attributes:
+        where: the folder or pattern.
+        parts: the edges of each file.
+    """
+
+    where: str
+    parts: tuple[EdgeList, ...]
+
+    @property
+    def path(self) -> str:
+        """The folder or pattern, for the check of its URL's scheme."""
+        return self.where
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.parts[0].id_kinds
+
+    def cut(self, piece_edges: int) -> Sequence[Piece]:
+        """Cut each file; see ``EdgeList``."""
+        return [piece for part in self.parts for piece in part.cut(piece_edges)]
+
+    def largest_piece(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``."""
+        return max(part.largest_piece(piece_edges, m if part.m is None else part.m) for part in self.parts)
+
+
+def members(path: str | os.PathLike[str]) -> list[str] | None:
+    """Return the files of a folder or a pattern, sorted; None if the path is that of one file.
+
+    In a folder, names that begin with a dot or an underscore are passed over, as Spark and Hive do. A name with a star
+    that exists is a file, not a pattern.
+
+    Raises:
+        MissingFileError: the folder has no files, or none matches the pattern.
+        InvalidOptionError: the configuration does not allow the URL's scheme.
+        UnreadableFileError: the file system or the network fails.
+    """
+    name = os.fsdecode(path)
+    if "::" in name and "://" in name:
+        return None
+    require_listed(name)
+    if "://" in name:
+        found = _remote(name)
+    else:
+        with explained(name, None):
+            found = _local(str(Path(name).expanduser().absolute()))
+    if found is not None and not found:
+        raise MissingFileError(f"{name}: no file there; expected files of edges")
+    return found
+
+
+def _local(name: str) -> list[str] | None:
+    if Path(name).is_dir():
+        inside = (path for path in Path(name).rglob("*") if path.is_file())
+        return sorted(str(path) for path in inside if not _hidden(path.relative_to(name).as_posix()))
+    if Path(name).exists() or not any(mark in name for mark in _MAGIC):
+        return None
+    # Path.glob refuses absolute patterns.
+    return sorted(match for match in glob.glob(name, recursive=True) if Path(match).is_file())  # noqa: PTH207
+
+
+def _remote(name: str) -> list[str] | None:
+    web = name.lower().startswith(("http://", "https://"))
+    with explained(name, None):
+        files, inner = file_system(name)
+        # A question mark in a web address begins its query.
+        if any(mark in inner for mark in ("*" if web else _MAGIC)):
+            return [files.unstrip_protocol(match) for match in sorted(files.glob(inner))]
+        if web or not files.isdir(inner):
+            return None
+        inside = sorted(files.find(inner))
+        return [files.unstrip_protocol(path) for path in inside if not _hidden(path.removeprefix(inner))]
+
+
+def _hidden(relative: str) -> bool:
+    return any(part.startswith((".", "_")) for part in PurePosixPath(relative).parts)
+
+
+def open_set(where: str, paths: Sequence[str], open_one: Callable[[str], EdgeList]) -> FileSet:
+    """Open all files of a set.
+
+    Raises:
+        EdgeInputError: a file numbers its own vertices, so that its ids mean nothing in the others; or the files differ
+            in direction or in the kind of ids.
+    """
+    with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
+        parts: list[Any] = list(pool.map(open_one, paths))
+    first = parts[0]
+    for index, part in enumerate(parts):
+        if part.n is not None and hasattr(part, "groups"):
+            # A Parquet file's number of vertices is its writer's: the ids mean the same in all files.
+            parts[index] = part = replace(part, n=None)
+        if part.n is not None:
+            raise EdgeInputError(
+                f"{part.name} has vertices of its own, 0 to {part.n - 1}; of several files, only tables and edge lists "
+                "make one graph"
+            )
+        if part.directed != first.directed:
+            words = ["undirected", "directed"]
+            raise EdgeInputError(
+                f"{part.name} is {words[part.directed]} and {first.name} {words[first.directed]}; pass directed="
+            )
+        if part.id_kinds != first.id_kinds:
+            raise EdgeInputError(
+                f"{part.name} has ids of {_shown(part)}, and {first.name} of {_shown(first)}; all files of a graph "
+                "need ids of one kind"
+            )
+    counts = [part.m for part in parts]
+    m = None if None in counts else sum(counts)
+    return FileSet(where, None, m, first.directed, mirrored=False, where=where, parts=tuple(parts))
+
+
+def _shown(part: EdgeList) -> str:
+    return " and ".join(f"{kind}s" for kind in part.id_kinds)

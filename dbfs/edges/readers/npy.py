@@ -1,0 +1,212 @@
+"""NumPy's ``.npy`` files: an array of shape (m, 2), or a structured array with named columns. Read by ranges of rows.
+
+Source: NumPy, "NumPy Enhancement Proposal 1, A Simple File Format for NumPy Arrays". An array of Python objects is
+pickled, and refused: unpickling runs code of the file's author.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.source import Source
+from dbfs.edges.readers.tables import decoding, require_rows
+from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ids import Place, edges_of, require_kinds
+from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
+from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+
+_WHAT = "NumPy array"
+_CHUNK_BYTES = 1 << 22
+# Bytes of memory for a byte of the file: the row, its columns, and the ids.
+_EXPANSION = 4
+COLUMNS = ("0", "1")
+"""Names of the columns of an array of shape (m, 2)."""
+
+
+def open_npy(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> NpyFile:
+    """Read the header of an ``.npy`` file; arguments as of ``open_parquet``. The columns of a plain array are 0 and 1.
+
+    Raises:
+        FormatError: the header is broken, or the array is pickled.
+        TruncatedFileError: the file is shorter than its header says.
+        EdgeInputError: the array has another shape, or holds no ids.
+    """
+    with source.opened() as raw, decoding(source.path, _WHAT):
+        shape, fortran, dtype = read_header(raw, source.path)
+        start = int(raw.tell())
+    names = _columns(shape, dtype, source.path)
+    columns = choose_ends(names, *ends, source.path)
+    rows = shape[0]
+    size = rows * dtype.itemsize * (1 if dtype.names else 2)
+    if source.size is not None and source.size - start != size:
+        error = TruncatedFileError if source.size - start < size else FormatError
+        raise error(
+            f"{source.path}: its header promises {rows:,} rows, which take {size:,} bytes, and "
+            f"{source.size - start:,} follow"
+        )
+    file = NpyFile(
+        name=source.path,
+        n=None,
+        m=rows,
+        directed=bool(directed),
+        mirrored=False,
+        source=source,
+        rows=rows,
+        start=start,
+        dtype=dtype,
+        fortran=fortran and not dtype.names,
+        ends=columns,
+        kinds=(),
+    )
+    none = np.empty(0 if dtype.names else (0, 2), dtype)
+    kinds = require_kinds(NpyPiece(file, 0, 0, file.limits()).table(none).schema, columns, source.path)
+    return replace(file, kinds=kinds)
+
+
+def read_header(raw: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array; return its shape, whether columns are stored one after another, and its dtype.
+
+    Raises:
+        FormatError: the array holds Python objects.
+        ValueError: the header is broken.
+    """
+    version = np.lib.format.read_magic(raw)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version} of the format is unknown")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(raw)
+    if dtype.hasobject:
+        raise FormatError(f"{path} holds pickled Python objects, which are not read: they could run any code")
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError(f"the shape {shape} has a size that is not 0 or more")
+    return shape, fortran, dtype
+
+
+def as_arrow(values: Any, column: str, name: str) -> Any:
+    """Return a one-dimensional NumPy array of the native or the other byte order as an Arrow array.
+
+    Raises:
+        EdgeInputError: Arrow has no such values.
+    """
+    import pyarrow as pa
+
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    try:
+        return pa.array(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise EdgeInputError(f"{name}: column {column!r} holds {values.dtype}; expected ids ({error})") from None
+
+
+def _columns(shape: tuple[int, ...], dtype: np.dtype[Any], path: str) -> Sequence[str]:
+    if dtype.names is not None and len(shape) == 1:
+        return dtype.names
+    if dtype.names is None and len(shape) == 2 and shape[1] == 2:
+        return COLUMNS
+    hint = ". Transpose the array" if len(shape) == 2 and shape[0] == 2 else ""
+    raise EdgeInputError(
+        f"{path} holds an array of shape {' x '.join(map(str, shape)) or '()'}; expected m x 2, or a one-dimensional "
+        f"array with named columns{hint}"
+    )
+
+
+@dataclass(frozen=True)
+class NpyPiece:
+    """A range of rows of the array.
+
+    Attributes:
+        file: the array.
+        first, stop: the range of rows.
+        limits: limits of the read.
+    """
+
+    file: NpyFile
+    first: int
+    stop: int
+    limits: ReadLimits
+
+    def read(self) -> Edges:
+        """Return the ids of the rows; see ``tables.ids.edges_of``.
+
+        Raises:
+            EdgeInputError: a row has no two ids; the message names the row.
+            TruncatedFileError: the file ends too early.
+            GraphTooLargeError: the rows take more memory than this worker has left.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
+        """
+        file, rows = self.file, self.stop - self.first
+        reading = Reading(file.source.path, self.limits, 1)
+        require_rows(file.name, rows, 2, self.limits)
+        width = file.dtype.itemsize * (1 if file.dtype.names or file.fortran else 2)
+        starts = [file.start, file.start + file.rows * width] if file.fortran else [file.start]
+        parts = [np.frombuffer(self._bytes(start, width, reading), file.dtype) for start in starts]
+        array = np.stack(parts, axis=1) if file.fortran else parts[0]
+        reading.take_edges(rows)
+        shaped = array if file.dtype.names or file.fortran else array.reshape(rows, 2)
+        return edges_of(self.table(shaped), file.ends, Place(file.name, self.first))
+
+    def table(self, array: Any) -> Any:
+        """Return rows of the array as an Arrow table of the columns of the ends."""
+        import pyarrow as pa
+
+        file = self.file
+        parts = {name: array[name] if file.dtype.names else array[:, COLUMNS.index(name)] for name in file.ends.columns}
+        with decoding(file.name, _WHAT):
+            return pa.table({name: as_arrow(values, name, file.name) for name, values in parts.items()})
+
+    def _bytes(self, start: int, width: int, reading: Reading) -> bytes:
+        """Return the bytes of the rows, ``width`` each, of a part of the file that begins at ``start``."""
+        source, expected = self.file.source, (self.stop - self.first) * width
+        require_room(_EXPANSION * expected, self.limits.memory_share, f"{source.path}: {expected:,} bytes")
+        chunks = source.chunks(
+            start + self.first * width, start + self.stop * width, size=_CHUNK_BYTES, look=reading.look
+        )
+        found = b"".join(chunks)
+        if len(found) != expected:
+            raise TruncatedFileError(
+                f"{source.path} ends too early: rows {self.first:,} to {self.stop:,} take {expected:,} bytes, and "
+                f"{len(found):,} are there"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class NpyFile(FileEdges):
+    """An array of edges in an ``.npy`` file.
+
+    Attributes:
+        rows: number of edges.
+        start: offset of the first byte after the header.
+        dtype: of the array, of any byte order.
+        fortran: whether the targets follow all of the sources.
+        ends: the columns of an edge's ends.
+        kinds: kind of each part of an id.
+    """
+
+    rows: int
+    start: int
+    dtype: np.dtype[Any]
+    fortran: bool
+    ends: Ends
+    kinds: tuple[IdKind, ...]
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.kinds
+
+    def cut(self, piece_edges: int) -> Sequence[NpyPiece]:
+        """Cut into ranges of ``piece_edges`` rows; the last one may be shorter."""
+        limits = self.limits()
+        return [
+            NpyPiece(self, at, min(at + piece_edges, self.rows), limits)
+            for at in range(0, max(self.rows, 1), piece_edges)
+        ]

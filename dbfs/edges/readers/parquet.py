@@ -1,0 +1,221 @@
+"""Parquet files: an edge per row, read by row groups.
+
+Source: Apache Parquet, "File Format", https://parquet.apache.org/docs/file-format/. The client reads the footer;
+workers read the row groups, and of these only the columns of the ends. A file that ``dbfs generate`` or ``dbfs
+convert`` wrote says in its metadata ``dbfs`` how many vertices there are, and whether edges are directed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.source import Source
+from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
+from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
+from dbfs.errors import FormatError
+from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+
+_WHAT = "Parquet file"
+# Rows decoded at a time: few enough to look at the limits often, and enough to decode at full speed.
+_BATCH_ROWS = 1 << 18
+# Rows of strings decoded at a time: strings may be long.
+_BATCH_STRINGS = 1 << 15
+
+
+def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ParquetFile:
+    """Read the footer of a Parquet file.
+
+    Args:
+        source: the file.
+        directed: overrides what the file's metadata ``dbfs`` says; undirected if neither says anything.
+        ends: names of the columns of an edge's ends; None for the file's two columns.
+
+    Raises:
+        FormatError: the footer is broken.
+        EdgeInputError: the columns are not there, or hold no ids.
+    """
+    with source.opened() as raw, decoding(source.path, _WHAT):
+        file = _opened(raw)
+        schema, metadata = file.schema_arrow, file.metadata
+        groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
+        columns = choose_ends(schema.names, *ends, source.path)
+        dictionaries = _dictionaries(metadata, schema, columns)
+    if any(rows < 0 for rows in groups) or sum(groups) != metadata.num_rows:
+        raise FormatError(
+            f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
+        )
+    kinds = require_kinds(schema, columns, source.path)
+    n, stated = _stated(schema, source.path)
+    return ParquetFile(
+        name=source.path,
+        n=n if ends == (None, None) else None,
+        m=sum(groups),
+        directed=bool(stated) if directed is None else directed,
+        mirrored=False,
+        source=source,
+        groups=groups,
+        ends=columns,
+        kinds=kinds,
+        dictionaries=dictionaries,
+    )
+
+
+@dataclass(frozen=True)
+class ParquetPiece:
+    """Some row groups of a Parquet file.
+
+    Attributes:
+        source: the file.
+        ends: the columns of an edge's ends.
+        groups: indices of the row groups.
+        rows: number of rows of each of these groups.
+        first: number of the first row.
+        dictionaries: columns of strings that are read as categories, as they are stored.
+        limits: limits of the read.
+    """
+
+    source: Source
+    ends: Ends
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]
+    first: int
+    dictionaries: tuple[str, ...]
+    limits: ReadLimits
+
+    def read(self) -> Edges:
+        """Return the ids of the rows; see ``tables.ids.edges_of``.
+
+        Raises:
+            EdgeInputError: a row has no two ids; the message names the row group and the row.
+            FormatError: a row group is broken, or holds another number of rows than the footer says.
+            GraphTooLargeError: the rows take more memory than this worker has left.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
+        """
+        reading = Reading(self.source.path, self.limits, 1)
+        require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
+        parts: list[Any] = []
+        with self.source.opened() as raw:
+            with decoding(self.source.path, _WHAT):
+                file = _opened(raw, self.dictionaries)
+            first = self.first
+            for group, rows in zip(self.groups, self.rows, strict=True):
+                where = f"{self.source.path}, row group {group}"
+                table = self._group(file, group, where, reading)
+                if table.num_rows != rows:
+                    raise FormatError(f"{where} holds {table.num_rows:,} rows; its footer promises {rows:,}")
+                reading.take_edges(rows)
+                parts.append(edges_of(table, self.ends, Place(where, first)))
+                first += rows
+            if not parts:
+                parts.append(edges_of(file.schema_arrow.empty_table(), self.ends, Place(self.source.path)))
+        return joined_ids(parts)
+
+    def _group(self, file: Any, group: int, where: str, reading: Reading) -> Any:
+        """Return the columns of a row group as an Arrow table."""
+        import pyarrow as pa
+
+        batches, decoded, rows = [], 0, 0
+        with decoding(where, _WHAT):
+            schema = pa.schema([file.schema_arrow.field(column) for column in self.ends.columns])
+            textual = any(not pa.types.is_integer(field.type) for field in schema)
+            size = _BATCH_STRINGS if textual else _BATCH_ROWS
+            for batch in file.iter_batches(size, [group], self.ends.columns):
+                reading.look()
+                rows += batch.num_rows
+                if rows > self.rows[self.groups.index(group)]:
+                    break
+                batch.validate(full=textual)
+                decoded += sum(decoded_bytes(column) for column in batch.columns)
+                require_room(2 * decoded, self.limits.memory_share, f"{where}: its strings")
+                batches.append(batch.select(self.ends.columns))
+            return pa.Table.from_batches(batches, None if batches else schema)
+
+
+@dataclass(frozen=True)
+class ParquetFile(FileEdges):
+    """Edges in the rows of a Parquet file.
+
+    Attributes:
+        groups: number of rows of each row group.
+        ends: the columns of an edge's ends.
+        kinds: kind of each part of an id.
+        dictionaries: as of ``ParquetPiece``.
+    """
+
+    groups: tuple[int, ...]
+    ends: Ends
+    kinds: tuple[IdKind, ...]
+    dictionaries: tuple[str, ...]
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.kinds
+
+    def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
+        """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""
+        limits = self.limits()
+        pieces: list[ParquetPiece] = []
+        start = first = taken = 0
+        for stop, rows in enumerate(self.groups, start=1):
+            taken += rows
+            # Another group would make the piece larger than asked for.
+            if stop == len(self.groups) or taken + self.groups[stop] > piece_edges:
+                groups = tuple(range(start, stop))
+                sizes = self.groups[start:stop]
+                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, self.dictionaries, limits))
+                start, first, taken = stop, first + taken, 0
+        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, self.dictionaries, limits)]
+
+    def largest_piece(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``. A row group is never cut."""
+        return max(super().largest_piece(piece_edges, m), *self.groups, 1)
+
+
+def _opened(raw: Any, dictionaries: Sequence[str] = ()) -> Any:
+    import pyarrow.parquet as pq
+
+    # Buffered before: a remote file takes one request for each column of a row group.
+    return pq.ParquetFile(raw, read_dictionary=list(dictionaries) or None, pre_buffer=True)
+
+
+def _dictionaries(metadata: Any, schema: Any, ends: Ends) -> tuple[str, ...]:
+    """Return the columns of strings that are stored as categories, in any row group."""
+    import pyarrow as pa
+
+    found = set()
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(index)
+            if chunk.path_in_schema in ends.columns and any("DICTIONARY" in name for name in chunk.encodings):
+                found.add(chunk.path_in_schema)
+    types = pa.types
+    texts = (types.is_string, types.is_large_string)
+    return tuple(sorted(name for name in found if any(is_text(schema.field(name).type) for is_text in texts)))
+
+
+def _stated(schema: Any, path: str) -> tuple[int | None, bool | None]:
+    """Return the number of vertices and the direction that the metadata ``dbfs`` says; None for what is not said.
+
+    Raises:
+        FormatError: the metadata is there, and is not what ``writers.table`` writes.
+    """
+    stored = (schema.metadata or {}).get(b"dbfs")
+    if stored is None:
+        return None, None
+    try:
+        about = json.loads(stored)
+        n, directed = about["n"], about["directed"]
+    except (ValueError, TypeError, KeyError):
+        n, directed = -1, None
+    if not isinstance(directed, bool) or not (n is None or (type(n) is int and 0 <= n < 1 << 63)):
+        raise FormatError(f"{path}: its metadata 'dbfs' is {stored[:60]!r}; expected JSON of name, n and directed")
+    return n, directed

@@ -1,0 +1,64 @@
+"""What the readers of tables in binary files share: errors of the libraries, and the room for what is read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, UnreadableFileError
+from dbfs_workers.storage.reading import ReadLimits, require_room
+
+# Bytes of memory for an integer that is read: as the file has it, as an id, and what a build makes of it.
+_INTEGER_BYTES = 40
+
+
+@contextmanager
+def decoding(where: str, what: str) -> Iterator[None]:
+    """Turn a library's errors about a file's bytes into dbfs's.
+
+    Args:
+        where: the file, and the part of it, for messages.
+        what: the format, such as ``Parquet file``.
+
+    Raises:
+        FormatError: the bytes are not what the format says.
+        GraphTooLargeError: the bytes ask for more memory than there is.
+        UnreadableFileError: the machine or the network failed.
+    """
+    try:
+        yield
+    except DbfsError:
+        raise
+    except MemoryError as error:
+        raise GraphTooLargeError(f"{where}: a part of the {what} takes more memory than there is ({error})") from error
+    except Exception as error:
+        # Libraries raise OSError for broken bytes too, without a number. Errors of the machine have one.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UnreadableFileError(f"{where} can't be read: {error.strerror or reason}") from error
+        raise FormatError(f"{where} is no valid {what}: {reason}") from error
+
+
+def require_rows(where: str, rows: int, columns: int, limits: ReadLimits) -> None:
+    """Refuse to read rows of ``columns`` integers, or references to strings, that the memory will not hold.
+
+    Raises:
+        FormatError: the number of rows is negative.
+        GraphTooLargeError: this process has too little memory left.
+    """
+    if rows < 0:
+        raise FormatError(f"{where} promises {rows} rows; expected 0 or more")
+    require_room(rows * columns * _INTEGER_BYTES, limits.memory_share, f"{where}: reading its {rows:,} rows")
+
+
+def decoded_bytes(column: Any) -> int:
+    """Return the bytes that a column of an Arrow batch takes without its dictionary; 0 if it has none.
+
+    A few bytes of a file may say that one long string is the value of a million rows.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type) or pa.types.is_integer(column.type.value_type):
+        return 0
+    lengths = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
