@@ -92,8 +92,32 @@ class LabelReader:
     def between(self, least: int, most: int) -> NDArray[np.int64]:
         """Return the vertices at a distance of ``least`` to ``most``, ascending."""
         ranks = range(self._gang.p)
-        rows = self._answers(self._calls(ranks, FindRows, least, most))
-        return vertices_of_rows([rows[rank].astype(np.int64) for rank in ranks], self._order)
+        found = self._answers(self._calls(ranks, FindRows, least, most, ()))
+        return vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks], self._order)
+
+    def labels_between(
+        self, least: int, most: int, *, predecessors: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64] | None]:
+        """Return the vertices at a distance of ``least`` to ``most``, ascending, and their labels.
+
+        Only these vertices' labels travel to the client. A distance of -1 is that of unreached vertices.
+
+        Returns:
+            The vertices, int64; their distances, int32; and their predecessors, int64 and -1 for unreached vertices, or
+            None without ``predecessors``.
+        """
+        labels = ("distances", "predecessors")[: 1 + predecessors]
+        found = self._answers(self._calls(range(self._gang.p), FindRows, least, most, labels))
+        positions = np.concatenate([rows[0].astype(np.int64) * self._gang.p + rank for rank, rows in found.items()])
+        vertices = positions if self._order is None else self._order.vertex[positions].astype(np.int64)
+        # Stable: the sort finds that each rank's vertices ascend already.
+        ascending = np.argsort(vertices, kind="stable")
+        columns: list[NDArray[Any]] = []
+        for index, label in enumerate(labels, 1):
+            travelled = np.concatenate([rows[index] for rows in found.values()])[ascending]
+            columns.append(np.empty(travelled.size, np.int32 if label == "distances" else np.int64))
+            _copy(travelled, label, self._stripe.n, self._order, columns[-1])
+        return vertices[ascending], columns[0], columns[1] if predecessors else None
 
     def path(self, position: int) -> list[int] | None:
         """Return the positions from ``position`` to its source; none if unreached.

@@ -46,6 +46,7 @@ from dbfs_workers.messages import (
 )
 from dbfs_workers.reads.ids import IdReads
 from dbfs_workers.reads.server import LabelReads
+from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.storage.labels import RankLabels, label_key
@@ -78,7 +79,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
         self.leases = WorkerLeases(worker)
-        self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data))
+        self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data), EdgeReads(worker.data))
         for service in (self, *self.reads):
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver

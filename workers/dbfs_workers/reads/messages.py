@@ -97,14 +97,16 @@ class WriteWindow(ReadMessage[bool]):
 
 @dataclass(frozen=True)
 class FindRows(ReadMessage[NDArray[np.uint32]]):
-    """Return the rows at a distance of ``least`` to ``most``, ascending.
+    """Return the rows at a distance of ``least`` to ``most``, and their labels; see ``RankRows.between``.
 
     Attributes:
-        least, most: the distances.
+        least, most: the distances; -1 is that of unreached vertices.
+        labels: the labels to return, ``distances`` or ``predecessors``.
     """
 
     least: int
     most: int
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -182,3 +184,21 @@ class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
     order: Hashable
     wanted: str
     indices: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SelectEdges(WorkerMessage[NDArray[np.uint32]]):
+    """Return the edges of the rank's rows between chosen vertices; see ``subgraphs.edges_between``.
+
+    Attributes:
+        partition: Dask key of the rank's partition.
+        chosen: internal ids of the vertices, ascending, each once.
+        index: the index of each of them in the caller's list.
+
+    Raises:
+        StaleRunError: the worker does not have the partition: the graph was unloaded.
+    """
+
+    partition: Hashable
+    chosen: NDArray[np.uint32]
+    index: NDArray[np.uint32]

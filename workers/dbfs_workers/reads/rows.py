@@ -60,12 +60,19 @@ class RankRows:
         own = xp.flatnonzero(there % self.stripe.p == self.rank)
         into[on_host(own)] = self._travelling(values[there[own] // self.stripe.p])
 
-    def between(self, least: int, most: int) -> NDArray[np.uint32]:
-        """Return the rows (local ids) at a distance of ``least`` to ``most``, ascending."""
+    def between(self, least: int, most: int, labels: tuple[str, ...]) -> NDArray[np.uint32]:
+        """Return the rows (local ids) at a distance of ``least`` to ``most``, ascending, and labels of these rows.
+
+        Returns:
+            uint32[1 + labels, rows]: the rows, and then each label in the form that this file describes.
+        """
         distances = self.distances[: self.stripe.owned(self.rank)]
         found = array_module(distances).flatnonzero((distances >= least) & (distances <= most))
-        rows: NDArray[np.uint32] = on_host(found.astype(np.uint32))
-        return rows
+        answer = np.empty((1 + len(labels), found.size), np.uint32)
+        answer[0] = on_host(found)
+        for index, label in enumerate(labels, 1):
+            answer[index] = self._travelling(self._values(label)[found])
+        return answer
 
     def walk(self, position: int) -> tuple[list[int], bool]:
         """Follow predecessors from one of the rank's positions while they are the rank's, for at most ``STEPS``.

@@ -51,7 +51,7 @@ class LabelReads:
     @FindRows.handler
     async def find_rows(self, message: FindRows) -> NDArray[np.uint32]:
         """See ``FindRows``."""
-        return await asyncio.to_thread(self._rows(message).between, message.least, message.most)
+        return await asyncio.to_thread(self._rows(message).between, message.least, message.most, message.labels)
 
     @Walk.handler
     async def walk(self, message: Walk) -> tuple[list[int], bool]:

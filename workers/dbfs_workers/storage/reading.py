@@ -66,10 +66,7 @@ class Reading:
             RunCancelledError: the task was cancelled, or its client is gone.
             DeadlineExceededError: the longest time of a read is over.
         """
-        if self._worker is not None:
-            task = self._worker.state.tasks.get(self._key)
-            if task is None or task.state == "cancelled":
-                raise RunCancelledError(f"reading {self._path} was cancelled")
+        _require_wanted(self._worker, self._key, f"reading {self._path}")
         if time.monotonic() > self._end:
             raise DeadlineExceededError(f"reading {self._path}: not done after {self._limits.seconds:g} s")
 
@@ -116,6 +113,21 @@ def require_room(needed: int, memory_share: float, what: str) -> None:
             f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
             f"({memory_share:.0%} of its memory, less what it holds). More or larger workers would hold it"
         )
+
+
+def require_wanted(doing: str) -> None:
+    """Raise ``RunCancelledError`` if the task that runs in this thread was cancelled, or its client is gone.
+
+    Args:
+        doing: what the task does, for the message.
+    """
+    _require_wanted(*_current_task(), doing)
+
+
+def _require_wanted(worker: Any, key: str, doing: str) -> None:
+    task = None if worker is None else worker.state.tasks.get(key)
+    if worker is not None and (task is None or task.state == "cancelled"):
+        raise RunCancelledError(f"{doing} was cancelled")
 
 
 def free_bytes(memory_share: float, dask_worker: Any) -> int:
