@@ -9,9 +9,11 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import distributed
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import dbfs
@@ -70,7 +72,9 @@ def test_the_same_calls_return_awaitables(client: distributed.Client, leaves_not
 
 
 @pytest.mark.full
-def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, leaves_nothing: None) -> None:
+def test_answers_are_those_of_a_synchronous_client(
+    client: distributed.Client, tmp_path: Path, leaves_nothing: None
+) -> None:
     async def main() -> None:
         async with connected(client.scheduler.address) as there:
             await dbfs.install(there)
@@ -86,12 +90,18 @@ def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, l
         distances = await result.distances()
         np.testing.assert_array_equal(distances, wanted.distances())
         assert (result.reached, result.depth, result.edges) == (wanted.reached, wanted.depth, wanted.edges)
-        assert len(result.reports) == len(result.levels) == len(result.to_dict()["levels"])
+        assert len(result.reports) == len(result.levels) == len(result.summary()["levels"])
         farthest = int(distances.argmax())
         assert len(await result.path_to(farthest)) == result.depth + 1
         assert farthest in await result.vertices_at(result.depth)
-        assert (await result.vertices()).size == (await result.tree()).nnz + 1 == result.reached
+        assert (await result.vertices()).size == (await result.tree()).edges + 1 == result.reached
         assert (await result.to_dask_array()).size == graph.n == other.n
+        frame = await result.to_pandas()
+        assert frame["distance"].tolist() == [*(await result.to_dict()).values()]
+        assert (await result.to_arrow()).num_rows == len(frame) == wanted.reached
+        await result.to_parquet(tmp_path / "labels")
+        assert pq.read_table(tmp_path / "labels").num_rows == wanted.reached
+        assert (await result.to_dask_dataframe()).npartitions == graph.ranks
         parents = await result.predecessors()
         assert (await dbfs.validate(graph, result)).component_edges > 0
         parents[farthest] = farthest
@@ -102,7 +112,13 @@ def test_answers_are_those_of_a_synchronous_client(client: distributed.Client, l
         with pytest.raises(ResultReleasedError):
             await result.distances()
 
-        np.testing.assert_array_equal(await graph.khop(source, 1), other.khop(source, 1))
+        near, wanted_near = await graph.khop(source, 1), other.khop(source, 1)
+        np.testing.assert_array_equal(near, wanted_near)
+        assert near.tolist() == list(near) == near.to_pandas()["vertex"].tolist()
+        cut = await near.subgraph()
+        assert cut.to_arrow().equals((await graph.subgraph(near.vertices)).to_arrow())
+        assert cut.to_arrow().equals(wanted_near.subgraph().to_arrow())
+        assert near.distances.size == len(near) == cut.n
         np.testing.assert_array_equal((await graph.components()).labels, other.components().labels)
         np.testing.assert_array_equal(await graph.degree_counts(), other.degree_counts())
         assert (await graph.eccentricity_bound(source)).lower >= result.depth

@@ -85,7 +85,7 @@ def test_auto_is_the_cpu_where_workers_have_no_gpu(client: distributed.Client) -
         if graph.backend == "cuda":
             pytest.skip("there is a GPU")
         assert (graph.backend, graph.exchange) == ("cpu", "shared_memory")
-        assert graph.bfs(0).to_dict()["backend"] == "cpu"
+        assert graph.bfs(0).summary()["backend"] == "cpu"
         assert dbfs.graphs(client=client)[-1].backend == "cpu"
         # The workers did not try to import CuPy.
         imported = client.run(lambda: "cupy" in __import__("sys").modules)
@@ -315,7 +315,7 @@ def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: py
                 asked = replace(way, backend="cuda")
                 with loaded(client, arrays, asked, directed=False, ranks=2) as graph:
                     check(graph, arrays, asked, [5])
-                    told = graph.bfs(5, engine=way.engine).to_dict()
+                    told = graph.bfs(5, engine=way.engine).summary()
                     exchange = "dask" if way.engine == "taskgraph" else way.exchange
                     assert (told["backend"], told["exchange"]) == ("cuda", exchange)
         # Only the last graph chose its exchange itself, so only that graph is logged.

@@ -62,19 +62,20 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
     edges = tmp_path / "gaps.txt"
     edges.write_text("10 20\n20 30\n99 99\n")
     flags = ["--predecessors"] if predecessors else []
-    for out in (tmp_path / "labels.npy", tmp_path / "labels.parquet"):
+    for out, count in ((tmp_path / "labels.npy", 4), (tmp_path / "labels.parquet", 3), (tmp_path / "labels.csv", 3)):
         answer = invoke(str(edges), "--source", "30", "--out", str(out), *flags)
         assert answer.exit_code == 0, answer.output
-        assert f"{out}: wrote the distances{' and predecessors' * predecessors} of 4 vertices, " in answer.stdout
+        assert f"{out}: wrote the distances{' and predecessors' * predecessors} of {count} vertices, " in answer.stdout
     labels = np.load(tmp_path / "labels.npy")
     table = pd.read_parquet(tmp_path / "labels.parquet")
-    assert table["vertex"].tolist() == [10, 20, 30, 99]
-    assert table["distance"].tolist() == [2, 1, 0, -1]
+    assert table["vertex"].tolist() == [10, 20, 30]
+    assert table["distance"].tolist() == [2, 1, 0]
+    assert table.astype(float).equals(pd.read_csv(tmp_path / "labels.csv").astype(float))
     if predecessors:
         assert labels["distance"].tolist() == [2, 1, 0, -1]
         assert labels["predecessor"].tolist() == [1, 2, 2, -1]
-        assert table["predecessor"].tolist()[:3] == [20, 30, 30]
-        assert table["predecessor"].isna().tolist() == [False, False, False, True]
+        assert table["predecessor"].tolist()[:2] == [20, 30]
+        assert table["predecessor"].isna().tolist() == [False, False, True]
     else:
         assert labels.dtype == np.int32
         assert labels.tolist() == [2, 1, 0, -1]
@@ -86,7 +87,7 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
         (["path:n=5", "--source", "5"], "source 5 is not in path:n=5: vertices are 0..4"),
         (["path:n=5", "--source", "-1"], "source -1 is not in path:n=5"),
         (["path:n=5", "--source", "x"], "source must be an integer, not 'x'"),
-        (["path:n=5", "--source", "0", "--out", "labels.txt"], "must end in .npy or .parquet"),
+        (["path:n=5", "--source", "0", "--out", "labels.txt"], "must end in .parquet, .csv or .npy"),
         (["path:n=5", "--source", "0", "--out", "/no/such/folder/x.npy"], "there is no folder /no/such/folder"),
         (["pth:n=5", "--source", "0"], "unknown generator"),
         (["no-such-file.mtx", "--source", "0"], "no-such-file.mtx"),

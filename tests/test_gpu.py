@@ -101,7 +101,7 @@ def test_larger_graphs(gpus: distributed.Client, order: str, ranks: int) -> None
             ):
                 assert graph.exchange == exchange
                 truth = truth or graph.bfs(5, engine="taskgraph", validate=True)
-                assert truth.to_dict()["backend"] == "cuda"
+                assert truth.summary()["backend"] == "cuda"
                 for direction in ("auto", "top-down", "bottom-up"):
                     found = graph.bfs(5, predecessors=True, direction=direction, validate=True)
                     np.testing.assert_array_equal(found.distances(), truth.distances())
@@ -301,7 +301,7 @@ def test_who_shares_a_gpu_is_told_that_it_is_slower(
     ):
         assert (graph.backend, graph.exchange) == ("cuda", "shared_memory")
         assert "exchange through the host (shared_memory), which is slower: ranks 0 and 1" in caplog.text
-        told = graph.bfs(0, validate=True).to_dict()
+        told = graph.bfs(0, validate=True).summary()
         assert (told["backend"], told["exchange"]) == ("cuda", "shared_memory")
     # To share a GPU is nothing to choose for somebody.
     with dbfs.load("path:n=9", client=sharing) as graph:

@@ -15,9 +15,13 @@ from dbfs.analytics.degrees import hub
 from dbfs.cluster.gang import Deadline, Ref, TaskGraph, release
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_number
+from dbfs_workers.storage.label_table import data_frame, whole_table
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
     from dbfs_workers.storage.id_table import Ids
@@ -60,6 +64,18 @@ class Components:
         if not 0 <= number < self.count:
             raise InvalidOptionError(f"{self.graph} has {self.count} components, counted from 0; there is no {number}")
         return self.ids_of(np.flatnonzero(self.labels == number))
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``vertex`` (the id, ascending) and ``component`` (int64).
+
+        Raises:
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded, and its ids are not known without it.
+        """
+        return whole_table(vertex=self.ids_of(np.arange(self.labels.size)), component=self.labels)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
+        return data_frame(self.to_arrow())
 
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))

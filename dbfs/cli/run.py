@@ -58,7 +58,9 @@ from dbfs_workers.text import printable
 @click.option("--max-depth", type=click.IntRange(0), help="Stop at this distance; farther vertices stay unreached.")
 @click.option("--validate", is_flag=True, help="Check the result against the graph's edges, on the workers.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the labels to FILE.npy or FILE.parquet."
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the labels to FILE.parquet or FILE.csv (reached vertices), or FILE.npy (all).",
 )
 @scheduler_option
 @json_option
@@ -113,12 +115,12 @@ def run(
                 result.validate()
         if out is not None:
             with bar(f"writing {out}"), writing("--out", out):
-                save(result, out, predecessors=predecessors)
+                saved = save(result, out)
         _print(result, validated=validate, as_json=as_json)
         if out is not None and not as_json:
             labels = "distances and predecessors" if predecessors else "distances"
             size = format_bytes(out.stat().st_size)
-            click.echo(f"{printable(out)}: wrote the {labels} of {result.graph.n:,} vertices, {size}")
+            click.echo(f"{printable(out)}: wrote the {labels} of {saved:,} vertices, {size}")
         result.release()
 
 
@@ -144,34 +146,31 @@ def _graph(graph: str | EdgeList, client: distributed.Client, layout: dict[str, 
         yield built
 
 
-def save(result: BFSResult, out: Path, *, predecessors: bool) -> None:
-    """Write a result's labels to a file, in vertex order.
+def save(result: BFSResult, out: Path) -> int:
+    """Write a result's labels to a file; return the number of vertices in the file.
 
-    ``.npy``: int32[n] distances by vertex; with predecessors, a structured array [n] of ``distance`` (int32) and
-    ``predecessor`` (int64), a vertex. ``.parquet``: columns ``vertex``, ``distance`` and with predecessors
-    ``predecessor``; vertices are ids there, and a vertex that was not reached has no predecessor (null).
+    ``.parquet`` and ``.csv``: the table of ``BFSResult.to_arrow``: the reached vertices by ascending id. In CSV
+    each column of a tuple is a column. ``.npy``: all vertices in their order: int32[n] distances; if the run recorded
+    predecessors, a structured array [n] of ``distance`` (int32) and ``predecessor`` (int64, a vertex).
     """
-    labels: dict[str, NDArray[Any]] = {"distance": result.distances()}
-    if predecessors:
-        labels["predecessor"] = result.predecessors()
-    if out.suffix == ".npy":
-        if not predecessors:
-            np.save(out, labels["distance"])
-            return
-        table = np.empty(result.graph.n, [("distance", "<i4"), ("predecessor", "<i8")])
-        for name, values in labels.items():
-            table[name] = values
-        np.save(out, table)
-        return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    if out.suffix != ".npy":
+        table = result.to_arrow()
+        if out.suffix == ".csv":
+            from pyarrow import csv
 
-    ids: Any = pa.array(result.graph.ids())
-    columns = {"vertex": ids, **labels}
-    if predecessors:
-        parents = labels["predecessor"]
-        columns["predecessor"] = ids.take(pa.array(parents, mask=parents < 0))
-    pq.write_table(pa.table(columns), out)
+            csv.write_csv(table.flatten(), out)
+        else:
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, out)
+        return int(table.num_rows)
+    labels: NDArray[Any] = result.distances()
+    if result.spec.predecessors:
+        both = np.empty(result.graph.n, [("distance", "<i4"), ("predecessor", "<i8")])
+        both["distance"], both["predecessor"] = labels, result.predecessors()
+        labels = both
+    np.save(out, labels)
+    return labels.size
 
 
 def _check_source(edges: EdgeList, source: str, ids: str) -> None:
@@ -199,14 +198,14 @@ def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
 
 def _check_out(out: Path) -> None:
     # Checked before the traversal, whose result a late error would lose.
-    if out.suffix not in (".npy", ".parquet"):
-        raise InvalidOptionError(f"--out {out}: the name must end in .npy or .parquet")
+    if out.suffix not in (".parquet", ".csv", ".npy"):
+        raise InvalidOptionError(f"--out {out}: the name must end in .parquet, .csv or .npy")
     check_writable("--out", out)
 
 
 def _print(result: BFSResult, *, validated: bool, as_json: bool) -> None:
     if as_json:
-        print_json({**result.to_dict(), "validated": validated})
+        print_json({**result.summary(), "validated": validated})
         return
     console = Console()
     console.print(plain(tables.describe(result.graph)), soft_wrap=True)

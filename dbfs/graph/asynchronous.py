@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 from dbfs.cluster.awaiting import AsyncView, awaited, in_thread, unchanged
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
+from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
     from dbfs.engines import LevelReport
     from dbfs_workers.storage.ordering import DegreeOrder
@@ -24,9 +26,10 @@ P = ParamSpec("P")
 class AsyncBFSResult(AsyncView[BFSResult]):
     """The result of ``AsyncGraph.bfs``.
 
-    ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_dask_array``,
-    ``validate``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables.
-    ``levels``, ``reports`` and ``to_dict`` need no cluster, and are those of ``BFSResult``.
+    ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
+    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``validate``, ``publish`` and
+    ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables. ``levels``, ``reports`` and
+    ``summary`` need no cluster, and are those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -62,6 +65,11 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     vertices_at = awaited(BFSResult.vertices_at, unchanged)
     vertices = awaited(BFSResult.vertices, unchanged)
     tree = awaited(BFSResult.tree, unchanged)
+    to_arrow = awaited(BFSResult.to_arrow, unchanged)
+    to_pandas = awaited(BFSResult.to_pandas, unchanged)
+    to_dict = awaited(BFSResult.to_dict, unchanged)
+    to_parquet = awaited(BFSResult.to_parquet, unchanged)
+    to_dask_dataframe = awaited(BFSResult.to_dask_dataframe, unchanged)
     to_dask_array = awaited(BFSResult.to_dask_array, unchanged)
     validate = awaited(BFSResult.validate, unchanged)
     publish = awaited(BFSResult.publish, unchanged)
@@ -82,9 +90,9 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         """One row for each level: see ``BFSResult.levels``."""
         return self.synchronous.levels
 
-    def to_dict(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return the counts and the levels as plain values, for JSON."""
-        return self.synchronous.to_dict()
+        return self.synchronous.summary()
 
 
 def _views(results: list[BFSResult]) -> list[AsyncBFSResult]:
@@ -107,6 +115,34 @@ def _streaming(
             del view
 
     return call
+
+
+class AsyncNeighbourhood(AsyncView[Neighbourhood]):
+    """The result of ``AsyncGraph.khop``: that of ``Graph.khop``, whose ``subgraph`` returns an awaitable."""
+
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        super().__init__(neighbourhood, neighbourhood.graph.gang.client)
+        self.vertices = neighbourhood.vertices
+        self.distances = neighbourhood.distances
+
+    subgraph = awaited(Neighbourhood.subgraph, unchanged)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns ``vertex`` (the id) and ``distance`` (int32)."""
+        return self.synchronous.to_pandas()
+
+    def tolist(self) -> list[Any]:
+        """Return the ids as a list of Python's integers, strings or tuples."""
+        return self.synchronous.tolist()
+
+    def __len__(self) -> int:
+        return len(self.synchronous)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.synchronous)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self.synchronous.__array__(dtype, copy)
 
 
 class AsyncGraph(AsyncView[Graph], GraphCounts):
@@ -145,7 +181,8 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     bfs = awaited(Graph.bfs, AsyncBFSResult)
     bfs_many = awaited(Graph.bfs_many, _views)
     bfs_stream = _streaming(Graph.bfs_stream)
-    khop = awaited(Graph.khop, unchanged)
+    khop = awaited(Graph.khop, AsyncNeighbourhood)
+    subgraph = awaited(Graph.subgraph, unchanged)
     components = awaited(Graph.components, unchanged)
     degree_counts = awaited(Graph.degree_counts, unchanged)
     eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)

@@ -25,9 +25,11 @@ from dbfs.errors import (
 )
 from dbfs.graph.counts import edges_in_words
 from dbfs.graph.naming import NamedVertices
+from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
 from dbfs.graph.stream import stream
+from dbfs.graph.subgraph import Subgraph, chosen_subgraph
 from dbfs.integers import whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dbfs.analytics import Components, DiameterBounds
-    from dbfs_workers.storage.id_table import Ids
 
 
 class Graph(NamedVertices):
@@ -217,11 +218,11 @@ class Graph(NamedVertices):
         """
         return self.python_ids(sample_sources(self, count, seed))
 
-    def khop(self, source: Any, k: int) -> Ids:
-        """Return the ids at most ``k`` edges away from an id (or the nearest of several), ascending.
+    def khop(self, source: Any, k: int) -> Neighbourhood:
+        """Return the ids at most ``k`` edges away from an id, or from the nearest of several, with their distances.
 
-        They are an int64 array or an Arrow array (see ``ids_of``). The source itself is included. In a directed graph
-        edges are followed forwards.
+        The source itself is included. In a directed graph edges are followed forwards. ``khop(...).subgraph()`` has all
+        edges between these vertices.
 
         Raises:
             InvalidOptionError: ``k`` is below 0.
@@ -229,9 +230,22 @@ class Graph(NamedVertices):
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
         """
         result = self.bfs(source, max_depth=whole_count(k, "k"))
-        found = result.vertices()
+        found = Neighbourhood.of(result)
         result.release()
         return found
+
+    def subgraph(self, ids: Iterable[Any]) -> Subgraph:
+        """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
+
+        The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
+        occurs again is left out.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
+            WorkerLostError, DeadlineExceededError: see ``bfs``.
+            ResultReleasedError: the graph was unloaded.
+        """
+        return chosen_subgraph(self, ids)
 
     def components(self) -> Components:
         """Return the connected components; for a directed graph the weak ones, which ignore the direction of edges.

@@ -11,19 +11,25 @@ from numpy.typing import NDArray
 
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
+from dbfs.graph import rank_tables, tables
 from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
 from dbfs.units import format_seconds
 from dbfs.validation.validate import validate
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.label_table import data_frame
 
 if TYPE_CHECKING:
+    import os
+
     import dask.array as da
+    import dask.dataframe as dd
     import pandas as pd
-    import scipy.sparse
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
     from dbfs.graph.graph import Graph
+    from dbfs.graph.subgraph import Subgraph
     from dbfs_workers.storage.id_table import Ids
 
 
@@ -111,7 +117,7 @@ class BFSResult:
             ResultReleasedError: the result was released.
             WorkerLostError: a worker that held labels is lost.
         """
-        return self._reader().whole("distances")
+        return self.reader().whole("distances")
 
     def predecessors(self) -> NDArray[np.int64]:
         """Return int64[n] by vertex: the previous vertex on a shortest path, -1 unreached; a source is its own.
@@ -121,7 +127,7 @@ class BFSResult:
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
         self._require_predecessors()
-        return self._reader().whole("predecessors")
+        return self.reader().whole("predecessors")
 
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
@@ -167,7 +173,7 @@ class BFSResult:
 
     def _vertices_to(self, at: int) -> list[int]:
         """Return the vertices of a path to a vertex."""
-        reader = self._reader()
+        reader = self.reader()
         if self._path_parents is None:
             walked = reader.path(self.graph.positions([at])[0])
             if walked is not None:
@@ -182,23 +188,85 @@ class BFSResult:
             path.append(at)
         return path[::-1]
 
-    def tree(self) -> scipy.sparse.csr_array:
-        """Return the tree of predecessors as a sparse int8 matrix, n x n: 1 at (predecessor, vertex).
+    def tree(self) -> Subgraph:
+        """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
 
-        A source has no entry of its own: the number of entries is ``reached`` less the number of sources. With several
-        sources each one is the root of a tree. ``scipy.sparse.csgraph.breadth_first_tree`` returns the same form.
+        A source is the root of a tree: the number of edges is ``reached`` less the number of sources.
 
         Raises:
             InvalidOptionError: the run did not record predecessors.
             ResultReleasedError, WorkerLostError: see ``distances``.
         """
-        import scipy.sparse
+        self._require_predecessors()
+        return tables.tree(self)
 
-        parents = self.predecessors()
-        children = np.flatnonzero((parents >= 0) & (parents != np.arange(parents.size)))
-        ones = np.ones(children.size, np.int8)
-        shape = (self.graph.n, self.graph.n)
-        return scipy.sparse.coo_array((ones, (parents[children], children)), shape=shape).tocsr()
+    def to_arrow(self, *, unreached: bool = False) -> pa.Table:
+        """Return the labels as an Arrow table, by ascending ``vertex``.
+
+        Columns: ``vertex`` (the id), ``distance`` (int32) and, if the run recorded predecessors, ``predecessor`` (the
+        id; null for a source). Only the labels of these vertices travel to the client.
+
+        Args:
+            unreached: whether unreached vertices have rows too, with null as distance and predecessor.
+
+        Raises:
+            ResultReleasedError, WorkerLostError: see ``distances``.
+        """
+        return tables.arrow_table(self, unreached=unreached)
+
+    def to_pandas(self, *, unreached: bool = False) -> pd.DataFrame:
+        """Return the labels as a pandas DataFrame with the rows and columns of ``to_arrow``.
+
+        Columns of integers with nulls have pandas' type ``Int64`` (``Int32`` for distances with ``unreached``). Ids of
+        several columns are tuples. Arguments and errors as for ``to_arrow``.
+        """
+        return data_frame(self.to_arrow(unreached=unreached))
+
+    def to_dict(self) -> dict[Any, int]:
+        """Return the distance of each reached vertex by its id, ids ascending. Errors as for ``distances``."""
+        return tables.distances_by_id(self)
+
+    def to_dask_dataframe(self, *, unreached: bool = False) -> dd.DataFrame:
+        """Return the labels as a Dask DataFrame with the columns of ``to_pandas``; no label passes the client.
+
+        Partition ``r`` has rank ``r``'s own vertices, ascending. The workers keep the partitions as Arrow tables for as
+        long as the DataFrame exists: about 20 bytes a row, if ids are integers. Arguments and errors as for
+        ``to_arrow``.
+
+        Raises:
+            WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
+        """
+        return rank_tables.dask_dataframe(self, unreached=unreached)
+
+    def to_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        unreached: bool = False,
+        compression: str = "snappy",
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the labels as Parquet files into a folder, one from each rank; no label passes the client.
+
+        File ``part-R.parquet`` has rank ``R``'s own vertices, ascending, with the columns of ``to_arrow``. Files appear
+        when all are complete. After an error none is left.
+
+        Args:
+            path: the folder, on a disk that all workers see, or a URL that fsspec writes (``s3://...``). It is made
+                if needed, and must be empty.
+            unreached: as of ``to_arrow``.
+            compression: a compression of Parquet: ``snappy``, ``zstd``, ``lz4``, ``gzip``, ``brotli`` or ``none``.
+            storage_options: options of fsspec's file system for the URL.
+
+        Raises:
+            OutputError: the folder is not empty, or can't be written.
+            InvalidOptionError: the compression is unknown.
+            WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
+            ResultReleasedError: see ``distances``.
+        """
+        rank_tables.write_parquet(
+            self, path, unreached=unreached, compression=compression, storage_options=storage_options
+        )
 
     def vertices_at(self, distance: int) -> Ids:
         """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.
@@ -288,7 +356,7 @@ class BFSResult:
         self._path_parents = None
         self._released = True
 
-    def to_dict(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return the counts and the levels as plain values, for JSON."""
         return {
             "graph": self.graph.name,
@@ -323,10 +391,11 @@ class BFSResult:
         if not self.spec.predecessors:
             raise InvalidOptionError("this run recorded no predecessors; run bfs(..., predecessors=True)")
 
-    def _reader(self) -> LabelReader:
+    def reader(self) -> LabelReader:
+        """Return the object that reads the labels."""
         graph = self.graph
         return LabelReader(graph.gang, graph.stripe, graph.order, self.label_location, self.run_id)
 
     def vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
         """Return the vertices, 0..n-1, at a distance of ``least`` to ``most``, ascending."""
-        return self._reader().between(least, most)
+        return self.reader().between(least, most)

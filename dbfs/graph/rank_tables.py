@@ -1,0 +1,146 @@
+"""Tables of a result's labels that the ranks make, and keep for Dask or write as files. No label passes the client."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import distributed
+import numpy as np
+
+from dbfs import config
+from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.errors import InvalidOptionError
+from dbfs_workers.tasks import table_files, tables
+from dbfs_workers.tasks.table_files import TableFolder
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+
+    from dbfs.graph.result import BFSResult
+
+# Longest wait for the ranks to remove the files of a call that failed. A rank that still writes looks after each row
+# group whether its task was cancelled.
+_DISCARD_SECONDS: Final = 10.0
+
+COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
+"""What ``to_parquet`` takes as ``compression``."""
+
+
+def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
+    """See ``BFSResult.to_dask_dataframe``."""
+    import dask
+    import dask.dataframe as dd
+
+    from dbfs_workers.storage.id_table import from_python
+    from dbfs_workers.storage.label_table import column, data_frame, label_table
+
+    gang, plan = result.graph.gang, TaskGraph()
+    keys = [table.key for table in _add_tables(plan, result, unreached=unreached)]
+    futures = gang.submit(plan, keys)
+    try:
+        gang.wait([*futures.values()], Deadline(config.seconds("deadline")), f"making tables of run {result.run_id}")
+    except BaseException:
+        release(futures.values())
+        raise
+    ids = from_python([], result.graph.id_type)
+    predecessors = column(ids) if result.spec.predecessors else None
+    empty = data_frame(label_table(ids, np.empty(0, np.int32), predecessors, unreached=unreached))
+    frame = dask.delayed(data_frame)
+    # Dask would make text of tuples.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_delayed([frame(futures[key]) for key in keys], meta=empty, verify_meta=False)
+
+
+def write_parquet(
+    result: BFSResult,
+    path: str | os.PathLike[str],
+    *,
+    unreached: bool,
+    compression: str,
+    storage_options: dict[str, Any] | None,
+) -> None:
+    """See ``BFSResult.to_parquet``."""
+    if compression not in COMPRESSIONS:
+        raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
+    given = os.fspath(path)
+    # The workers may run in another folder.
+    url = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 - the path may be a worker's only
+    folder = TableFolder(url, uuid.uuid4().hex, dict(storage_options or {}))
+    gang, deadline = result.graph.gang, Deadline(config.seconds("deadline"))
+    plan = TaskGraph()
+    for rank, table in enumerate(_add_tables(plan, result, unreached=unreached)):
+        plan.add(rank, (f"write-part-{folder.token}", rank), table_files.write_part, folder, rank, table, compression)
+    published = False
+    futures = gang.submit(plan, [(f"write-part-{folder.token}", rank) for rank in range(gang.p)])
+    try:
+        # A failed write fails its future only, and gathering raises its error.
+        gang.gather([*futures.values()], deadline, f"writing {url}")
+        published = True
+        gang.on_each_rank(
+            "publish-part",
+            table_files.publish_part,
+            [(folder, rank) for rank in range(gang.p)],
+            deadline,
+            f"writing {url}",
+        )
+    except BaseException:
+        release(futures.values())
+        _discard(gang, folder, published)
+        raise
+    release(futures.values())
+
+
+def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[Ref]:
+    """Add the tasks that make each rank's table of labels; return the tables by rank."""
+    graph, token = result.graph, uuid.uuid4().hex
+    record, ranks = graph.record, range(graph.ranks)
+    labels = result.published_labels()
+    vertex = None
+    if record.order_key is not None:
+        vertex = plan.add(0, f"vertices-by-position-{token}", tables.vertices_by_position, Ref(record.order_key))
+    rows = []
+    for rank in ranks:
+        parents = None if labels.predecessors is None else Ref(labels.predecessors[rank].key)
+        key = (f"select-rows-{token}", rank)
+        distances = Ref(labels.distances[rank].key)
+        rows.append(plan.add(rank, key, tables.select_rows, distances, parents, graph.stripe, rank, vertex, unreached))
+    ids = record.ids
+    if not ids.keys:
+        return [
+            plan.add(rank, (f"label-table-{token}", rank), tables.number_table, rows[rank], ids.first_id, unreached)
+            for rank in ranks
+        ]
+    ends = [*ids.firsts[1:], graph.n]
+    made = []
+    for rank in ranks:
+        wanted, found = [], []
+        for at, (table, first, last) in enumerate(zip(ids.keys, ids.firsts, ends, strict=True)):
+            asked = (f"wanted-vertices-{token}", rank, at)
+            wanted.append(plan.add(rank, asked, tables.wanted_vertices, rows[rank], first, last))
+            # On the rank that holds the table.
+            found.append(plan.add(at, (f"look-up-{token}", at, rank), tables.look_up, Ref(table), wanted[-1]))
+        key = (f"label-table-{token}", rank)
+        made.append(plan.add(rank, key, tables.make_table, rows[rank], wanted, found, graph.n, unreached))
+    return made
+
+
+def _discard(gang: Gang, folder: TableFolder, published: bool) -> None:
+    """Remove the files of a call that failed: on the ranks that are left, and here for those that are lost."""
+    plan = TaskGraph()
+    with suppress(Exception):
+        alive = gang.client.scheduler_info(n_workers=-1)["workers"]
+        keys: list[Key] = []
+        for rank, address in enumerate(gang.addresses):
+            if address in alive:
+                keys.append((f"discard-part-{folder.token}", rank))
+                plan.add(rank, keys[-1], table_files.discard_part, folder, rank, published)
+        futures = [*gang.submit(plan, keys).values()]
+        try:
+            distributed.wait(futures, timeout=_DISCARD_SECONDS)
+        finally:
+            release(futures)
+    for rank in range(gang.p):
+        table_files.discard_part(folder, rank, published)

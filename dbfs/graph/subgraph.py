@@ -1,0 +1,140 @@
+"""Subgraph: a part of a graph in the client's memory, as a table of edges, a matrix or a NetworkX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.cluster.gang import Deadline
+from dbfs.cluster.rank_calls import RankCalls
+from dbfs.errors import GraphNotFoundError, MissingPackageError, StaleRunError
+from dbfs_workers.reads.messages import SelectEdges
+from dbfs_workers.storage.id_table import as_python, take
+from dbfs_workers.storage.label_table import data_frame, whole_table
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas as pd
+    import pyarrow as pa
+    import scipy.sparse
+
+    from dbfs.graph.graph import Graph
+    from dbfs_workers.storage.id_table import Ids
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Some vertices of a graph and edges between them. Needs no cluster.
+
+    The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
+
+    Attributes:
+        name: the graph's name.
+        directed: whether edges hold in one direction only.
+        vertices: the vertices' ids, an int64 NumPy array, or an Arrow array for strings and tuples.
+        sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
+            source of an undirected edge is the end that comes first in ``vertices``.
+    """
+
+    name: str
+    directed: bool
+    vertices: Ids = field(repr=False)
+    sources: NDArray[np.int64] = field(repr=False)
+    targets: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return len(self.vertices)
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return self.sources.size
+
+    def to_arrow(self) -> pa.Table:
+        """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids."""
+        return whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the edges as a pandas DataFrame with the columns ``source`` and ``target``, which have ids.
+
+        Ids of several columns are tuples.
+        """
+        return data_frame(self.to_arrow())
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """Return the adjacency matrix in the order of ``vertices``: int8, 1 at (source, target).
+
+        The matrix of an undirected graph is symmetric. ``scipy.sparse.csgraph.breadth_first_tree`` returns the same
+        form for a tree that reaches all vertices.
+        """
+        import scipy.sparse
+
+        source, target = self.sources, self.targets
+        if not self.directed:
+            apart = source != target
+            source, target = np.append(source, target[apart]), np.append(target, source[apart])
+        ones = np.ones(source.size, np.int8)
+        return scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
+
+    def to_networkx(self) -> networkx.Graph[Any]:
+        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.
+
+        Raises:
+            MissingPackageError: NetworkX is not installed.
+        """
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingPackageError("to_networkx needs NetworkX: pip install networkx") from error
+        nodes = as_python(self.vertices)
+        made = networkx.DiGraph() if self.directed else networkx.Graph()
+        made.add_nodes_from(nodes)
+        ends = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
+        made.add_edges_from((nodes[source], nodes[target]) for source, target in ends)
+        return made
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return f"<dbfs.Subgraph of {self.name}: {self.n:,} vertices, {self.edges:,} {kind} edges>"
+
+
+def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
+    """Return the subgraph of some vertices. The ranks select its edges.
+
+    Args:
+        graph: the graph.
+        vertices: int64 vertices, each once.
+        ids: their ids.
+
+    Raises:
+        WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
+        ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+    """
+    internal = graph.stripe.internal(np.array(graph.positions(vertices.tolist()), np.int64))
+    ascending = np.argsort(internal)
+    chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
+    messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
+    doing = f"cutting a subgraph out of {graph.name}"
+    try:
+        parts = RankCalls(graph.gang, messages, Deadline(config.seconds("deadline")), doing).answers()
+    except StaleRunError as error:
+        raise GraphNotFoundError(f"{graph.name}: {error}") from error
+    sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)
+    # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
+    n = np.uint64(max(1, vertices.size))
+    sources, targets = np.divmod(np.sort(sources * n + targets), n)
+    return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
+
+
+def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
+    """See ``Graph.subgraph``."""
+    named = graph.vertices_of(ids)
+    vertices = named[np.sort(np.unique(named, return_index=True)[1])]
+    return cut_out(graph, vertices, graph.ids_of(vertices))
