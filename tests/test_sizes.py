@@ -10,8 +10,6 @@ from dask.sizeof import sizeof
 
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.levels.bins import Bin, FrontierPart
-from dbfs_workers.storage.building import bin_edges
-from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.taskgraph import Barrier
 from tests.support.gang import partitions
 
@@ -36,10 +34,8 @@ def test_results_of_a_level(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(FrontierPart("a-run", 3, 1, 2, 2, 0, 0, rows), nbytes // (1 if parents is None else 2))
 
 
-def test_bins_and_partitions() -> None:
+def test_partitions() -> None:
     src, dst = np.arange(999), np.arange(1, 1000)
-    edge_bin = bin_edges(src, dst, Stripe(1000, 1), symmetrise=True, name="path")[0]
-    assert_weighs(edge_bin, edge_bin.rows.nbytes + edge_bin.columns.nbytes + edge_bin.starts.nbytes)
     partition = partitions(1000, src, dst, 1, directed=True)[0]
     assert_weighs(partition, partition.nbytes)
     assert_weighs(replace(partition, row_offsets=ON_A_GPU, columns=ON_A_GPU, in_edges=None), 0)

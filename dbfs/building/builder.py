@@ -205,6 +205,8 @@ class Builder(ABC):
         partition_keys = [partition.key for partition in added.partitions]
         order_keys = [] if added.order is None else [added.order.key]
         futures = self._submit(graph, [*partition_keys, *info_keys, *order_keys, *added.awaited, *added.held])
+        # The tasks alone keep them from here on: each is freed when its last task is over.
+        self._release_read(dealt)
         awaited = [futures[key] for key in (*info_keys, *added.awaited)]
         infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
         if infos[0].input_edges != dealt.m:
@@ -313,11 +315,15 @@ class Builder(ABC):
         futures = self._submit(graph, keys + count_keys + list_keys)
         self.gang.gather([futures[key] for key in count_keys], self.deadline, f"reading {self.edges.name}", self.watch)
         # The pieces and the edges read of them take at least as much memory as the kept edges.
-        converted = {item for item in (*dealt.pieces, *(dealt.edges or ())) if not isinstance(item, GeneratedPiece)}
-        release(converted)
-        self.held -= converted
+        self._release_read(dealt)
         lists = tuple(futures[key] for key in list_keys)
         return replace(dealt, kept=[futures[key] for key in keys], kept_lists=lists)
+
+    def _release_read(self, dealt: DealtPieces) -> None:
+        """Release the pieces and the edges read of them, except kept edges."""
+        read = {item for item in (*dealt.pieces, *(dealt.edges or ())) if not isinstance(item, GeneratedPiece)}
+        release(read)
+        self.held -= read
 
 
 def _task_argument(item: distributed.Future | GeneratedPiece) -> Ref | GeneratedPiece:

@@ -1,18 +1,21 @@
-"""Builds on CPUs, as Dask tasks in rounds of one piece per rank.
+"""Builds on CPUs, as Dask tasks: one for each piece, and one for each rank's partition.
 
-One task reads a piece on the rank that it was dealt to, and another bins its edges by owner. Each owner collects its
-bins round by round, and makes its partition of the bins of all rounds.
+A piece's task reads the piece on the rank that it was dealt to, bins its edges by owner, and delivers the bins: it ends
+when the owners have stored them. So a rank reads as many pieces at once as its worker has threads. An owner makes its
+partition of the bins of all pieces.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_bytes, require_fit
-from dbfs.cluster.gang import Ref, TaskGraph
+from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as tasks
+from dbfs_workers.tasks import delivering
 
 
 class HostBuilder(Builder):
@@ -52,23 +55,35 @@ class HostBuilder(Builder):
         require_fit(self.gang, stripe, self.estimate(self.edges, stripe, m, self.options), self.edges.name)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
-        """Add the tasks that order vertices, read, bin and collect edges, and make the partitions."""
+        """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""
         order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
-        collected = self._add_exchange(graph, dealt, stripe, order)
+        collections = [
+            graph.add(
+                rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, self.in_edges
+            )
+            for rank in range(stripe.p)
+        ]
+        opened = [
+            graph.add(rank, self._key("bins-open", rank), delivering.collection_open, collection)
+            for rank, collection in enumerate(collections)
+        ]
+        binned = self._add_bins(graph, dealt, stripe, order, collections, opened)
+        read = [graph.add(rank, self._key("edges-read", rank), sum, counts) for rank, counts in enumerate(binned)]
         partitions = [
             graph.add(
                 rank,
-                (f"partition-{self.token}", rank),
+                self._key("partition", rank),
                 tasks.make_partition,
                 stripe,
                 rank,
-                collected[rank],
+                collection,
+                read,
                 self.edges.directed,
                 order is not None,
                 self.edges.name,
                 dealt.m,
             )
-            for rank in range(stripe.p)
+            for rank, collection in enumerate(collections)
         ]
         return BuildTasks(partitions, order)
 
@@ -83,26 +98,23 @@ class HostBuilder(Builder):
             counts[rank] = graph.add(rank, key, tasks.count_degrees, dealt.source(index), *options, counts.get(rank))
         return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counts.values()))
 
-    def _add_exchange(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe, order: Ref | None) -> list[list[Ref]]:
-        """Add the tasks that read, bin and collect; return each owner's bins by round."""
-        edges, token = self.edges, self.token
-        collected: list[list[Ref]] = [[] for _ in range(stripe.p)]
-        for first in range(0, len(dealt.pieces), stripe.p):
-            this_round = first // stripe.p
-            binned: list[Ref] = []
-            for rank, index in enumerate(range(first, min(first + stripe.p, len(dealt.pieces)))):
-                source = dealt.source(index)
-                if dealt.unread:
-                    # Bounds memory: a rank reads a piece only after it has collected the round before the last.
-                    before = [collected[rank][-2]] if this_round >= 2 else []
-                    source = graph.add(rank, (f"read-edges-{token}", index), tasks.read_piece, source, before)
-                key = (f"bin-edges-{token}", index)
-                options = (edges.symmetrise, self.in_edges, edges.name, order)
-                binned.append(graph.add(rank, key, tasks.bin_piece, source, stripe, *options))
-            for owner in range(stripe.p):
-                parts = [
-                    graph.add(rank, (f"edge-bin-{token}", first + rank, owner), tasks.select_bin, bins, owner)
-                    for rank, bins in enumerate(binned)
-                ]
-                collected[owner].append(graph.add(owner, (f"collect-{token}", this_round, owner), list, parts))
-        return collected
+    def _add_bins(
+        self,
+        graph: TaskGraph,
+        dealt: DealtPieces,
+        stripe: Stripe,
+        order: Ref | None,
+        collections: Sequence[Ref],
+        opened: list[Ref],
+    ) -> list[list[Ref]]:
+        """Add the task of each piece, which bins and delivers the piece's edges; return each rank's tasks."""
+        edges, binned = self.edges, list[list[Ref]]([] for _ in collections)
+        for index in range(len(dealt.pieces)):
+            rank = index % stripe.p
+            options = (stripe, edges.symmetrise, edges.name, order, self.deadline.remaining)
+            arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
+            binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))
+        return binned
+
+    def _key(self, name: str, index: int) -> Key:
+        return (f"{name}-{self.token}", index)

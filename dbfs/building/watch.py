@@ -23,7 +23,7 @@ _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
     **dict.fromkeys(("sample-ids", "split-ids", "ids-part", "unite-ids", "id-places", "number-edges"), "numbering"),
     **dict.fromkeys(("count-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"),
-    **dict.fromkeys(("edge-bin", "offer-bins", "collect", "bins-read"), "exchanging"),
+    **dict.fromkeys(("open-bins", "bins-open", "offer-bins", "collect", "bins-read", "edges-read"), "exchanging"),
 }
 
 

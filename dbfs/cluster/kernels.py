@@ -9,6 +9,7 @@ logger = logging.getLogger(__name__)
 # Importing such a module compiles its kernels, or loads them from Numba's cache.
 KERNELS = (
     "dbfs_workers.storage.building_kernels",
+    "dbfs_workers.storage.sorting_kernels",
     "dbfs_workers.backends.cpu_kernels",
     "dbfs_workers.backends.cpu_resident_kernels",
     "dbfs_workers.checks.components_kernels",

@@ -20,10 +20,10 @@ import dbfs
 from dbfs.edges import generate
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
+from tests.support.partitions import build
 
 SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
@@ -53,8 +53,7 @@ def partitions(graph: dbfs.EdgeList, ranks: int) -> list[Partition]:
     """Build the partitions of a graph."""
     src, dst = graph.cut(graph.m or 1)[0].read()
     stripe = Stripe(graph.n or 0, ranks)
-    bins = bin_edges(src, dst, stripe, symmetrise=True, name=graph.name)
-    return [build_partition(stripe, rank, [[bins[rank]]], directed=False) for rank in range(ranks)]
+    return build(stripe, src, dst, directed=False)
 
 
 def serve(rank: int, pipe: Connection) -> None:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from tests.support.partitions import build
 
 PATIENCE = 60.0
 """Seconds that the test waits for an answer of a rank."""
@@ -238,12 +238,4 @@ def spec(*sources: int, **options: Any) -> TraversalSpec:
 def partitions(
     n: int, src: NDArray[np.int64], dst: NDArray[np.int64], p: int, *, directed: bool, in_edges: bool = True
 ) -> list[Partition]:
-    stripe = Stripe(n, p)
-    out = bin_edges(src, dst, stripe, symmetrise=not directed, name="test")
-    into = bin_edges(dst, src, stripe, symmetrise=False, name="test")
-    return [
-        build_partition(
-            stripe, rank, [[out[rank]]], directed=directed, in_rounds=[[into[rank]]] if directed and in_edges else None
-        )
-        for rank in range(p)
-    ]
+    return build(Stripe(n, p), src, dst, directed=directed, in_edges=directed and in_edges)

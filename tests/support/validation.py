@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from dbfs_workers.checks import predecessor_tree, validation
 from dbfs_workers.checks.verdict import Rule, Verdict
-from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
+from tests.support.partitions import build
 
 Distances, Parents = NDArray[np.int32], NDArray[np.int64]
 
@@ -40,8 +40,7 @@ class Setting:
     def partition(self, rank: int) -> Partition:
         stripe, order = Stripe(self.n, self.ranks), self.order
         src, dst = (self.src, self.dst) if order is None else order.relabel(self.src, self.dst)
-        bins = bin_edges(src, dst, stripe, symmetrise=not self.directed, name="test")
-        return build_partition(stripe, rank, [[bins[rank]]], directed=self.directed, hub_first=order is not None)
+        return build(stripe, src, dst, directed=self.directed, hub_first=order is not None)[rank]
 
     def verdict(
         self,

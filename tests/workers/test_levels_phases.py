@@ -12,8 +12,8 @@ from dbfs_workers.levels import state as levels_state
 from dbfs_workers.levels.bins import Bin
 from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.partitions import build
 
 RUN = "a-run"
 
@@ -23,9 +23,8 @@ def state() -> TraversalState:
     """Rank 0 of 2 on the path 0-1-2-3-4-5, from vertex 0."""
     stripe = Stripe(6, 2)
     path = np.arange(6)
-    bins = bin_edges(path[:-1], path[1:], stripe, symmetrise=True, name="path")
     spec = TraversalSpec(RUN, (0,), predecessors=True, backend="cpu")
-    return levels_state.start(build_partition(stripe, 0, [[bins[0]]]), spec)
+    return levels_state.start(build(stripe, path[:-1], path[1:], directed=False)[0], spec)
 
 
 def empty_bin(source: int, at: int, run: str = RUN) -> Bin:

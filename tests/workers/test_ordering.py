@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.ordering import count_degrees, degree_order
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
 from tests.support.gang import Gang, spec, started
+from tests.support.partitions import build
 
 
 @settings(deadline=None)
@@ -33,11 +33,9 @@ def test_positions_fall_by_degree_and_rows_start_with_hubs(n: int, m: int, seed:
     assert (np.diff(degrees[order.vertex]) <= 0).all()
 
     stripe = Stripe(n, p)
-    out = bin_edges(*order.relabel(src, dst), stripe, symmetrise=symmetrise, name="edges")
-    plain = bin_edges(src, dst, stripe, symmetrise=symmetrise, name="edges")
+    hubs = build(stripe, *order.relabel(src, dst), directed=not symmetrise, hub_first=True)
     stored = []
-    for rank in range(p):
-        partition = build_partition(stripe, rank, [[out[rank]]], directed=not symmetrise, hub_first=True)
+    for rank, partition in enumerate(hubs):
         for row in range(stripe.n_local):
             columns = partition.columns[partition.row_offsets[row] : partition.row_offsets[row + 1]]
             positions = stripe.vertex(columns.astype(np.int64))
@@ -47,8 +45,7 @@ def test_positions_fall_by_degree_and_rows_start_with_hubs(n: int, m: int, seed:
     assert sorted(stored) == sorted([*zip(src.tolist(), dst.tolist(), strict=True), *backwards])
     if symmetrise:
         assert degrees.sum() == len(stored)
-    hubs = [build_partition(stripe, rank, [[out[rank]]], hub_first=True) for rank in range(p)]
-    asis = [build_partition(stripe, rank, [[plain[rank]]]) for rank in range(p)]
+    asis = build(stripe, src, dst, directed=not symmetrise)
     for count in ("self_loops", "duplicates", "input_edges"):
         assert sum(getattr(part, count) for part in hubs) == sum(getattr(part, count) for part in asis)
 
@@ -67,8 +64,7 @@ def test_labels_come_back_by_vertex(two: Gang, name: str) -> None:
     n, src, dst = graphs.GRAPHS[name]()
     order = degree_order(count_degrees(src, dst, n, symmetrise=True, name=name))
     stripe = Stripe(n, 2)
-    bins = bin_edges(*order.relabel(src, dst), stripe, symmetrise=True, name=name)
-    two.load([build_partition(stripe, rank, [[bins[rank]]], directed=False, hub_first=True) for rank in range(2)])
+    two.load(build(stripe, *order.relabel(src, dst), directed=False, hub_first=True))
     answer = two.run(spec(int(order.position[1]), predecessors=True))[0]
     two.disconnect()
     matrix = oracle.adjacency(n, src, dst, directed=False)

@@ -51,7 +51,7 @@ from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
-from dbfs_workers.tasks import fetching
+from dbfs_workers.tasks import delivering, fetching
 
 if TYPE_CHECKING:
     from dbfs_workers.members.on_gpu import CudaMember, Infos
@@ -84,6 +84,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver
         worker.handlers[fetching.OPERATION] = fetching.take_bin
+        worker.handlers[delivering.OPERATION] = delivering.take_edges
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
         """Leave all gangs. Dask calls this when the worker closes."""

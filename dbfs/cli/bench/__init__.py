@@ -6,7 +6,8 @@ Out: tables or JSON on stdout; with ``--out``, files.
 
 import click
 
-from dbfs.cli.bench.engine import build, calls, gang, kernels, levels
+from dbfs.cli.bench.build import build
+from dbfs.cli.bench.engine import calls, gang, kernels, levels
 from dbfs.cli.bench.gpu import gpu, memory
 from dbfs.cli.bench.plans import corpus, figures, scaling
 

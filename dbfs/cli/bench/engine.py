@@ -1,8 +1,7 @@
-"""``dbfs bench calls``, ``gang``, ``levels``, ``kernels`` and ``build``: parts of the system, on a local cluster."""
+"""``dbfs bench calls``, ``gang``, ``levels`` and ``kernels``: parts of the system, on a local cluster."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 import click
@@ -10,7 +9,6 @@ import click
 from dbfs.building.build import ORDERS
 from dbfs.cli.bench.common import connect_workers, ranks_option
 from dbfs.cli.common import connect, json_option, print_results
-from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
 
 
@@ -131,33 +129,3 @@ def kernels(graph: str, ranks: int, sources: int, orders: Sequence[str], as_json
     rows = [(t.way, f"{t.levels:.2f}", f"{t.call:.2f}", f"{t.ratio:.1f}") for t in times]
     title = f"{graph}, {ranks} ranks, {sources} source{'s' * (sources > 1)}, medians"
     print_results(title, ("implementation", "levels ms", "call ms", "SciPy / call"), rows, times, as_json=as_json)
-
-
-@click.command()
-@click.option("--graph", default="kronecker:scale=20", show_default=True, help="A generator.")
-@ranks_option
-@click.option("--sources", type=click.IntRange(1), default=5, show_default=True, help="Number of random sources.")
-@json_option
-def build(graph: str, ranks: int, sources: int, as_json: bool) -> None:
-    """Measure the time and memory of building a graph.
-
-    Traversals of that graph by each engine are also timed.
-
-    Example: dbfs bench build --graph kronecker:scale=18
-    """
-    from dbfs.bench.build import bench_build
-
-    with connect(None, ranks) as client:
-        cost = bench_build(client, graph, ranks, sources)
-    rows = []
-    for rank, (partition, before, peak) in enumerate(zip(cost.partition, cost.before, cost.peak, strict=True)):
-        share = peak / (3 * partition + 200e6)
-        rows.append((str(rank), format_bytes(partition), format_bytes(before), format_bytes(peak), f"{share:.0%}"))
-    columns = ("rank", "partition", "peak before", "peak after", "of 3 partitions + 200 MB")
-    print_results(
-        f"{graph} on {ranks} ranks: built in {cost.build_seconds:.2f} s", columns, rows, [cost], as_json=as_json
-    )
-    if not as_json:
-        for engine, seconds in cost.traversals.items():
-            median = statistics.median(seconds) * 1e3
-            click.echo(f"traversal, {engine}: median {median:.0f} ms from call to result, {sources} sources")

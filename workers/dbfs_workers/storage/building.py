@@ -1,18 +1,24 @@
-"""Building a rank's partition from edges, in two steps that are each a Dask task.
+"""Building a rank's partition from edges, in two steps.
 
 ``bin_edges`` cuts a piece of the edge list into one bin per owner of the edges' sources, on the worker that read the
-piece. ``build_partition`` makes a CSR of the bins that an owner collected.
+piece. ``build_partition`` makes a CSR of the bins that an owner collected in a ``BinStore``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import outside
 from dbfs_workers.storage import building_kernels as kernels
-from dbfs_workers.storage.partition import BUCKET_BITS, Csr, EdgeBin, Partition
+from dbfs_workers.storage.edge_bins import BinStore, EdgeBin, bucket_bits, bucket_count
+from dbfs_workers.storage.partition import Csr, Partition
+from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
+
+# Bins and columns lie beside each other by at most this part of the edges.
+_STEPS = 16
 
 
 def check_ids(
@@ -35,7 +41,7 @@ def check_ids(
 def bin_edges(
     src: NDArray[np.int64], dst: NDArray[np.int64], stripe: Stripe, *, symmetrise: bool, name: str
 ) -> tuple[EdgeBin, ...]:
-    """Cut edges into one bin per owner of their source.
+    """Cut edges into one bin per owner of their source. The bins share memory.
 
     Args:
         src: sources, int64 vertex ids.
@@ -47,69 +53,102 @@ def bin_edges(
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.
     """
-    src, dst = check_ids(src, dst, stripe.n, name)
-    buckets = ((stripe.n_local - 1) >> BUCKET_BITS) + 1
-    offsets = kernels.count_bins(src, dst, stripe.p, buckets, symmetrise)
-    rows = np.empty(offsets[-1], np.uint16)
-    columns = np.empty(offsets[-1], np.uint32)
-    kernels.bin_by_owner(src, dst, stripe.p, stripe.n_local, buckets, symmetrise, offsets[:-1].copy(), rows, columns)
+    src, dst = np.ascontiguousarray(src, dtype=np.int64), np.ascontiguousarray(dst, dtype=np.int64)
+    bits, buckets = bucket_bits(stripe), bucket_count(stripe)
+    offsets = np.zeros(stripe.p * buckets + 1, np.int64)
+    bad = kernels.count_bins(src, dst, stripe.n, stripe.p, bits, buckets, symmetrise, offsets)
+    if bad >= 0:
+        raise outside(name, int(src[bad]), int(dst[bad]), stripe.n)
+    rows, columns = np.empty(offsets[-1], np.uint16), np.empty(offsets[-1], np.uint32)
+    cursor = offsets[:-1].copy()
+    kernels.bin_by_owner(src, dst, stripe.p, stripe.n_local, bits, buckets, symmetrise, cursor, rows, columns)
     bins = []
     for owner in range(stripe.p):
         starts = offsets[owner * buckets : (owner + 1) * buckets + 1]
         cut = slice(starts[0], starts[-1])
-        # Copied: a view would keep the memory of all bins alive until the last owner has collected its bin.
-        bins.append(EdgeBin(rows[cut].copy(), columns[cut].copy(), starts - starts[0], src.size))
+        bins.append(EdgeBin(rows[cut], columns[cut], starts - starts[0]))
     return tuple(bins)
 
 
 def build_partition(
     stripe: Stripe,
     rank: int,
-    rounds: Iterable[Sequence[EdgeBin]],
+    edges: BinStore,
     *,
+    input_edges: int,
     directed: bool = True,
-    in_rounds: Iterable[Sequence[EdgeBin]] | None = None,
+    in_edges: BinStore | None = None,
     hub_first: bool = False,
+    threads: int = 1,
 ) -> Partition:
-    """Make a rank's partition of the bins that the rank collected.
+    """Make a rank's partition of the bins that the rank collected, which are gone afterwards.
 
-    Peak memory is the bins (6 bytes an edge) plus the partition (4 bytes an edge, 8 a row) and 8 bytes a row; as much
-    again for in-edges.
+    The bins give way to the columns bucket by bucket. So the peak is about that of the bins alone: 6 bytes an edge
+    (12 with in-edges), and 8 bytes a row.
 
     Args:
         stripe: how the graph lies on the ranks.
         rank: the rank that owns the rows.
-        rounds: bins of the edges that start in the rank's rows.
+        edges: bins of the edges that start in the rank's rows.
+        input_edges: edges read for the whole graph.
         directed: False if the bins hold every edge in both directions.
-        in_rounds: bins of a directed graph's reversed edges (``bin_edges(dst, src, ...)``), for bottom-up levels; None
+        in_edges: bins of a directed graph's reversed edges (``bin_edges(dst, src, ...)``), for bottom-up levels; None
             leaves only top-down levels.
         hub_first: vertex ids are positions of ``ordering.degree_order``; each row's hubs are sorted to its front.
+        threads: buckets to build at once.
     """
-    bins = [edge_bin for received in rounds for edge_bin in received]
-    out_edges, self_loops, duplicates = _csr(stripe, rank, bins, hub_first)
-    input_edges = sum(edge_bin.read for edge_bin in bins)
-    in_edges = None
-    if in_rounds is not None:
-        in_edges = _csr(stripe, rank, [edge_bin for received in in_rounds for edge_bin in received], hub_first)[0]
+    rows, self_loops, duplicates = _csr(stripe, rank, edges, hub_first, threads)
+    parents = None if in_edges is None else _csr(stripe, rank, in_edges, hub_first, threads)[0]
     return Partition(
-        stripe, rank, out_edges.row_offsets, out_edges.columns, self_loops, duplicates, input_edges, directed, in_edges
+        stripe, rank, rows.row_offsets, rows.columns, self_loops, duplicates, input_edges, directed, parents
     )
 
 
-def _csr(stripe: Stripe, rank: int, bins: Sequence[EdgeBin], hub_first: bool) -> tuple[Csr, int, int]:
-    """Make a CSR of bins; return it with its numbers of self-loops and duplicates."""
-    row_offsets = np.zeros(stripe.n_local + 1, np.int64)
-    for edge_bin in bins:
-        kernels.count_degrees(edge_bin.rows, edge_bin.starts, row_offsets[1:])
-    np.cumsum(row_offsets, out=row_offsets)
-    columns = np.empty(row_offsets[-1], np.uint32)
-    cursor = row_offsets[:-1].copy()
-    for edge_bin in bins:
-        kernels.place_columns(edge_bin.rows, edge_bin.starts, edge_bin.columns, cursor, columns)
-    if hub_first:
-        kernels.to_positions(columns, stripe.p, stripe.n_local)
-        self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank, stripe.p)
-        kernels.to_internal(columns, stripe.p, stripe.n_local)
-    else:
-        self_loops, duplicates = kernels.sort_rows(row_offsets, columns, rank * stripe.n_local, 1)
+def _csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, threads: int) -> tuple[Csr, int, int]:
+    """Make a CSR of bins, and close them; return the CSR with its numbers of self-loops and duplicates."""
+    bits, chunks, offsets = bucket_bits(stripe), bins.chunks(), bins.bucket_offsets()
+    row_offsets = np.empty(stripe.n_local + 1, np.int64)
+    # Pages of columns take memory only when they are written, while the pages of bins are returned.
+    columns = np.empty(offsets[-1], np.uint32)
+    row_offsets[-1] = columns.size
+
+    def build(bucket: int) -> tuple[int, int]:
+        first, end = bucket << bits, min((bucket + 1) << bits, stripe.n_local)
+        degrees = np.zeros(end - first, np.int64)
+        for rows, _, starts in chunks:
+            kernels.count_rows(rows, starts, bucket, degrees)
+        cursor = np.cumsum(degrees) - degrees + offsets[bucket]
+        row_offsets[first:end] = cursor
+        for rows, targets, starts in chunks:
+            kernels.place_columns(rows, targets, starts, bucket, cursor, columns)
+        # Ends where the next bucket begins, which another thread may write at this moment.
+        own_offsets = np.append(row_offsets[first:end], offsets[bucket + 1])
+        largest = stripe.p * stripe.n_local - 1
+        counts: tuple[int, int]
+        if not hub_first:
+            counts = sort_rows(own_offsets, columns, rank * stripe.n_local + first, 1, largest)
+            return counts
+        placed = columns[offsets[bucket] : offsets[bucket + 1]]
+        kernels.to_positions(placed, stripe.p, stripe.n_local)
+        counts = sort_rows(own_offsets, columns, first * stripe.p + rank, stripe.p, largest)
+        kernels.to_internal(placed, stripe.p, stripe.n_local)
+        return counts
+
+    self_loops = duplicates = 0
+    # A step is a run of buckets with at least a share of all edges; the bins of a step are returned after it.
+    with ThreadPoolExecutor(threads) as pool:
+        for first, end in _steps(offsets):
+            for loops, repeats in pool.map(build, range(first, end)):
+                self_loops, duplicates = self_loops + loops, duplicates + repeats
+            bins.release_before(end)
+    bins.close()
     return Csr(row_offsets, columns), self_loops, duplicates
+
+
+def _steps(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Cut buckets into runs [first, end) of at least ``1 / _STEPS`` of all edges each, but the last."""
+    first = 0
+    for end in range(1, offsets.size):
+        if end == offsets.size - 1 or _STEPS * (offsets[end] - offsets[first]) >= offsets[-1]:
+            yield first, end
+            first = end

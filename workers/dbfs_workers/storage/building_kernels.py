@@ -1,50 +1,59 @@
-"""CPU kernels of the build: count and bin edges by owner, and make a CSR of an owner's bins.
-
-A bin is sorted by bucket of ``2**BUCKET_BITS`` rows, so that a row within its bucket fits uint16.
-"""
+"""CPU kernels of the build: bin edges by owner and bucket, and place an owner's bins into rows."""
 
 import numpy as np
 from numba import types
 
 from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT16, UINT32, int64, kernel, void
-from dbfs_workers.storage.partition import BUCKET_BITS
+
+_uint64 = types.uint64
+_READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
 
 
-@kernel(INT64, READ_INT64, READ_INT64, int64, int64, types.boolean)
-def count_bins(src, dst, p, buckets, symmetrise):
-    """Return int64[p * buckets + 1], where each owner's and bucket's edges start: the prefix sum of their counts."""
-    offsets = np.zeros(p * buckets + 1, np.int64)
+@kernel(int64, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64)
+def count_bins(src, dst, n, p, bits, buckets, symmetrise, offsets):
+    """Set ``offsets`` to where each owner's and bucket's edges start: the prefix sums of their counts.
+
+    ``offsets`` is int64[p * buckets + 1], all 0. Returns the index of the first edge with an id outside 0..n-1, or -1.
+    """
+    ranks, end, low = np.uint64(p), np.uint64(n), np.uint64(bits)
+    width = np.uint64(buckets)
     for i in range(src.size):
-        row = src[i] // p
-        offsets[(src[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
-        if symmetrise and src[i] != dst[i]:
-            row = dst[i] // p
-            offsets[(dst[i] - row * p) * buckets + (row >> BUCKET_BITS) + 1] += 1
+        # A negative id becomes a large one.
+        u, v = np.uint64(src[i]), np.uint64(dst[i])
+        if u >= end or v >= end:
+            return i
+        row = np.uint64(np.uint32(u) // ranks)
+        offsets[np.int64((u - row * ranks) * width + (row >> low)) + 1] += 1
+        if symmetrise and u != v:
+            row = np.uint64(np.uint32(v) // ranks)
+            offsets[np.int64((v - row * ranks) * width + (row >> low)) + 1] += 1
     for at in range(p * buckets):
         offsets[at + 1] += offsets[at]
-    return offsets
+    return -1
 
 
-@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
-def bin_by_owner(src, dst, p, n_local, buckets, symmetrise, cursor, rows, columns):
+@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
+def bin_by_owner(src, dst, p, n_local, bits, buckets, symmetrise, cursor, rows, columns):
     """Write each edge's row in its bucket and its target's internal id at the cursor of its owner and bucket.
 
     ``cursor`` (int64[p * buckets]) starts at the offsets of ``count_bins`` and ends at those of the next bucket.
     """
+    ranks, low, width, height = np.uint64(p), np.uint64(bits), np.uint64(buckets), np.uint64(n_local)
+    mask = (np.uint64(1) << low) - np.uint64(1)
     for i in range(src.size):
-        u, v = src[i], dst[i]
-        u_row, v_row = u // p, v // p
-        u_owner, v_owner = u - u_row * p, v - v_row * p
-        place = u_owner * buckets + (u_row >> BUCKET_BITS)
+        u, v = np.uint64(src[i]), np.uint64(dst[i])
+        u_row, v_row = np.uint64(np.uint32(u) // ranks), np.uint64(np.uint32(v) // ranks)
+        u_owner, v_owner = u - u_row * ranks, v - v_row * ranks
+        place = np.int64(u_owner * width + (u_row >> low))
         at = cursor[place]
-        rows[at] = u_row
-        columns[at] = v_owner * n_local + v_row
+        rows[at] = u_row & mask
+        columns[at] = v_owner * height + v_row
         cursor[place] = at + 1
         if symmetrise and u != v:
-            place = v_owner * buckets + (v_row >> BUCKET_BITS)
+            place = np.int64(v_owner * width + (v_row >> low))
             at = cursor[place]
-            rows[at] = v_row
-            columns[at] = u_owner * n_local + u_row
+            rows[at] = v_row & mask
+            columns[at] = u_owner * height + u_row
             cursor[place] = at + 1
 
 
@@ -57,24 +66,22 @@ def count_both_ends(src, dst, symmetrise, degrees):
             degrees[dst[i]] += 1
 
 
-@kernel(void, READ_UINT16, READ_INT64, INT64)
-def count_degrees(rows, starts, degrees):
-    """Add each row's number of edges in a bin to ``degrees`` (int64[n_local])."""
-    for bucket in range(starts.size - 1):
-        first = bucket << BUCKET_BITS
-        for i in range(starts[bucket], starts[bucket + 1]):
-            degrees[first + rows[i]] += 1
+@kernel(void, READ_UINT16, _READ_STARTS, int64, INT64)
+def count_rows(rows, starts, bucket, degrees):
+    """Add each row's edges in a bucket of a chunk of bins to ``degrees`` (int64, by row of the bucket)."""
+    for k in range(starts.shape[0]):
+        for i in range(starts[k, bucket], starts[k, bucket + 1]):
+            degrees[rows[i]] += 1
 
 
-@kernel(void, READ_UINT16, READ_INT64, READ_UINT32, INT64, UINT32)
-def place_columns(rows, starts, columns, cursor, placed):
-    """Write each column of a bin at its row's cursor (int64[n_local]) in ``placed``, and advance the cursor."""
-    for bucket in range(starts.size - 1):
-        first = bucket << BUCKET_BITS
-        for i in range(starts[bucket], starts[bucket + 1]):
-            row = first + rows[i]
-            placed[cursor[row]] = columns[i]
-            cursor[row] += 1
+@kernel(void, READ_UINT16, READ_UINT32, _READ_STARTS, int64, INT64, UINT32)
+def place_columns(rows, columns, starts, bucket, cursor, placed):
+    """Write each column of a bucket of a chunk of bins at its row's cursor in ``placed``, and advance the cursor."""
+    for k in range(starts.shape[0]):
+        for i in range(starts[k, bucket], starts[k, bucket + 1]):
+            at = cursor[rows[i]]
+            placed[at] = columns[i]
+            cursor[rows[i]] = at + 1
 
 
 @kernel(void, UINT32, int64, int64)
@@ -93,20 +100,3 @@ def to_internal(columns, p, n_local):
     for k in range(columns.size):
         row = columns[k] // ranks
         columns[k] = (columns[k] - row * ranks) * np.uint32(n_local) + row
-
-
-@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64)
-def sort_rows(row_offsets, columns, first_id, step):
-    """Sort each row's columns in place; return (self-loops, duplicates). Row i has the id ``first_id + i * step``."""
-    self_loops = 0
-    duplicates = 0
-    for row in range(row_offsets.size - 1):
-        neighbours = columns[row_offsets[row] : row_offsets[row + 1]]
-        if neighbours.size > 1:
-            neighbours.sort()
-        for k in range(neighbours.size):
-            if neighbours[k] == first_id + row * step:
-                self_loops += 1
-            if k > 0 and neighbours[k] == neighbours[k - 1]:
-                duplicates += 1
-    return self_loops, duplicates

@@ -1,4 +1,4 @@
-"""A rank's part of the graph: a CSR of its rows with internal ids as columns; and the edge bins that it is made of.
+"""A rank's part of the graph: a CSR of its rows with internal ids as columns.
 
 A partition built on a GPU has CuPy arrays, one built on a CPU has NumPy arrays.
 """
@@ -12,32 +12,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.storage.stripe import Stripe
 
-BUCKET_BITS = 16
-
 InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """Sources and targets of input edges, as vertex ids: kept in uint32, half the memory of int64."""
-
-
-@dataclass(frozen=True)
-class EdgeBin:
-    """Directed edges for one owner, sorted into buckets of ``2**BUCKET_BITS`` rows, so that 16 bits name a row.
-
-    This takes a quarter less memory and time to send than whole local ids: a build needs most memory for its bins.
-
-    Attributes:
-        rows: uint16, the sources' local ids modulo ``2**BUCKET_BITS``.
-        columns: uint32, the targets' internal ids; as long as ``rows``.
-        starts: int64[buckets + 1], index of each bucket's first edge.
-        read: input edges of the piece that this bin was made from, for all owners.
-    """
-
-    rows: NDArray[np.uint16]
-    columns: NDArray[np.uint32]
-    starts: NDArray[np.int64]
-    read: int
-
-    def __sizeof__(self) -> int:
-        return self.rows.nbytes + self.columns.nbytes + self.starts.nbytes
 
 
 @dataclass(frozen=True)

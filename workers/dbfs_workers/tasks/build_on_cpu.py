@@ -1,26 +1,32 @@
-"""Tasks of a build on CPUs: read a piece, bin its edges by owner, make a rank's partition of the bins.
+"""Tasks of a build on CPUs: read a piece, bin and deliver its edges, make a rank's partition of the bins.
 
 The tasks that need kernels import them where they run, so that a client that submits the tasks does not import Numba.
 """
 
+from collections.abc import Sequence
+
+import distributed
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import FormatError
 from dbfs_workers.storage import ordering
 from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.partition import EdgeBin, InputEdges, Partition
+from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, Piece
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.delivering import BinPair, Collection, deliver
 
-BinPair = tuple[EdgeBin, EdgeBin | None]
-"""One owner's bin of edges, and its bin of reversed edges; None without in-edges."""
+_MOST_SMALL_IDS = 2**32
 
 
-def read_piece(piece: Piece, _before: object = None) -> Edges:
-    """Return the piece's edges, int64. ``_before`` only orders tasks."""
-    return piece.read()
+def read_piece(piece: Piece) -> Edges | InputEdges:
+    """Return the piece's edges: uint32 if all ids fit, which halves the memory until they are binned; else int64."""
+    src, dst = piece.read()
+    if src.size and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < _MOST_SMALL_IDS:
+        return src.astype(np.uint32), dst.astype(np.uint32)
+    return src, dst
 
 
 def keep_edges(source: Piece | Edges, n: int, name: str) -> InputEdges:
@@ -63,54 +69,89 @@ def degree_order(counts: list[NDArray[np.int64]]) -> DegreeOrder:
 
 
 def bin_piece(
-    edges: Edges | InputEdges,
+    source: Piece | Edges | InputEdges,
+    collection: Collection,
+    _open: list[bool],
+    addresses: Sequence[str],
     stripe: Stripe,
     symmetrise: bool,
-    in_edges: bool,
     name: str,
     order: DegreeOrder | None,
-) -> tuple[BinPair, ...]:
-    """Return one pair of bins per owner; with ``in_edges`` the second bin of a pair holds reversed edges.
+    timeout: float,
+) -> int:
+    """Bin a piece's edges, reading the piece if needed, and deliver the bins; return the number of edges read.
 
     Vertices become positions in ``order`` first.
 
+    Args:
+        source: the piece, or its edges.
+        collection: this rank's collection; it says whether reversed edges are binned, too.
+        addresses: the workers' addresses, by rank. All of them have opened their collections.
+        timeout: seconds that the delivery may take.
+        stripe, symmetrise, name: see ``building.bin_edges``.
+
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
+        StaleRunError, OSError, DeadlineExceededError: see ``delivering.deliver``.
     """
     from dbfs_workers.storage.building import bin_edges
 
-    src, dst = _as_vertices(edges)
-    if order is not None:
-        src, dst = order.relabel(src, dst)
-    out = bin_edges(src, dst, stripe, symmetrise=symmetrise, name=name)
-    if not in_edges:
-        return tuple((edge_bin, None) for edge_bin in out)
-    return tuple(zip(out, bin_edges(dst, src, stripe, symmetrise=symmetrise, name=name), strict=True))
-
-
-def select_bin(bins: tuple[BinPair, ...], owner: int) -> BinPair:
-    """Return one owner's bins, so that Dask sends an owner only its own."""
-    return bins[owner]
+    try:
+        src, dst = _as_vertices(source)
+        if order is not None:
+            src, dst = order.relabel(src, dst)
+        count = src.size
+        bins: list[BinPair] = [(each, None) for each in bin_edges(src, dst, stripe, symmetrise=symmetrise, name=name)]
+        if collection.in_edges is not None:
+            into = bin_edges(dst, src, stripe, symmetrise=symmetrise, name=name)
+            bins = [(pair[0], each) for pair, each in zip(bins, into, strict=True)]
+        # Frees the ids before the bins are on their way.
+        del src, dst
+        deliver(collection, bins, addresses, timeout)
+    except BaseException:
+        # The error's traceback would keep the bins until the error is forgotten.
+        collection.close()
+        raise
+    return count
 
 
 def make_partition(
-    stripe: Stripe, rank: int, rounds: list[list[BinPair]], directed: bool, hub_first: bool, name: str, m: int
+    stripe: Stripe,
+    rank: int,
+    collection: Collection,
+    read: list[int],
+    directed: bool,
+    hub_first: bool,
+    name: str,
+    m: int,
 ) -> Partition:
-    """Return the rank's partition, made of the rounds of bins that the rank collected.
+    """Return the rank's partition, made of the bins that the rank collected.
+
+    Args:
+        read: edges read by the tasks of all ranks.
+        m: edges promised.
+        stripe, rank, directed, hub_first: see ``building.build_partition``.
 
     Raises:
         FormatError: the pieces held more than ``m`` edges. The partition would take more memory than was estimated.
     """
     from dbfs_workers.storage.building import build_partition
 
-    read = sum(pair[0].read for received in rounds for pair in received)
-    if read > m:
-        raise FormatError(f"{name}: {m:,} edges are promised (by its header), {read:,} were read")
-    out = [[pair[0] for pair in received] for received in rounds]
-    into = [[pair[1] for pair in received if pair[1] is not None] for received in rounds]
-    return build_partition(
-        stripe, rank, out, directed=directed, in_rounds=into if any(into) else None, hub_first=hub_first
-    )
+    try:
+        if sum(read) > m:
+            raise FormatError(f"{name}: {m:,} edges are promised (by its header), {sum(read):,} were read")
+        return build_partition(
+            stripe,
+            rank,
+            collection.edges,
+            input_edges=sum(read),
+            directed=directed,
+            in_edges=collection.in_edges,
+            hub_first=hub_first,
+            threads=distributed.get_worker().state.nthreads,
+        )
+    finally:
+        collection.close()
 
 
 def _as_vertices(source: Piece | Edges | InputEdges) -> Edges:

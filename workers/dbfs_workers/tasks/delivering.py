@@ -1,0 +1,129 @@
+"""Bins of a build on their way from the rank that made them to their owners.
+
+The task that bins a piece delivers the bins itself, over Dask's own connections, and waits until every owner has
+stored them. So a rank has one piece's bins under way for each of its threads, however many pieces there are. As Dask
+tasks, bins would be p * p tasks a round.
+"""
+
+import asyncio
+import pickle
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import distributed
+from distributed.protocol import to_serialize
+
+from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
+from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
+from dbfs_workers.storage.stripe import Stripe
+
+OPERATION = "dbfs_take_edges"
+"""Dask's name of the handler ``take_edges``."""
+
+BinPair = tuple[EdgeBin, EdgeBin | None]
+"""One owner's bin of edges, and its bin of reversed edges; None without in-edges."""
+
+
+class Collection:
+    """The bins that a rank collects in one build. It is a task's result: Dask drops it when the build ends or fails.
+
+    Args:
+        token: the build's token.
+        rank: the rank.
+        stripe: how the graph lies on the ranks.
+        in_edges: whether reversed edges are collected too.
+    """
+
+    def __init__(self, token: str, rank: int, stripe: Stripe, in_edges: bool) -> None:
+        self.token = token
+        self.rank = rank
+        self.edges = BinStore(stripe)
+        self.in_edges = BinStore(stripe) if in_edges else None
+
+    def add(self, bins: BinPair) -> None:
+        """Store the bins of a piece.
+
+        Raises:
+            StaleRunError: the build is over.
+        """
+        self.edges.add(bins[0])
+        if self.in_edges is not None and bins[1] is not None:
+            self.in_edges.add(bins[1])
+
+    def close(self) -> None:
+        """Drop the bins, and refuse further ones."""
+        self.edges.close()
+        if self.in_edges is not None:
+            self.in_edges.close()
+
+
+# By token and rank: a process may have several ranks, each in a thread.
+_collections: weakref.WeakValueDictionary[tuple[str, int], Collection] = weakref.WeakValueDictionary()
+
+
+def open_collection(token: str, rank: int, stripe: Stripe, in_edges: bool) -> Collection:
+    """Return a collection that peers can deliver to for as long as it exists. Arguments as of ``Collection``."""
+    collection = Collection(token, rank, stripe, in_edges)
+    _collections[token, rank] = collection
+    return collection
+
+
+def collection_open(_collection: Collection) -> bool:
+    """Return True once a rank can take bins."""
+    return True
+
+
+async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any] | None]) -> dict[str, Any]:
+    """Store a peer's bins; answer nothing, or ``error`` with the pickled error."""
+    try:
+        collection = _collections.get((token, rank))
+        if collection is None:
+            raise StaleRunError(f"rank {rank}: bins arrived after the end of their build")
+        out, into = (None if arrays is None else EdgeBin(*arrays) for arrays in bins)
+        assert out is not None
+        # In a thread: copying a large bin would keep the event loop from answering.
+        await asyncio.to_thread(collection.add, (out, into))
+        return {}
+    except DbfsError as error:
+        return {"error": pickle.dumps(error)}
+
+
+def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence[str], timeout: float) -> None:
+    """Deliver a piece's bins to their owners, and wait until they are stored. Called in a task of the rank's worker.
+
+    Args:
+        collection: this rank's own collection of the build.
+        bins: the bins by owner.
+        addresses: the workers' addresses, by rank.
+        timeout: seconds that the delivery may take.
+
+    Raises:
+        StaleRunError: the build is over.
+        OSError: an owner's worker is lost.
+        DeadlineExceededError: an owner did not answer in time.
+    """
+    token, rank, p = collection.token, collection.rank, len(addresses)
+    collection.add(bins[rank])
+    if p == 1:
+        return
+    worker = distributed.get_worker()
+
+    async def send(owner: int) -> None:
+        framed = [
+            None if each is None else tuple(to_serialize(array) for array in (each.rows, each.columns, each.starts))
+            for each in bins[owner]
+        ]
+        answer = await getattr(worker.rpc(addresses[owner]), OPERATION)(token=token, rank=owner, bins=framed)
+        if "error" in answer:
+            raise pickle.loads(answer["error"])
+
+    async def send_all() -> None:
+        # Each rank begins with the rank after it: if all began with rank 0, that rank would be the bottleneck.
+        await asyncio.wait_for(asyncio.gather(*(send((rank + step) % p) for step in range(1, p))), timeout)
+
+    try:
+        asyncio.run_coroutine_threadsafe(send_all(), worker.loop.asyncio_loop).result()
+    except TimeoutError:
+        late = f"rank {rank}: the other ranks did not take the bins of a piece within {timeout:g} s"
+        raise DeadlineExceededError(late) from None
