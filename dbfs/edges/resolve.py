@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -13,7 +13,9 @@ from dbfs.edges import generate, readers
 from dbfs.edges.arrays import from_arrays, from_scipy
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.ends import ColumnNames
+from dbfs.edges.tables.graphs import is_graph, open_graph
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
+from dbfs.edges.tables.pairs import is_pairs, open_pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
         | tuple[NDArray[Any], NDArray[Any]]
         | scipy.sparse.sparray
         | scipy.sparse.spmatrix
+        | Iterable[Any]
+        # Tables and graphs of other libraries, which dbfs does not import.
+        | Any
     )
 
 
@@ -38,7 +43,7 @@ def edge_list(
     source: ColumnNames = None,
     target: ColumnNames = None,
 ) -> EdgeList:
-    """Return the edge list of a path, a generator's spec, a pair of arrays, a SciPy sparse matrix or a table.
+    """Return the edge list of a path, a generator's spec, arrays, a matrix, a table, a graph of a library, or pairs.
 
     An edge list is returned as it is. Arguments and errors as of ``load``.
     """
@@ -73,6 +78,16 @@ def edge_list(
     if is_table(edges):
         _refuse_format("a table", format)
         return open_table(edges, source=source, target=target, directed=bool(directed))
+    if is_graph(edges):
+        _refuse_format("a graph", format)
+        _refuse_columns("a graph", source, target)
+        return open_graph(edges, directed=directed)
+    if _is_array_of_pairs(edges):
+        return edge_list((edges[:, 0], edges[:, 1]), directed=directed, format=format, source=source, target=target)
+    if is_pairs(edges) and not _is_pair_of_lists(edges):
+        _refuse_format("an iterable of pairs", format)
+        _refuse_columns("an iterable of pairs", source, target)
+        return open_pairs(edges, directed=bool(directed))
     raise EdgeInputError(_refusal(edges))
 
 
@@ -105,27 +120,29 @@ def _is_sparse(edges: Any) -> bool:
 def _refusal(edges: Any) -> str:
     """Return the message for an argument of another type. It names the call that converts the argument, if any does."""
     kind = type(edges).__name__
-    if type(edges).__module__.partition(".")[0] == "networkx":
-        return (
-            "edges must not be a NetworkX graph: pass networkx.to_scipy_sparse_array(graph, weight=None), "
-            "in which vertex v is list(graph)[v]"
-        )
     if kind == "LazyFrame":
         return "edges must not be a LazyFrame: pass edges.collect()"
     shape: tuple[int, ...] = getattr(edges, "shape", ())
     if len(shape) == 2:
         way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"
         return f"edges must not be a two-dimensional array: pass {way}"
-    if isinstance(edges, list | tuple) and len(edges) == 2 and all(_is_long(ids) for ids in edges):
-        return f"edges must not be a {kind} of two lists: pass dbfs.from_arrays(*edges)"
-    if isinstance(edges, list | tuple | Set | Iterator):
-        return f"edges must not be a {kind}: pass dbfs.from_arrays(*zip(*edges)) if it holds pairs (source, target)"
+    if _is_pair_of_lists(edges):
+        return f"edges must not be a {kind} of two lists: pass dbfs.from_arrays(*edges), or tuples if each is an edge"
     return (
-        "edges must be a generator's spec, a path, an edge list, two arrays (src, dst) or a SciPy sparse matrix, "
-        f"not {kind}"
+        "edges must be a generator's spec, a path, an edge list, a table, a graph, pairs (source, target), two arrays "
+        f"(src, dst) or a SciPy sparse matrix, not {kind}"
     )
 
 
-def _is_long(ids: Any) -> bool:
-    """Return whether ``ids`` is a sequence of numbers that can't be one pair."""
-    return isinstance(ids, list | tuple | np.ndarray) and len(ids) != 2
+def _is_array_of_pairs(edges: Any) -> TypeGuard[NDArray[Any]]:
+    """Return whether an array has a row for each edge. An array of 2 x 2 may be a matrix as well."""
+    return isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 2 and edges.shape[0] != 2
+
+
+def _is_pair_of_lists(edges: Any) -> bool:
+    """Return whether ``edges`` may be lists (src, dst): two lists, or two sequences that are no pairs."""
+    if not isinstance(edges, list | tuple) or len(edges) != 2:
+        return False
+    return all(isinstance(ids, list | np.ndarray) for ids in edges) or all(
+        isinstance(ids, list | tuple | np.ndarray) and len(ids) != 2 for ids in edges
+    )

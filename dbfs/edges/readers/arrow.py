@@ -16,7 +16,7 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
 _WHAT = "Arrow file"
@@ -61,7 +61,7 @@ class ArrowPiece:
     stop: int
     limits: ReadLimits
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the ids of the rows; see ``tables.ids.edges_of``.
 
         Raises:

@@ -38,7 +38,7 @@ from dbfs.edges.readers.source import SUFFIXES, Source
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
 from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits
 
 # Bytes of memory for a byte of text, while a block of the shortest rows is parsed.
@@ -233,7 +233,7 @@ class CsvPiece:
     aligned: bool
     limits: ReadLimits
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the ids of the rows: int64 arrays, or Arrow arrays; see ``tables.ids.edges_of``.
 
         Raises:

@@ -28,7 +28,7 @@ from dbfs.edges.readers.tables import decoding, require_rows
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
 _WHAT = "NumPy archive"
@@ -95,7 +95,7 @@ class MatrixPiece:
     file: MatrixFile
     limits: ReadLimits
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the rows and columns of the entries, int64.
 
         Raises:
@@ -166,7 +166,7 @@ class ColumnsPiece:
     ends: Ends
     limits: ReadLimits
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the ids in the arrays; errors as of ``NpyPiece.read``."""
         import pyarrow as pa
 

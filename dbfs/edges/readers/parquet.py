@@ -19,7 +19,7 @@ from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
 from dbfs.errors import FormatError
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
 _WHAT = "Parquet file"
@@ -89,7 +89,7 @@ class ParquetPiece:
     dictionaries: tuple[str, ...]
     limits: ReadLimits
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the ids of the rows; see ``tables.ids.edges_of``.
 
         Raises:

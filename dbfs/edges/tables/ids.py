@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbfs.edges.kinds import IdKind
 from dbfs.edges.tables.ends import Ends
 from dbfs.errors import EdgeInputError
+from dbfs_workers.storage.id_table import joined
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    Ids: TypeAlias = NDArray[np.int64] | pa.Array
+    from dbfs_workers.storage.id_table import Ids
 
 INT64_MAX = (1 << 63) - 1
 _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
@@ -80,38 +78,33 @@ def require_values(table: Any, ends: Ends, place: Place) -> None:
 def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
     """Return the sources and targets in an Arrow table's columns: int64 arrays, or Arrow arrays.
 
-    Strings become ``large_string``. Ids of several columns become a struct with the fields ``0``, ``1`` and so on, each
-    int64 or ``large_string``.
+    Strings become ``large_string``. Ids of several columns become a struct whose fields, each int64 or
+    ``large_string``, have the names of the source's columns.
 
     Raises:
         EdgeInputError: see ``require_kinds`` and ``require_values``; or a string is not valid UTF-8.
     """
     require_kinds(table.schema, ends, place.name)
-    return _ids(table, ends.source, place), _ids(table, ends.target, place)
+    return ids_of(table, ends.source, ends.source, place), ids_of(table, ends.target, ends.source, place)
 
 
 def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
-    """Return the edges of all parts of one kind; no edges of integers if there is no part."""
-    return _joined([src for src, _ in parts]), _joined([dst for _, dst in parts])
+    """Return the edges of all parts, at least one, of one kind."""
+    return joined([src for src, _ in parts]), joined([dst for _, dst in parts])
 
 
-def _joined(parts: list[Ids]) -> Ids:
-    import pyarrow as pa
+def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:
+    """Return the ids in columns of an Arrow table; ``names`` are the fields of ids that are tuples.
 
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return np.empty(0, np.int64)
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
-
-
-def _ids(table: Any, columns: Sequence[str], place: Place) -> Ids:
+    Raises:
+        EdgeInputError: as of ``edges_of``.
+    """
     import pyarrow as pa
 
     parts = [_column(table.column(column), column, place) for column in columns]
     if len(parts) == 1:
         return parts[0]
-    return pa.StructArray.from_arrays([pa.array(part) for part in parts], [str(index) for index in range(len(parts))])
+    return pa.StructArray.from_arrays([pa.array(part) for part in parts], list(names))
 
 
 def _kind(kind: Any, column: str, name: str) -> IdKind:

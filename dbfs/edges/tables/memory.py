@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy as np
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import IdKind
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values
+from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values
 from dbfs.errors import DbfsError, EdgeInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs_workers.storage.pieces import Edges
+    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.pieces import IdEdges
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +29,15 @@ class TablePiece:
         table: an Arrow table of the columns of ``ends``.
         ends: the columns of an edge's ends.
         place: where the rows stand in the whole table.
+        lone: the columns of the source of vertices that may have no edge; None for none.
     """
 
     table: pa.Table
     ends: Ends
     place: Place
+    lone: pa.Table | None = None
 
-    def read(self) -> Edges:
+    def read(self) -> IdEdges:
         """Return the rows' ids; see ``ids.edges_of``.
 
         Raises:
@@ -42,23 +45,34 @@ class TablePiece:
         """
         return edges_of(self.table, self.ends, self.place)
 
+    def lone_ids(self) -> Ids | None:
+        """Return the ids of vertices that may have no edge; see ``PieceWithLoneIds``."""
+        return None if self.lone is None else ids_of(self.lone, self.ends.source, self.ends.source, self.place)
+
     def __sizeof__(self) -> int:
         return int(self.table.nbytes)
 
     # A pickled slice of a table would carry the buffers of the whole table; Arrow's stream carries the slice.
     def __reduce__(self) -> tuple[Any, ...]:
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as stream:
-            stream.write_table(self.table)
-        return _unpickled, (sink.getvalue(), self.ends, self.place)
+        return _unpickled, (_as_stream(self.table), self.ends, self.place, _as_stream(self.lone))
 
 
-def _unpickled(stream: Any, ends: Ends, place: Place) -> TablePiece:
+def _as_stream(table: pa.Table | None) -> Any:
     import pyarrow as pa
 
-    return TablePiece(pa.ipc.open_stream(stream).read_all(), ends, place)
+    if table is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def _unpickled(stream: Any, ends: Ends, place: Place, lone: Any) -> TablePiece:
+    import pyarrow as pa
+
+    others = None if lone is None else pa.ipc.open_stream(lone).read_all()
+    return TablePiece(pa.ipc.open_stream(stream).read_all(), ends, place, others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +83,13 @@ class TableEdges(EdgeList):
         table: the columns of ``ends``; nothing is copied of them here.
         ends: the columns of an edge's ends.
         kinds: kind of each part of an id.
+        lone: the columns of the source of vertices that may have no edge; None for none.
     """
 
     table: pa.Table
     ends: Ends
     kinds: tuple[IdKind, ...]
+    lone: pa.Table | None = None
 
     @property
     def id_kinds(self) -> tuple[IdKind, ...]:
@@ -83,7 +99,16 @@ class TableEdges(EdgeList):
     def cut(self, piece_edges: int) -> Sequence[TablePiece]:
         """Cut the table into slices of ``piece_edges`` rows; the last one may be shorter."""
         starts = range(0, max(self.table.num_rows, 1), piece_edges)
-        return [TablePiece(self.table.slice(at, piece_edges), self.ends, Place(self.name, at)) for at in starts]
+        first, *rest = [TablePiece(self.table.slice(at, piece_edges), self.ends, Place(self.name, at)) for at in starts]
+        return [replace(first, lone=self.lone), *rest]
+
+    def count_vertices(self) -> int:
+        """See ``EdgeList``."""
+        from dbfs_workers.storage.id_codes import encode
+
+        (piece,) = self.cut(max(self.table.num_rows, 1))
+        lone = piece.lone_ids()
+        return len(encode([*piece.read(), *([] if lone is None else [lone])])[1])
 
 
 def is_table(edges: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ class Piece(Protocol):
 
     def read(self) -> Edges | IdEdges:
         """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids."""
+        ...
+
+
+@runtime_checkable
+class PieceWithLoneIds(Piece, Protocol):
+    """A piece of ids that also names vertices which may have no edge."""
+
+    def lone_ids(self) -> Any:
+        """Return their ids, of the type of the edges' ids; None for none."""
         ...
 
 

@@ -33,6 +33,7 @@ from dbfs_workers.storage.id_table import (
     ranges_of,
     take,
 )
+from dbfs_workers.storage.pieces import PieceWithLoneIds
 from dbfs_workers.storage.reading import require_room
 
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ def read_piece(piece: Piece, name: str) -> CodedPiece:
         EdgeInputError: the ids are null, negative, or of a type that ids can't have; sources and targets differ in
             number or type.
     """
+    found = piece.read()
+    others = piece.lone_ids() if isinstance(piece, PieceWithLoneIds) else None
     try:
-        src, dst = map(as_ids, piece.read())
+        src, dst, *lone = map(as_ids, found if others is None else (*found, others))
     except EdgeInputError as error:
         raise EdgeInputError(f"{name}: {error}") from error
     if len(src) != len(dst):
@@ -145,8 +148,8 @@ def read_piece(piece: Piece, name: str) -> CodedPiece:
         raise EdgeInputError(f"{name}: sources are {id_type}, targets {IdType.of(dst)}; both must be of one type")
     if IdType.of(dst) != id_type:
         dst = _renamed(dst, id_type)
-    codes, ids = encode([src, dst])
-    return CodedPiece(codes[: len(src)], codes[len(src) :], id_type, [ids])
+    codes, ids = encode([src, dst, *lone])
+    return CodedPiece(codes[: len(src)], codes[len(src) : 2 * len(src)], id_type, [ids])
 
 
 def sample_ids(piece: CodedPiece) -> IdSample:

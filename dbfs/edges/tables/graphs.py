@@ -1,0 +1,121 @@
+"""Edge lists of graphs of other libraries: NetworkX, igraph, rustworkx and NetworKit.
+
+A graph is recognised by the module of its class, so that dbfs imports none of these libraries. Its vertices without
+edges stay vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dbfs.edges.arrays import from_arrays
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.pairs import SINGLE, open_pairs, with_lone
+from dbfs.errors import EdgeInputError, InvalidOptionError
+
+
+def is_graph(edges: Any) -> bool:
+    """Return whether an object is a graph of one of the libraries, or of a class derived from theirs."""
+    return _opener(edges) is not None
+
+
+def open_graph(graph: Any, *, directed: bool | None) -> EdgeList:
+    """Make an edge list of a graph of another library.
+
+    The ids are NetworkX's nodes; igraph's names if its vertices have names, else its indices; the indices of rustworkx
+    and NetworKit. Parallel edges and self-loops stay.
+
+    Args:
+        graph: the graph. Attributes of its nodes and edges are not read.
+        directed: None as the graph says; False to cross the edges of a directed graph both ways.
+
+    Raises:
+        EdgeInputError: the nodes are not all integers, all strings, or all tuples of these; or igraph's names are not
+            distinct strings.
+        InvalidOptionError: ``directed=True``, and the graph is undirected.
+    """
+    opener = _opener(graph)
+    if opener is None:
+        raise EdgeInputError(f"{type(graph).__name__} is no graph of a library that dbfs reads")
+    edges = opener(graph, directed is False)
+    if directed and not edges.directed:
+        raise InvalidOptionError(
+            f"directed=True, but the {type(graph).__name__} is undirected: its edges have no order"
+        )
+    return edges
+
+
+def _opener(graph: Any) -> Callable[[Any, bool], EdgeList] | None:
+    for kind in type(graph).__mro__:
+        opener = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
+        if opener is not None:
+            return opener
+    return None
+
+
+def _networkx(graph: Any, undirected: bool) -> EdgeList:
+    name = str(graph.name) or "NetworkX graph"
+    lone = [node for node, degree in graph.degree if degree == 0]
+    directed = bool(graph.is_directed()) and not undirected
+    return open_pairs(graph.edges(), directed=directed, name=name, lone=lone)
+
+
+def _igraph(graph: Any, undirected: bool) -> EdgeList:
+    ends, n = _table_of(graph.get_edgelist()), int(graph.vcount())
+    directed = bool(graph.is_directed()) and not undirected
+    if "name" not in graph.vs.attributes():
+        return from_arrays(*ends, n=n, directed=directed, name="igraph graph")
+    names = graph.vs["name"]
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != n:
+        raise EdgeInputError(
+            "igraph graph: the names of its vertices are not distinct strings; delete the names "
+            "(del graph.vs['name']) to use the indices as ids"
+        )
+    import pyarrow as pa
+
+    ids = pa.array(names, pa.large_string())
+    lone = np.setdiff1d(np.arange(n), np.concatenate(ends))
+    table = pa.table([ids.take(pa.array(end)) for end in ends], names=SINGLE)
+    return with_lone(table, [ids.take(pa.array(lone))], directed=directed, name="igraph graph")
+
+
+def _rustworkx(graph: Any, undirected: bool) -> EdgeList:
+    directed = type(graph).__name__ == "PyDiGraph" or any(kind.__name__ == "PyDiGraph" for kind in type(graph).__mro__)
+    nodes = np.array(graph.node_indices(), np.int64)
+    return _indexed(_table_of(graph.edge_list()), nodes, directed and not undirected, "rustworkx graph")
+
+
+def _networkit(graph: Any, undirected: bool) -> EdgeList:
+    nodes = np.array(list(graph.iterNodes()), np.int64)
+    directed = bool(graph.isDirected()) and not undirected
+    return _indexed(_table_of(list(graph.iterEdges())), nodes, directed, "NetworKit graph")
+
+
+def _table_of(pairs: Any) -> tuple[Any, Any]:
+    """Return pairs of indices as two int64 arrays."""
+    table = np.array(list(pairs), np.int64).reshape(-1, 2)
+    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+
+
+def _indexed(ends: tuple[Any, Any], nodes: Any, directed: bool, name: str) -> EdgeList:
+    """Return the edge list of a graph whose nodes have indices, which may have gaps."""
+    if nodes.size == 0 or int(nodes.max()) == nodes.size - 1:
+        return from_arrays(*ends, n=nodes.size, directed=directed, name=name)
+    import pyarrow as pa
+
+    lone = np.setdiff1d(nodes, np.concatenate(ends))
+    table = pa.table([pa.array(end) for end in ends], names=SINGLE)
+    return with_lone(table, [pa.array(lone)], directed=directed, name=name)
+
+
+_OPENERS: dict[tuple[str, str], Callable[[Any, bool], EdgeList]] = {
+    ("networkx", "Graph"): _networkx,
+    ("igraph", "Graph"): _igraph,
+    ("rustworkx", "PyGraph"): _rustworkx,
+    ("rustworkx", "PyDiGraph"): _rustworkx,
+    ("networkit", "Graph"): _networkit,
+}
+"""By module and name of a class: what makes an edge list of a graph; the second argument asks for undirected edges."""

@@ -1,0 +1,121 @@
+"""Edge lists of pairs: any iterable of ``(source, target)``, such as a list of tuples, a set, or a generator."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from dbfs.edges.tables.ends import Ends
+from dbfs.edges.tables.ids import Place, require_kinds, require_values
+from dbfs.edges.tables.memory import TableEdges
+from dbfs.edges.tables.values import columns_of
+from dbfs.errors import EdgeInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SINGLE = ["source", "target"]
+"""Columns of ids that are no tuples."""
+
+# Pairs converted at a time: Python's objects of so many pairs take little memory.
+_CHUNK_PAIRS = 1 << 18
+
+
+def is_pairs(edges: Any) -> TypeGuard[Iterable[Any]]:
+    """Return whether an object may be an iterable of pairs: a list, a tuple, a set, an iterator, items of a dict."""
+    return isinstance(edges, list | tuple | Set | Iterator)
+
+
+def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lone: Sequence[Any] = ()) -> TableEdges:
+    """Make an edge list of pairs ``(source, target)``; each is a tuple or a list.
+
+    Args:
+        pairs: the edges; an iterator is read to its end.
+        directed: whether edges can be crossed in one direction only.
+        name: the edges' name in messages.
+        lone: ids of further vertices, which may have no edge.
+
+    Raises:
+        EdgeInputError: an element is no pair, or the ids are not all integers, all strings, or all tuples of these.
+    """
+    import pyarrow as pa
+
+    tables = []
+    source, rest = iter(pairs), 0
+    while chunk := list(itertools.islice(source, _CHUNK_PAIRS)):
+        tables.append(_table(*_transposed(chunk, name, rest), name))
+        rest += len(chunk)
+    lone_columns = columns_of(lone, "vertex") if len(lone) else None
+    if not tables:
+        kinds = lone_columns or columns_of([], "vertex")
+        tables.append(_table([], [], name, [column.type for column in kinds]))
+    first = tables[0].schema
+    for table in tables:
+        if table.schema != first:
+            raise EdgeInputError(f"{name}: ids are of several types; ids are all integers, all strings, or all tuples")
+    return with_lone(pa.concat_tables(tables), lone_columns, directed=directed, name=name)
+
+
+def with_lone(
+    table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: bool, name: str, mirrored: bool = False
+) -> TableEdges:
+    """Return the edge list of a table whose first half of columns is the source, the second half the target.
+
+    Args:
+        table: a column, or for ids that are tuples a column for each part, of both ends.
+        lone: ids of further vertices, with as many columns as an end; None for none.
+        directed, name: as of ``open_pairs``.
+        mirrored: whether the table has undirected edges in both directions.
+
+    Raises:
+        EdgeInputError: the ends, or the further vertices, have ids of different kinds, or integers below 0.
+    """
+    import pyarrow as pa
+
+    half = len(table.column_names) // 2
+    ends = Ends(tuple(table.column_names[:half]), tuple(table.column_names[half:]))
+    kinds = require_kinds(table.schema, ends, name)
+    require_values(table, ends, Place(name))
+    others = None
+    if lone is not None:
+        if [column.type for column in lone] != [table.schema.field(column).type for column in ends.source]:
+            raise EdgeInputError(f"{name}: vertices without edges have ids of another type than those with edges")
+        others = pa.table(list(lone), names=list(ends.source))
+        require_values(others, Ends(ends.source, ends.source), Place(f"{name}, vertices without edges"))
+    return TableEdges(name, None, table.num_rows, directed, mirrored, table=table, ends=ends, kinds=kinds, lone=others)
+
+
+def _transposed(chunk: list[Any], name: str, first: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the sources and the targets of pairs; ``first`` is the number of the first pair.
+
+    Raises:
+        EdgeInputError: an element is no pair; the message names it.
+    """
+    if all(issubclass(kind, tuple | list) for kind in set(map(type, chunk))) and set(map(len, chunk)) == {2}:
+        source, target = zip(*chunk, strict=True)
+        return source, target
+    for place, pair in enumerate(chunk, start=first):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            shown = textwrap.shorten(repr(pair), 60, placeholder="...")
+            raise EdgeInputError(f"{name}: element {place:,} is {shown}; expected a pair (source, target)")
+    raise AssertionError("a chunk with an element that is no pair has no such element")
+
+
+def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Sequence[Any] | None = None) -> pa.Table:
+    """Return pairs as a table: ``SINGLE``, or for tuples a column for each part of the source and of the target."""
+    import pyarrow as pa
+
+    if types is not None:
+        sides = [[pa.array([], kind) for kind in types]] * 2
+    else:
+        try:
+            # Together, so that both ends are of one type.
+            both = columns_of([*source, *target], "vertex")
+        except EdgeInputError as error:
+            raise EdgeInputError(f"{name}: {error}") from None
+        sides = [[column.slice(0, len(source)) for column in both], [column.slice(len(source)) for column in both]]
+    parts = range(len(sides[0]))
+    names = SINGLE if len(parts) == 1 else [f"{side}{place}" for side in ("", "target ") for place in parts]
+    return pa.table([*sides[0], *sides[1]], names=names)
