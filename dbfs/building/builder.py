@@ -20,6 +20,7 @@ from dbfs.building.numbering import number_ids
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.schemes import require_readable
+from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs.records import GraphIds
 from dbfs_workers.storage.partition import PartitionInfo
@@ -253,8 +254,14 @@ class Builder(ABC):
         """Deal piece i out to rank i % p.
 
         Generated pieces are small, and go with the tasks. Others may hold data and go straight to their worker: the
-        scheduler keeps the tasks' arguments.
+        scheduler keeps the tasks' arguments. The pieces of a dask collection are computed where Dask likes best; those
+        of a persisted collection where the collection lies.
         """
+        delayed = [piece.delayed for piece in pieces if isinstance(piece, DelayedPiece)]
+        if delayed:
+            computed: list[distributed.Future | GeneratedPiece] = self.gang.client.compute(delayed)
+            self.held.update(computed)
+            return computed
         dealt: list[distributed.Future | GeneratedPiece] = [
             piece if isinstance(piece, GeneratedPiece) else None for piece in pieces
         ]

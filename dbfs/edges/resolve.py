@@ -12,6 +12,7 @@ import numpy as np
 from dbfs.edges import generate, readers
 from dbfs.edges.arrays import from_arrays, from_scipy
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.dask import is_dask, open_dask
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.edges.tables.graphs import is_graph, open_graph
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
@@ -65,6 +66,9 @@ def edge_list(
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
         return edges
+    if is_dask(edges):
+        _refuse_format("a dask collection", format)
+        return open_dask(edges, source=source, target=target, directed=bool(directed))
     if _is_pair_of_arrays(edges):
         _refuse_format("a pair of arrays", format)
         _refuse_columns("a pair of arrays", source, target)

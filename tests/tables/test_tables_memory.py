@@ -78,8 +78,8 @@ def test_integers_of_every_width(dtype):
 def test_several_columns_are_tuples():
     table = pd.DataFrame({"host": ["a", "b"], "port": [1, 2], "to": ["b", "a"], "at": [2, 3]})
     src, dst = edge_list(table, source=["host", "port"], target=["to", "at"]).cut(10)[0].read()
-    assert src.type == dst.type == pa.struct([("0", pa.large_string()), ("1", pa.int64())])
-    assert dst.to_pylist() == [{"0": "b", "1": 2}, {"0": "a", "1": 3}]
+    assert src.type == dst.type == pa.struct([("host", pa.large_string()), ("port", pa.int64())])
+    assert dst.to_pylist() == [{"host": "b", "port": 2}, {"host": "a", "port": 3}]
 
 
 def test_named_columns_among_others_of_any_type():

@@ -62,7 +62,7 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
         found = columns.count(column)
         if found == 0:
             near = difflib.get_close_matches(column, columns, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise EdgeInputError(f"{name} has no column {column!r}{hint} Its columns: {listed(columns)}")
         if found > 1:
             raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")

@@ -1,0 +1,111 @@
+"""dask collections as edges: the partitions' ids, computed where Dask likes, with the errors of tables."""
+
+import dask.array as da
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbfs
+from dbfs.edges.resolve import edge_list
+from dbfs.errors import EdgeInputError, InvalidOptionError
+
+FRAME = pd.DataFrame(
+    {
+        "from": ["alice", "bob", "carol", "alice", "eve"],
+        "w": 0.5,
+        "to": ["bob", "carol", "dan", "dan", "eve"],
+        "a": [0, 1, 2, 0, 9],
+        "b": [1, 2, 3, 3, 9],
+    }
+)
+
+
+def rows_of(edges):
+    """Read all pieces with Dask's scheduler of this process."""
+    found = []
+    for piece in edges.cut(1):
+        src, dst = piece.read()
+        found += zip(
+            *(ids.tolist() if isinstance(ids, np.ndarray) else ids.to_pylist() for ids in (src, dst)), strict=True
+        )
+    return found
+
+
+@pytest.fixture
+def frame():
+    return dd.from_pandas(FRAME, npartitions=3)
+
+
+def test_partitions_are_pieces(frame):
+    edges = edge_list(frame, source="from", target="to")
+    assert rows_of(edges) == list(zip(FRAME["from"], FRAME["to"], strict=True))
+    assert (edges.n, edges.m, edges.id_kinds) == (None, None, ("string",))
+    assert len(edges.cut(10**6)) == frame.npartitions
+    assert rows_of(edge_list(frame[["a", "b"]])) == list(zip(FRAME["a"], FRAME["b"], strict=True))
+
+
+def test_arrays_are_cut_alike():
+    edges = edge_list((da.arange(10, chunks=3), da.arange(1, 11, chunks=4)))
+    assert rows_of(edges) == [(i, i + 1) for i in range(10)]
+    assert len(edges.cut(1)) == 4
+
+
+def test_columns_are_a_pair(frame):
+    assert rows_of(edge_list((frame["a"], frame["b"]))) == list(zip(FRAME["a"], FRAME["b"], strict=True))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("persisted", [False, True])
+def test_load(client: distributed.Client, frame, ranks, persisted):
+    given = client.persist(frame) if persisted else frame
+    with dbfs.load(given, source="from", target="to", client=client, ranks=ranks) as graph:
+        assert graph.ids().to_pylist() == ["alice", "bob", "carol", "dan", "eve"]
+        assert graph.bfs("alice").distances().tolist() == [0, 1, 2, 1, -1]
+    with dbfs.load(given, source=["a", "from"], target=["b", "to"], directed=True, client=client, ranks=ranks) as graph:
+        assert graph.bfs((0, "alice")).distances().tolist() == [0, 1, 2, 1, -1]
+
+
+def test_columns_that_are_not_read_are_not_computed(client: distributed.Client, tmp_path):
+    FRAME.to_parquet(tmp_path / "a.parquet")
+    with dbfs.load(dd.read_parquet(tmp_path), source="a", target="b", client=client) as graph:
+        assert graph.ids().tolist() == [0, 1, 2, 3, 9]
+
+
+def test_an_error_in_a_partition_names_its_row(client: distributed.Client):
+    frame = FRAME.assign(to=["bob", "carol", None, "dan", "eve"])
+    with pytest.raises(EdgeInputError, match=r"dask DataFrame, partition 1, row 0: column 'to' is null"):
+        dbfs.load(dd.from_pandas(frame, npartitions=3), source="from", target="to", client=client)
+
+
+BAD = {
+    "names": (
+        lambda frame: {"edges": frame},
+        EdgeInputError,
+        "has 5 columns ('from', 'w', 'to', 'a', 'b')",
+    ),
+    "missing": (lambda frame: {"edges": frame, "source": "x", "target": "b"}, EdgeInputError, "has no column 'x'. Its"),
+    "kinds": (lambda frame: {"edges": frame, "source": "a", "target": "to"}, EdgeInputError, "'a' holds integers and"),
+    "floats": (lambda frame: {"edges": frame, "source": "w", "target": "w"}, EdgeInputError, "column 'w' holds double"),
+    "lengths": (lambda frame: {"edges": (da.arange(5), da.arange(5, chunks=2)[:4])}, EdgeInputError, "both must be"),
+    "dimensions": (
+        lambda frame: {"edges": (da.zeros((2, 2)), da.arange(2))},
+        EdgeInputError,
+        "one-dimensional",
+    ),
+    "format": (lambda frame: {"edges": frame, "format": "csv"}, InvalidOptionError, "format= is for files"),
+    "array-names": (
+        lambda frame: {"edges": (da.arange(5), da.arange(5)), "source": "a", "target": "b"},
+        InvalidOptionError,
+        "a pair of dask arrays has none",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_collections(frame, name):
+    make, error, words = BAD[name]
+    with pytest.raises(error) as caught:
+        edge_list(**make(frame))
+    assert words in str(caught.value)
