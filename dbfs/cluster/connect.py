@@ -29,6 +29,7 @@ def connect(
     n_workers: int | None = None,
     backend: str = "auto",
     timeout: float | str | None = None,
+    set_as_default: bool = True,
     **cluster: Any,
 ) -> distributed.Client:
     """Return a client of the scheduler at ``address``, or of a new local cluster with one thread per worker.
@@ -47,6 +48,7 @@ def connect(
         backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
             ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
+        set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). The default of
             ``protocol`` is ``dbfs.cluster.protocol``, that of ``threads_per_worker`` is 1, and that of
             ``dashboard_address`` is port 8787 of the loopback (any free port if that is taken), because the dashboard
@@ -70,12 +72,12 @@ def connect(
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
         _require_ucx(address)
         _require_certificates(address)
-        client = _remote_client(address, seconds)
+        client = _remote_client(address, seconds, set_as_default)
     else:
         protocol = config.choice("cluster.protocol", PROTOCOLS)
         cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
         _require_ucx(cluster.get("protocol"))
-        client = local.start(n_workers, backend, cluster)
+        client = local.start(n_workers, backend, cluster, set_as_default)
     try:
         roster(client, n_workers, timeout=timeout)
     except NoWorkersError:
@@ -84,10 +86,10 @@ def connect(
     return client
 
 
-def _remote_client(address: str, seconds: float) -> distributed.Client:
+def _remote_client(address: str, seconds: float, set_as_default: bool) -> distributed.Client:
     began = time.monotonic()
     try:
-        return distributed.Client(address, timeout=seconds)
+        return distributed.Client(address, timeout=seconds, set_as_default=set_as_default)
     except ValueError as error:
         raise InvalidOptionError(f"{error}; expected a scheduler's address such as tcp://HOST:8786") from error
     except CommClosedError as error:

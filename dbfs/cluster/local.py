@@ -69,7 +69,7 @@ class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is u
         self.close()
 
 
-def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> LocalClient:
+def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_default: bool) -> LocalClient:
     """Start a local cluster and return its client. Arguments and errors as for ``connect``."""
     processes = options.get("processes", True)
     if backend == "cuda" and not processes:
@@ -87,19 +87,19 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any]) -> Local
     if not processes:
         # Dask's own default is one worker within the process.
         inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT}
-        return _client(InnerCluster, {**inner, **options})
+        return _client(InnerCluster, {**inner, **options}, set_as_default)
     if backend == "cpu" or lacking:
         if backend == "cpu" and gpus:
             # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
             options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
-        return _client(distributed.LocalCluster, {"n_workers": n_workers, **options})
+        return _client(distributed.LocalCluster, {"n_workers": n_workers, **options}, set_as_default)
     from dask_cuda import LocalCUDACluster
 
     logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
-    return _client(LocalCUDACluster, {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], **options})
+    return _client(LocalCUDACluster, {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], **options}, set_as_default)
 
 
-def _client(kind: Any, options: dict[str, Any]) -> LocalClient:
+def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalClient:
     with _interrupts_blocked():
         # The thread of the loop starts the worker processes, and they inherit that it blocks SIGINT. So Ctrl-C in a
         # terminal interrupts only this process, which ends its workers.
@@ -107,7 +107,7 @@ def _client(kind: Any, options: dict[str, Any]) -> LocalClient:
         loop.start()
     others = set(distributed.SpecCluster._instances)
     try:
-        return LocalClient(kind(loop=loop.loop, **options))
+        return LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default)
     except KeyboardInterrupt:
         for cluster in set(distributed.SpecCluster._instances) - others:
             _close_half_started(cluster)
