@@ -1,0 +1,202 @@
+"""BackendGraph: a graph that NetworkX hands to the backend, with the graphs on the workers that stand for it."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.analytics.components import Components
+from dbfs.edges.arrays import from_arrays
+from dbfs.edges.edge_list import EdgeList
+from dbfs.graph.graph import Graph
+from dbfs.graph.load import load
+from dbfs.networkx import cluster
+from dbfs.networkx.adjacency import Adjacency, read_adjacency
+
+
+class Way(enum.Enum):
+    """How edges are crossed; all the same in an undirected graph."""
+
+    FORWARD = "with their direction"
+    BACKWARD = "against their direction"
+    BOTH = "both ways"
+
+
+class BackendGraph:
+    """A NetworkX graph for traversals by dbfs: its nodes are the vertices 0..n-1, in the order of the nodes.
+
+    ``from_networkx`` makes one, and so does NetworkX for a call with ``backend="dbfs"``. The graph on the workers is
+    loaded by the first traversal that needs it, and unloaded with the last reference to this object.
+
+    Args:
+        graph: any NetworkX graph. Weights and other attributes play no part in traversals.
+        hold: whether to keep ``graph`` alive. NetworkX keeps a converted graph with its original, so that neither would
+            go if each held the other.
+    """
+
+    __networkx_backend__ = "dbfs"
+
+    def __init__(self, graph: nx.Graph, *, hold: bool) -> None:
+        self._nodes: list[Hashable] = list(graph)
+        self._vertices: dict[Hashable, int] = dict(zip(self._nodes, range(len(self._nodes)), strict=True))
+        self._directed: bool = graph.is_directed()
+        self._multigraph: bool = graph.is_multigraph()
+        self._edges: int = graph.number_of_edges()
+        self.adjacency = read_adjacency(graph._adj, self._vertices)
+        self._original: Callable[[], nx.Graph | None] = (lambda: graph) if hold else weakref.ref(graph)
+        self._loaded: dict[Way, Graph] = {}
+        self._loading = threading.Lock()
+
+    @property
+    def original(self) -> nx.Graph:
+        """The NetworkX graph that this one was made from.
+
+        Raises:
+            NotImplementedError: that graph is gone.
+        """
+        graph = self._original()
+        if graph is None:
+            raise NotImplementedError("the NetworkX graph that this graph was made from is gone")
+        return graph
+
+    @functools.cached_property
+    def names(self) -> NDArray[np.object_]:
+        """object[n], the node of each vertex."""
+        return np.fromiter(self._nodes, object, len(self._nodes))
+
+    @functools.cached_property
+    def against(self) -> Adjacency:
+        """The neighbours against the edges, in the order of ``G.pred`` as long as the NetworkX graph is there."""
+        if not self._directed:
+            return self.adjacency
+        graph = self._original()
+        if graph is not None and len(graph) == len(self):
+            try:
+                read = read_adjacency(graph._pred, self._vertices)
+            except KeyError:  # the graph has changed since
+                return self.adjacency.transposed()
+            if read.matches(self.adjacency):
+                return read
+        return self.adjacency.transposed()
+
+    @functools.cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """int64[n], the degrees of an undirected graph as NetworkX counts them: a self-loop counts twice."""
+        sources, targets = self.adjacency.pairs()
+        return self.adjacency.degrees + np.bincount(sources[sources == targets], minlength=len(self))
+
+    @functools.cached_property
+    def components(self) -> Components:
+        """The connected components, ignoring the direction of edges; the graph has nodes."""
+        return self.loaded().components()
+
+    def adjacency_of(self, way: Way) -> Adjacency:
+        """Return the neighbours for traversals forwards or backwards."""
+        return self.adjacency if way is Way.FORWARD else self.against
+
+    def loaded(self, way: Way = Way.FORWARD) -> Graph:
+        """Return the graph on the workers, loading it if needed.
+
+        Raises:
+            Those of ``dbfs.load`` and of ``dbfs.networkx.cluster.client``.
+        """
+        if not self._directed:
+            way = Way.FORWARD
+        with self._loading:
+            client = cluster.client()
+            graph = self._loaded.get(way)
+            # The client, or its cluster, may have ended, and the user may have connected to another one.
+            if graph is None or graph.gang.client is not client:
+                graph = self._loaded[way] = load(self._edge_list(way), client=client, ranks=cluster.ranks())
+            return graph
+
+    def _edge_list(self, way: Way) -> EdgeList:
+        sources, targets = self.adjacency.pairs()
+        if not self._directed:
+            once = sources <= targets
+            sources, targets = sources[once], targets[once]
+        if way is Way.BACKWARD:
+            sources, targets = targets, sources
+        directed = self._directed and way is not Way.BOTH
+        return from_arrays(sources, targets, n=len(self), directed=directed, name="NetworkX graph")
+
+    def vertex(self, node: Hashable) -> int:
+        """Return the vertex of a node that is in the graph."""
+        return self._vertices[node]
+
+    def vertices(self, nodes: Iterable[Hashable]) -> NDArray[np.int64]:
+        """Return the vertices of nodes that are in the graph."""
+        return np.fromiter((self._vertices[node] for node in nodes), np.int64)
+
+    def nodes_of(self, vertices: NDArray[np.int64]) -> list[Any]:
+        """Return the nodes of vertices."""
+        nodes: list[Any] = self.names[vertices].tolist()
+        return nodes
+
+    def nodes_in(self, bunch: Any) -> Sequence[Hashable]:
+        """Return the graph's nodes among ``bunch``: None for all, a node, or an iterable, as for ``G.nbunch_iter``.
+
+        Raises:
+            NetworkXError: ``bunch`` is neither a node nor an iterable of hashable values.
+        """
+        if bunch is None:
+            return self._nodes
+        if bunch in self:
+            return [bunch]
+        try:
+            return [node for node in bunch if node in self._vertices]
+        except TypeError as error:
+            unhashable = "hash" in str(error)
+            words = "a node of the sequence nbunch is not hashable" if unhashable else None
+            raise nx.NetworkXError(words or "nbunch is not a node or a sequence of nodes.") from error
+
+    def number_of_nodes(self) -> int:
+        """Return the number of nodes."""
+        return len(self._nodes)
+
+    def number_of_edges(self) -> int:
+        """Return the number of edges; parallel ones count each."""
+        return self._edges
+
+    def is_directed(self) -> bool:
+        """Return whether edges have a direction."""
+        return self._directed
+
+    def is_multigraph(self) -> bool:
+        """Return whether the NetworkX graph is of a type that may have parallel edges."""
+        return self._multigraph
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._nodes)
+
+    def __contains__(self, node: object) -> bool:
+        try:
+            return node in self._vertices
+        except TypeError:
+            return False
+
+    def __repr__(self) -> str:
+        kind = "directed " if self._directed else ""
+        return f"<dbfs.networkx.BackendGraph: {kind}{len(self):,} nodes, {self._edges:,} edges>"
+
+
+def from_networkx(graph: nx.Graph) -> BackendGraph:
+    """Convert a NetworkX graph, which must not change afterwards; NetworkX's functions take the result in its place.
+
+    With ``backend="dbfs"`` NetworkX converts by itself, and keeps the converted graph until the graph changes.
+
+    Args:
+        graph: any NetworkX graph: directed or not, with or without parallel edges.
+    """
+    return BackendGraph(graph, hold=True)

@@ -1,0 +1,128 @@
+"""Centralities that follow from distances: closeness, harmonic, reaching, and the closeness of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.networkx import searches
+from dbfs.networkx.backend_graph import BackendGraph, Way
+from dbfs.networkx.paths import require
+from dbfs.networkx.registry import NO_TRAVERSAL, NO_WEIGHTS, offered
+
+
+@offered(refused={"distance": NO_WEIGHTS}, single=("u",))
+def closeness_centrality(
+    G: BackendGraph,
+    u: Hashable | None = None,
+    distance: None = None,
+    wf_improved: bool = True,
+) -> float | dict[Any, float]:
+    """Return the closeness of a node, or of every node by node: the inverse of the mean distance to the node."""
+    if u is not None:
+        require(G, u, "Source {} is not in G")
+    vertices = range(len(G)) if u is None else [G.vertex(u)]
+    found = []
+    for counts in searches.many_counts(G, vertices, way=Way.BACKWARD) if len(G) else ():
+        others, total = int(counts.sum()) - 1, _total(counts)
+        closeness = 0.0
+        if total > 0:
+            closeness = others / total
+            if wf_improved:
+                closeness *= others / (len(G) - 1)
+        found.append(closeness)
+    return dict(zip(G, found, strict=True)) if u is None else found[0]
+
+
+@offered(refused={"distance": NO_WEIGHTS}, single=("nbunch", "sources"))
+def harmonic_centrality(
+    G: BackendGraph,
+    nbunch: Any = None,
+    distance: None = None,
+    sources: Any = None,
+) -> dict[Any, float]:
+    """Return for each node of ``nbunch`` the sum of the inverse distances from the sources."""
+    wanted, origins = list(dict.fromkeys(G.nodes_in(nbunch))), list(dict.fromkeys(G.nodes_in(sources)))
+    targets, starts = G.vertices(wanted), G.vertices(origins)
+    found = np.zeros(len(G))
+    if not targets.size or not starts.size:
+        pass
+    elif starts.size == len(G):
+        for vertex, counts in zip(targets, searches.many_counts(G, targets.tolist(), way=Way.BACKWARD), strict=True):
+            found[vertex] = _inverse(counts)
+    elif targets.size < starts.size:
+        rows = searches.many_distances(G, targets.tolist(), way=Way.BACKWARD)
+        for vertex, distances in zip(targets, rows, strict=True):
+            found[vertex] = _inverses(distances[starts]).sum()
+    else:
+        for distances in searches.many_distances(G, starts.tolist()):
+            found += _inverses(distances)
+    return dict(zip(wanted, found[targets].tolist(), strict=True))
+
+
+@offered(refused={"paths": NO_TRAVERSAL, "weight": NO_WEIGHTS})
+def local_reaching_centrality(
+    G: BackendGraph,
+    v: Hashable,
+    paths: None = None,
+    weight: None = None,
+    normalized: bool = True,
+) -> float:
+    """Return the share of the other nodes that a node reaches; in an undirected graph near nodes count more."""
+    _require_edges(G)
+    require(G, v, "Source {} is not in G")
+    return _local_reaching(G, next(searches.many_counts(G, [G.vertex(v)])))
+
+
+@offered(refused={"weight": NO_WEIGHTS}, single=())
+def global_reaching_centrality(G: BackendGraph, weight: None = None, normalized: bool = True) -> float:
+    """Return the mean difference of the local reaching centralities from the largest one."""
+    _require_edges(G)
+    local = [_local_reaching(G, counts) for counts in searches.many_counts(G, range(len(G)))]
+    most = max(local)
+    return sum(most - one for one in local) / (len(G) - 1)
+
+
+@offered(refused={"weight": NO_WEIGHTS})
+def group_closeness_centrality(G: BackendGraph, S: Collection[Hashable], weight: None = None) -> float:
+    """Return the inverse of the mean distance of the other nodes to the nearest node of a group."""
+    group = set(S)
+    if not group:
+        raise ValueError("sources must not be empty")
+    for node in group:
+        require(G, node, "Node {} not found in graph")
+    counts = searches.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
+    total = _total(counts)
+    return (len(G) - len(group)) / total if total else 0
+
+
+def _local_reaching(graph: BackendGraph, counts: NDArray[np.int64]) -> float:
+    reach = int(counts.sum()) - 1 if graph.is_directed() else _inverse(counts)
+    return reach / (len(graph) - 1)
+
+
+def _require_edges(graph: BackendGraph) -> None:
+    if not graph.number_of_edges():
+        raise nx.NetworkXError("Size of G must be positive")
+    if len(graph) == 1:
+        raise nx.NetworkXError("local_reaching_centrality of a single node with self-loop not well-defined")
+
+
+def _total(counts: NDArray[np.int64]) -> int:
+    """Return the sum of the distances of vertices, given their number at each distance."""
+    return int(counts @ np.arange(counts.size))
+
+
+def _inverse(counts: NDArray[np.int64]) -> float:
+    """Return the sum of the inverse distances of vertices, given their number at each distance."""
+    return float(np.sum(counts[1:] / np.arange(1, counts.size)))
+
+
+def _inverses(distances: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the inverse distances; 0 for the source and for unreached vertices."""
+    far = distances > 0
+    return np.divide(1.0, distances, where=far, out=np.zeros(distances.size))

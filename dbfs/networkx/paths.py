@@ -1,0 +1,183 @@
+"""Shortest paths and their lengths, between two nodes, from or to one node, and between all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.networkx import searches
+from dbfs.networkx.backend_graph import BackendGraph, Way
+from dbfs.networkx.registry import NO_WEIGHTS, offered
+
+Path = list[Any]
+
+_METHODS = ("dijkstra", "bellman-ford")
+
+
+@offered()
+def bidirectional_shortest_path(G: BackendGraph, source: Hashable, target: Hashable) -> Path:
+    """Return the nodes of a shortest path between two nodes."""
+    require(G, source, "Source {} is not in G")
+    require(G, target, "Target {} is not in G")
+    end = G.vertex(target)
+    found = searches.search_to(G, G.vertex(source), end, predecessors=True)
+    if found is None:
+        raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
+    return G.nodes_of(np.array(found.path_to(end)))
+
+
+@offered()
+def has_path(G: BackendGraph, source: Hashable, target: Hashable) -> bool:
+    """Return whether a path leads from one node to another."""
+    return _distance(G, source, target) is not None
+
+
+@offered(refused={"weight": NO_WEIGHTS}, single=("source", "target"))
+def shortest_path(
+    G: BackendGraph,
+    source: Hashable | None = None,
+    target: Hashable | None = None,
+    weight: None = None,
+    method: str = "dijkstra",
+) -> Path | dict[Any, Path] | Iterator[tuple[Any, dict[Any, Path]]]:
+    """Return a shortest path, or those from a node, those to a node, or an iterator over all."""
+    _require_method(method)
+    if source is None and target is None:
+        return all_pairs_shortest_path(G)
+    if source is None:
+        return single_target_shortest_path(G, target)
+    if target is None:
+        return single_source_shortest_path(G, source)
+    return bidirectional_shortest_path(G, source, target)
+
+
+@offered(refused={"weight": NO_WEIGHTS}, single=("source", "target"))
+def shortest_path_length(
+    G: BackendGraph,
+    source: Hashable | None = None,
+    target: Hashable | None = None,
+    weight: None = None,
+    method: str = "dijkstra",
+) -> int | dict[Any, int] | Iterator[tuple[Any, dict[Any, int]]]:
+    """Return the length of a shortest path, or those from a node, those to a node, or an iterator over all."""
+    _require_method(method)
+    if source is None and target is None:
+        return all_pairs_shortest_path_length(G)
+    if source is None:
+        return single_target_shortest_path_length(G, target)
+    if target is None:
+        return single_source_shortest_path_length(G, source)
+    distance = _distance(G, source, target)
+    if distance is None:
+        raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
+    return distance
+
+
+@offered()
+def single_source_shortest_path(
+    G: BackendGraph,
+    source: Hashable,
+    cutoff: float | None = None,
+) -> dict[Any, Path]:
+    """Return a shortest path from a node to each node within reach."""
+    require(G, source, "Source {} not in G")
+    return _paths(G, source, cutoff, Way.FORWARD, lambda path, node: [*path, node])
+
+
+@offered()
+def single_target_shortest_path(
+    G: BackendGraph,
+    target: Hashable,
+    cutoff: float | None = None,
+) -> dict[Any, Path]:
+    """Return a shortest path to a node from each node that reaches the node."""
+    require(G, target, "Target {} not in G")
+    return _paths(G, target, cutoff, Way.BACKWARD, lambda path, node: [node, *path])
+
+
+@offered()
+def single_source_shortest_path_length(
+    G: BackendGraph,
+    source: Hashable,
+    cutoff: float | None = None,
+) -> dict[Any, int]:
+    """Return the distance of each node within reach, by distance."""
+    require(G, source, "Source {} is not in G")
+    return lengths(G, searches.distances(G, [G.vertex(source)], cutoff=cutoff))
+
+
+@offered()
+def single_target_shortest_path_length(
+    G: BackendGraph,
+    target: Hashable,
+    cutoff: float | None = None,
+) -> dict[Any, int]:
+    """Return the distance to a node from each node that reaches the node, by distance."""
+    require(G, target, "Target {} is not in G")
+    return lengths(G, searches.distances(G, [G.vertex(target)], cutoff=cutoff, way=Way.BACKWARD))
+
+
+@offered(single=())
+def all_pairs_shortest_path(
+    G: BackendGraph,
+    cutoff: float | None = None,
+) -> Iterator[tuple[Any, dict[Any, Path]]]:
+    """Yield each node with a shortest path to each node within reach."""
+    for node in G:
+        yield node, single_source_shortest_path(G, node, cutoff)
+
+
+@offered(single=())
+def all_pairs_shortest_path_length(
+    G: BackendGraph,
+    cutoff: float | None = None,
+) -> Iterator[tuple[Any, dict[Any, int]]]:
+    """Yield each node with the distance of each node within reach."""
+    if len(G):
+        for node, distances in zip(G, searches.many_distances(G, range(len(G)), cutoff=cutoff), strict=True):
+            yield node, lengths(G, distances)
+
+
+def lengths(graph: BackendGraph, distances: NDArray[np.int32]) -> dict[Any, int]:
+    """Return the distances of the vertices that were reached, by node; near nodes first."""
+    vertices = np.flatnonzero(distances >= 0)
+    vertices = vertices[np.argsort(distances[vertices], kind="stable")]
+    return dict(zip(graph.nodes_of(vertices), distances[vertices].tolist(), strict=True))
+
+
+def require(graph: BackendGraph, node: Hashable, words: str) -> None:
+    """Require a node to be in the graph; ``words`` is NetworkX's message, with ``{}`` for the node.
+
+    Raises:
+        NodeNotFound: it is not.
+    """
+    if node not in graph:
+        raise nx.NodeNotFound(words.format(node))
+
+
+def _paths(
+    graph: BackendGraph, source: Hashable, cutoff: float | None, way: Way, join: Callable[[Path, Any], Path]
+) -> dict[Any, Path]:
+    found = searches.tree(graph, graph.vertex(source), cutoff=cutoff, way=way)
+    paths: dict[Any, Path] = {source: [source]}
+    for node, parent in zip(graph.nodes_of(found.order[1:]), graph.nodes_of(found.parents), strict=True):
+        paths[node] = join(paths[parent], node)
+    return paths
+
+
+def _distance(graph: BackendGraph, source: Hashable, target: Hashable) -> int | None:
+    """Return the distance between two nodes; None if no path joins them."""
+    require(graph, source, "Source {} is not in G")
+    require(graph, target, "Target {} is not in G")
+    found = searches.search_to(graph, graph.vertex(source), graph.vertex(target))
+    return None if found is None else found.depth
+
+
+def _require_method(method: str) -> None:
+    # Without weights all methods give the same result. NetworkX checks the name all the same.
+    if method not in _METHODS:
+        raise ValueError(f"method not supported: {method}")

@@ -1,0 +1,60 @@
+"""The functions that the backend offers to NetworkX, and what each needs of its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NO_WEIGHTS: Final = "dbfs traverses edges without weights"
+SORTED: Final = "dbfs takes neighbours in the graph's order"
+NO_TRAVERSAL: Final = "the distances are given, so that nothing is left to traverse"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One function of the backend.
+
+    Attributes:
+        function: takes the arguments of the function of that name in NetworkX, with a ``BackendGraph`` as the graph.
+        signature: parameters of ``function``.
+        refused: parameters that must keep their default, each with the reason.
+        single: parameters any of which leaves one traversal to make; None if the function always makes few.
+    """
+
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    refused: Mapping[str, str]
+    single: tuple[str, ...] | None
+
+    def refusal(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return why the function can't take these arguments; None if it can."""
+        for name, reason in self.refused.items():
+            default = self.signature.parameters[name].default
+            if name in arguments and arguments[name] is not default:
+                return f"{name}={arguments[name]!r}: {reason}"
+        return None
+
+    def many(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the function makes a traversal from many nodes, given these arguments."""
+        return self.single is not None and all(arguments.get(name) is None for name in self.single)
+
+
+OFFERS: Final[dict[str, Offer]] = {}
+"""The functions by name. Each module of a family adds its own."""
+
+
+def offered(
+    *, refused: Mapping[str, str] | None = None, single: tuple[str, ...] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Offer a function to NetworkX under its own name; the arguments are those of ``Offer``."""
+
+    def offer(function: Callable[P, R]) -> Callable[P, R]:
+        OFFERS[function.__name__] = Offer(function, inspect.signature(function), refused or {}, single)
+        return function
+
+    return offer

@@ -1,0 +1,129 @@
+"""The searches that the functions of the backend are made of: distances, trees, and counts of many searches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.graph.result import BFSResult
+from dbfs.networkx.adjacency import shortest_edges
+from dbfs.networkx.backend_graph import BackendGraph, Way
+
+
+def max_depth(cutoff: float | None) -> int | None:
+    """Return the largest distance within a cutoff of NetworkX's, which may be a fraction, infinite or negative."""
+    if cutoff is None or cutoff == math.inf:
+        return None
+    return math.ceil(cutoff) if cutoff > 0 else 0
+
+
+def distances(
+    graph: BackendGraph,
+    sources: Sequence[int],
+    *,
+    cutoff: float | None = None,
+    way: Way = Way.FORWARD,
+) -> NDArray[np.int32]:
+    """Return int32[n], the distance of each vertex from the nearest source, -1 unreached."""
+    result = graph.loaded(way).bfs(sources, max_depth=max_depth(cutoff))
+    found = result.distances()
+    result.release()
+    return found
+
+
+def reached(
+    graph: BackendGraph, source: int, *, cutoff: float | None = None, way: Way = Way.FORWARD
+) -> NDArray[np.int64]:
+    """Return the vertices that a search reaches, the source included, ascending."""
+    result = graph.loaded(way).bfs(source, max_depth=max_depth(cutoff))
+    found = result.vertices()
+    result.release()
+    return found
+
+
+def number_reached(graph: BackendGraph, source: int, *, way: Way = Way.FORWARD) -> int:
+    """Return the number of vertices that a search reaches, the source included."""
+    return graph.loaded(way).bfs(source).reached
+
+
+def search_to(graph: BackendGraph, source: int, target: int, *, predecessors: bool = False) -> BFSResult | None:
+    """Search from one vertex until another one is reached; None if it can't be reached. ``depth`` is the distance."""
+    result = graph.loaded().bfs(source, targets=target, predecessors=predecessors)
+    return None if source != target and result.farthest is None else result
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A search tree in NetworkX's order.
+
+    Attributes:
+        order: int64, the vertices in the order in which NetworkX finds them, the source first.
+        parents: int64, the parent of each vertex of ``order`` except the source, so that it is shorter by one.
+    """
+
+    order: NDArray[np.int64]
+    parents: NDArray[np.int64]
+
+
+def tree(graph: BackendGraph, source: int, *, cutoff: float | None = None, way: Way = Way.FORWARD) -> Tree:
+    """Return the tree that NetworkX's search from a vertex makes."""
+    start = np.array([source])
+    order, parents = [start], [start[:0]]
+    for before, after, first in _shortest_edges(graph, start, cutoff, way):
+        order.append(after[first])
+        parents.append(before[first])
+    return Tree(np.concatenate(order), np.concatenate(parents))
+
+
+def layers(graph: BackendGraph, sources: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the vertices at each distance, in the order in which NetworkX finds them."""
+    yield sources
+    for _, after, first in _shortest_edges(graph, sources, None, Way.FORWARD):
+        yield after[first]
+
+
+def all_parents(
+    graph: BackendGraph, source: int, *, cutoff: float | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all edges of shortest paths from a vertex as (before, after), in NetworkX's order."""
+    start = np.array([source])
+    levels = [(before, after) for before, after, _ in _shortest_edges(graph, start, cutoff, Way.FORWARD)]
+    before, after = zip((start[:0], start[:0]), *levels, strict=True)
+    return np.concatenate(before), np.concatenate(after)
+
+
+def _shortest_edges(
+    graph: BackendGraph, sources: NDArray[np.int64], cutoff: float | None, way: Way
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
+    found = distances(graph, sources.tolist(), cutoff=cutoff, way=way)
+    return shortest_edges(graph.adjacency_of(way), found, sources)
+
+
+def many_distances(
+    graph: BackendGraph, sources: Iterable[int], *, cutoff: float | None = None, way: Way = Way.FORWARD
+) -> Iterator[NDArray[np.int32]]:
+    """Yield the distances from each of many vertices, in order."""
+    for result in graph.loaded(way).bfs_stream(sources, max_depth=max_depth(cutoff)):
+        yield result.distances()
+
+
+def many_counts(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.FORWARD) -> Iterator[NDArray[np.int64]]:
+    """Yield for each of many vertices the number of vertices at each distance, from distance 0 on; no labels travel."""
+    for result in graph.loaded(way).bfs_stream(sources):
+        yield level_counts(result)
+
+
+def many_depths(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.FORWARD) -> Iterator[tuple[int, int]]:
+    """Yield for each of many vertices the largest distance, and the number of vertices reached; no labels travel."""
+    for result in graph.loaded(way).bfs_stream(sources):
+        yield result.depth, result.reached
+
+
+def level_counts(result: BFSResult) -> NDArray[np.int64]:
+    """Return the number of vertices at each distance, from distance 0 on."""
+    counts = [len(result.sources), *(report.discovered for report in result.reports)]
+    return np.array(counts[: result.depth + 1], np.int64)

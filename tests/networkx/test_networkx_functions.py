@@ -1,0 +1,203 @@
+"""Every function of the NetworkX backend gives what NetworkX gives, in the same order where the order is visible."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import distributed
+import hypothesis.strategies as st
+import networkx as nx
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from networkx.algorithms import bipartite
+
+from dbfs.networkx import bounding, from_networkx
+from dbfs.networkx.registry import OFFERS
+
+Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+def calls(graph: nx.Graph, one: Any, other: Any) -> Iterator[Call]:
+    """Yield a name, a function of NetworkX and arguments after the graph: each function offered at least once."""
+    simple = (
+        nx.average_shortest_path_length, nx.barycenter, nx.center, nx.closeness_centrality, nx.diameter,
+        nx.eccentricity, nx.global_reaching_centrality, nx.harmonic_centrality, nx.harmonic_diameter, nx.is_forest,
+        nx.is_tree, nx.periphery, nx.radius, nx.wiener_index, bipartite.color, bipartite.is_bipartite, bipartite.sets,
+        nx.all_pairs_shortest_path, nx.all_pairs_shortest_path_length, nx.shortest_path, nx.shortest_path_length,
+        nx.all_pairs_all_shortest_paths,
+    )  # fmt: skip
+    undirected = (
+        nx.connected_components, nx.number_connected_components, nx.is_connected, nx.global_efficiency,
+        nx.hyper_wiener_index, nx.schultz_index, nx.gutman_index,
+    )  # fmt: skip
+    directed = (
+        nx.weakly_connected_components, nx.number_weakly_connected_components, nx.is_weakly_connected,
+        nx.is_strongly_connected, nx.is_arborescence, nx.is_branching,
+    )  # fmt: skip
+    from_one = (
+        nx.single_source_shortest_path, nx.single_source_shortest_path_length, nx.single_target_shortest_path,
+        nx.single_target_shortest_path_length, nx.bfs_edges, nx.bfs_tree, nx.bfs_predecessors, nx.bfs_successors,
+        nx.bfs_layers, nx.generic_bfs_edges, nx.descendants, nx.ancestors, nx.ego_graph, nx.local_reaching_centrality,
+        nx.predecessor, nx.single_source_all_shortest_paths, nx.eccentricity, nx.closeness_centrality,
+        nx.harmonic_centrality, nx.shortest_path, nx.shortest_path_length,
+    )  # fmt: skip
+    between = (
+        nx.bidirectional_shortest_path, nx.has_path, nx.shortest_path, nx.shortest_path_length, nx.all_shortest_paths,
+        nx.predecessor,
+    )  # fmt: skip
+    for function in (*simple, *(directed if graph.is_directed() else undirected)):
+        yield function.__name__, function, (), {}
+    for function in from_one:
+        yield function.__name__, function, (one,), {}
+    for function in between:
+        yield function.__name__, function, (one, other), {}
+    if not graph.is_directed():
+        yield "node_connected_component", nx.node_connected_component, (one,), {}
+        yield "efficiency", nx.efficiency, (one, other), {}
+        yield "is_bipartite_node_set", bipartite.is_bipartite_node_set, ({one},), {}
+    yield "group_closeness_centrality", nx.group_closeness_centrality, ({one, other},), {}
+    yield "descendants_at_distance", nx.descendants_at_distance, (one, 2), {}
+    for cutoff in (0, 1.5, 2, -1):
+        for function in (nx.single_source_shortest_path, nx.single_target_shortest_path_length):
+            yield function.__name__, function, (one,), {"cutoff": cutoff}
+        yield "bfs_edges", nx.bfs_edges, (one,), {"depth_limit": cutoff}
+    yield "bfs_tree", nx.bfs_tree, (one,), {"reverse": True}
+    yield "bfs_edges", nx.bfs_edges, (one,), {"reverse": True}
+    yield "bfs_layers", nx.bfs_layers, ([one, other],), {}
+    yield "predecessor", nx.predecessor, (one,), {"cutoff": 2, "return_seen": True}
+    yield "predecessor", nx.predecessor, (one, other), {"return_seen": True}
+    yield "shortest_path", nx.shortest_path, (), {"target": one}
+    yield "shortest_path_length", nx.shortest_path_length, (), {"target": one}
+    yield "ego_graph", nx.ego_graph, (one,), {"radius": 2, "center": False, "undirected": True}
+    yield "harmonic_centrality", nx.harmonic_centrality, (), {"nbunch": [one], "sources": [one, other]}
+    yield "harmonic_centrality", nx.harmonic_centrality, (), {"nbunch": [one, other], "sources": [other]}
+    yield "eccentricity", nx.eccentricity, ([one, other],), {}
+    yield "diameter", nx.diameter, (), {"usebounds": True}
+
+
+SAME_ORDER = {
+    "bfs_edges", "bfs_tree", "bfs_predecessors", "bfs_successors", "bfs_layers", "generic_bfs_edges", "predecessor",
+    "single_source_shortest_path", "single_target_shortest_path", "all_pairs_shortest_path", "all_shortest_paths",
+    "single_source_all_shortest_paths", "connected_components", "weakly_connected_components", "center", "periphery",
+    "barycenter", "closeness_centrality", "eccentricity",
+}  # fmt: skip
+
+
+def outcome(function: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the result, all of it, or the type of the error."""
+    try:
+        return plain(function(graph, *args, **kwargs))
+    except (nx.NetworkXException, KeyError, ValueError, ZeroDivisionError, TypeError) as error:
+        return type(error)
+
+
+def plain(value: Any) -> Any:
+    """Return a result without iterators and graphs, which do not compare."""
+    if isinstance(value, nx.Graph):
+        return sorted(map(repr, value.nodes(data=True))), sorted(map(repr, value.edges(data=True)))
+    if isinstance(value, Iterator):
+        return [plain(one) for one in value]
+    return value
+
+
+def in_order(value: Any) -> Any:
+    """Return a result in which the order of dictionaries counts."""
+    if isinstance(value, dict):
+        return [(key, in_order(one)) for key, one in value.items()]
+    return [in_order(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def assert_same(name: str, found: Any, expected: Any) -> None:
+    if isinstance(expected, float):
+        assert math.isclose(found, expected, rel_tol=1e-12) or (math.isnan(found) and math.isnan(expected))
+    elif isinstance(expected, dict) and any(isinstance(one, float) for one in expected.values()):
+        assert found == pytest.approx(expected, rel=1e-12)
+    else:
+        assert found == expected
+    if name in SAME_ORDER:
+        assert in_order(found) == in_order(expected) or isinstance(expected, float | type)
+
+
+NAMES = ["a", "b", ("c", 1), 4, 3.5, None, frozenset({1}), 0, -1, "z"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> nx.Graph:
+    """Draw a graph with nodes of mixed types, in any order, with loops, parallel edges and attributes."""
+    kind = draw(st.sampled_from([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]))
+    nodes = [name for name in draw(st.permutations(NAMES))[: draw(st.integers(1, len(NAMES)))] if name is not None]
+    graph = kind(nodes=1)
+    graph.add_nodes_from(nodes or ["a"], colour="red")
+    pairs = st.lists(st.tuples(st.sampled_from(list(graph)), st.sampled_from(list(graph))), max_size=25)
+    graph.add_edges_from(draw(pairs), length=3)
+    return graph
+
+
+def check(graph: nx.Graph, one: Any, other: Any) -> set[str]:
+    """Compare all functions on a graph; return the names of those compared."""
+    converted = from_networkx(graph)
+    compared = set()
+    for name, function, args, kwargs in calls(graph, one, other):
+        compared.add(name)
+        expected = outcome(function, graph, *args, **kwargs)
+        found = outcome(function, converted, *args, **kwargs)
+        if len(args) == 2 and name in ("shortest_path", "bidirectional_shortest_path") and isinstance(expected, list):
+            # Any shortest path between two nodes will do.
+            assert nx.is_path(graph, found)
+            assert (found[0], found[-1], len(found)) == (expected[0], expected[-1], len(expected))
+        else:
+            assert_same(name, found, expected)
+    return compared
+
+
+# No smaller example is looked for: each takes half of a second.
+@settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(graph=graphs(), data=st.data())
+def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:
+    with nx.config.backends.dbfs(ranks=1):
+        check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))
+
+
+@pytest.mark.fuzz
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=graphs(), data=st.data())
+def test_many_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:
+    check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))
+
+
+def test_every_function_is_compared(client: distributed.Client) -> None:
+    tree = nx.balanced_tree(2, 2)
+    compared = check(tree, 1, 5) | check(nx.bfs_tree(tree, 0), 1, 5)
+    assert compared == set(OFFERS)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(nx.cycle_graph(40), id="cycle"),
+        pytest.param(nx.barabasi_albert_graph(400, 2, seed=1), id="hubs", marks=pytest.mark.full),
+        pytest.param(nx.grid_2d_graph(12, 12), id="lattice", marks=pytest.mark.full),
+        pytest.param(nx.random_labeled_tree(60, seed=1), id="tree"),
+    ],
+)
+def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The vertices that are left then get traversals of their own.
+    monkeypatch.setattr(bounding, "STEPS", 6)
+    converted = from_networkx(graph)
+    for function in (nx.diameter, nx.radius, nx.center, nx.periphery, nx.eccentricity):
+        expected = function(graph)
+        found = function(converted)
+        assert (sorted(found) if isinstance(found, list) else found) == (
+            sorted(expected) if isinstance(expected, list) else expected
+        )
+
+
+def test_graphs_without_nodes_or_edges(client: distributed.Client) -> None:
+    for kind, nodes in ((nx.Graph, []), (nx.DiGraph, []), (nx.Graph, ["a", "b"]), (nx.DiGraph, ["a"])):
+        graph = kind()
+        graph.add_nodes_from(nodes)
+        converted = from_networkx(graph)
+        for name, function, args, kwargs in calls(graph, "a", "b"):
+            with nx.config.backends.dbfs(ranks=1):
+                expected, found = (outcome(function, each, *args, **kwargs) for each in (graph, converted))
+            assert found == expected or (found != found and expected != expected), (name, nodes, kind)
