@@ -40,7 +40,7 @@ def reached(
 ) -> NDArray[np.int64]:
     """Return the vertices that a search reaches, the source included, ascending."""
     result = graph.loaded(way).bfs(source, max_depth=max_depth(cutoff))
-    found = result.vertices()
+    found = result.vertices_between(0, result.depth)
     result.release()
     return found
 

@@ -102,7 +102,7 @@ def descendants_at_distance(G: BackendGraph, source: Hashable, distance: int) ->
     if distance is None or distance < 0 or distance != int(distance):
         return set()
     result = G.loaded().bfs(G.vertex(source), max_depth=int(distance))
-    return set(G.nodes_of(result.vertices_at(int(distance))))
+    return set(G.nodes_of(result.vertices_between(int(distance), int(distance))))
 
 
 @offered()

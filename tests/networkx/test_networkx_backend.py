@@ -196,6 +196,24 @@ def test_settings_choose_the_cluster(client: distributed.Client, loads: list[dbf
     used.close()
 
 
+def test_without_a_client_a_cluster_starts_within_the_process(
+    client: distributed.Client, loads: list[dbfs.Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_current", lambda: None)
+    graphs = [nx.path_graph(9), nx.cycle_graph(9)]
+    assert [nx.diameter(graph, backend="dbfs") for graph in graphs] == [8, 4]
+    assert [one.ranks for one in loads] == [1, 1]
+    own = loads[0].gang.client
+    assert own is loads[1].gang.client is not client
+    with nx.config.backends.dbfs(ranks=2):
+        # One worker is too few, so that another cluster starts.
+        assert nx.diameter(graphs[0], backend="dbfs") == 8
+    assert own.status == "closed"
+    assert loads[2].ranks == 2
+    assert distributed.Client.current() is client
+    loads[2].gang.client.close()
+
+
 OWN_CLUSTER = """
 import distributed, networkx as nx
 print(nx.diameter(nx.path_graph(9), backend="dbfs"))
@@ -210,6 +228,7 @@ with nx.config.backends.dbfs(ranks=3):
 """
 
 
+@pytest.mark.full
 def test_a_cluster_of_its_own_ends_with_the_process() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", OWN_CLUSTER], capture_output=True, text=True, check=False, timeout=60

@@ -115,8 +115,9 @@ def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence
     worker = distributed.get_worker()
 
     async def send(owner: int) -> None:
+        # Lists, because between workers of one process Dask unpacks arrays in lists but not in tuples.
         framed = [
-            None if each is None else tuple(to_serialize(array) for array in (each.rows, each.columns, each.starts))
+            None if each is None else [to_serialize(array) for array in (each.rows, each.columns, each.starts)]
             for each in bins[owner]
         ]
         answer = await getattr(worker.rpc(addresses[owner]), OPERATION)(token=token, rank=owner, bins=framed)
