@@ -91,3 +91,29 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str)
     assert answer.exit_code == 2
     assert words in answer.stderr
     assert "Traceback" not in answer.output
+
+
+def test_names_in_tables_are_converted_and_traversed(tmp_path: Path) -> None:
+    """The way of a table of names: CSV to Parquet and back, to a format that numbers vertices, and a traversal."""
+    table, names = tmp_path / "a.csv", ["--source-column", "who", "--target-column", "whom"]
+    table.write_text('# Directed graph: x\nwho,since,whom\nbob,1,"car,ol"\nalice,2,bob\n')
+    for source, out, options in (
+        ("a.csv", "b.parquet", names),
+        ("b.parquet", "c.csv", []),
+        ("c.csv", "d.tsv.gz", []),
+        ("d.tsv.gz", "e.mtx", []),
+        ("d.tsv.gz", "e.npz", []),
+    ):
+        done = CliRunner().invoke(main, ["convert", str(tmp_path / source), str(tmp_path / out), *options])
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "e.mtx").read_text().splitlines()[2:] == ["3 3 2", "2 3", "1 2"]
+    for name, options in (("a.csv", names), ("d.tsv.gz", [])):
+        words = ["run", str(tmp_path / name), "--from", "alice", "--ranks", "2", "--json", *options]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.output)["reached"] == 3
+    done = CliRunner().invoke(main, ["convert", str(table), str(tmp_path / "x.txt"), *names])
+    assert "an edge list holds integers, and the ids of" in done.output
+    done = CliRunner().invoke(main, ["convert", str(table), str(tmp_path / "x.csv"), *(2 * names)])
+    assert "the ids of" in done.output and "are tuples; choose .parquet" in done.output
+    assert CliRunner().invoke(main, ["convert", str(table), str(tmp_path / "x.parquet"), *(2 * names)]).exit_code == 0

@@ -22,6 +22,7 @@ from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
 
 __all__ = ["IDS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
@@ -40,6 +41,8 @@ def estimate(
     memory: int | str | None = None,
     directed: bool | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
+    source: ColumnNames = None,
+    target: ColumnNames = None,
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
@@ -55,6 +58,7 @@ def estimate(
             None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
         directed: as of ``load``.
         format: as of ``load``.
+        source, target: as of ``load``.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
@@ -64,7 +68,7 @@ def estimate(
         InvalidOptionTypeError: ``ranks`` is not an integer.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
-    listed = edge_list(edges, directed=directed, format=format)
+    listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
     n = listed.count_vertices()
     if n is None or listed.m is None:
         raise EdgeInputError(

@@ -30,7 +30,9 @@ from dbfs_workers.text import printable
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 GRAPH_HELP = (
-    "Files: Matrix Market, METIS, SNAP and plain edge lists, PACE and DIMACS .gr, each also as .gz, .xz or .bz2.\n\n"
+    "Files: Matrix Market, METIS, SNAP and plain edge lists, PACE and DIMACS .gr, CSV and TSV with a header, each also "
+    "as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a quoted pattern such as "
+    "'edges/*.parquet', is one graph.\n\n"
     "\b\nGenerators:\n" + generate.describe()
 )
 """Epilogue of the help of a command that takes a GRAPH."""
@@ -46,7 +48,7 @@ for 16.8 million of a Matrix Market file. The difference shrinks with the edges,
 SMALL_BYTES = 2**26
 """The same for a file without a header, in bytes: text with 4.2 million edges has 53 MiB."""
 
-_COMPRESSED = (".gz", ".xz", ".bz2")
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 # Dask itself reads a scheduler's address from this variable, and its Kubernetes operator writes it there.
 _SCHEDULER: dict[str, Any] = {"metavar": "ADDRESS", "envvar": "DASK_SCHEDULER_ADDRESS", "show_envvar": True}
@@ -62,6 +64,21 @@ order_option = click.option(
 in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
+
+
+def columns_options(command: Command) -> Command:
+    """Add the options that name a table's columns; ``columns_of`` turns their values into arguments."""
+    names = (("--source-column", "source"), ("--target-column", "target"))
+    for option, end in reversed(names):
+        words = f"Column of a table that holds an edge's {end}; several times for ids that are tuples."
+        command = click.option(option, metavar="NAME", multiple=True, help=words)(command)
+    return command
+
+
+def columns_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of ``columns_options`` out of a command's options; return them as arguments of ``edge_list``."""
+    ends = ("source", "target")
+    return {end: list(options.pop(f"{end}_column")) or None for end in ends}
 
 
 def layout_options(command: Command) -> Command:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbfs.cli.arguments import GraphCommand, GraphType
-from dbfs.cli.common import json_option, print_json
+from dbfs.cli.common import columns_of, columns_options, json_option, print_json
 from dbfs.display.progress import bar
 from dbfs.edges import generate as generators
 from dbfs.edges import readers
@@ -65,13 +65,17 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
     "--format", "format_", type=click.Choice(readers.FORMATS), help="Format of IN, not of OUT; guessed if left out."
 )
 @click.option("--directed/--undirected", default=None, help="Override IN's format or header.")
+@columns_options
 @json_option
-def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool) -> None:
-    """Convert the graph in file IN to the format of file OUT.
+def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool, **columns: Any) -> None:
+    """Convert the graph in file IN to the format of file OUT. IN may be a folder, or a quoted pattern.
 
-    Example: dbfs convert road.gr.xz road.mtx.gz
+    \b
+    Examples:
+      dbfs convert road.gr.xz road.mtx.gz
+      dbfs convert follows.csv follows.parquet --source-column who --target-column whom
     """
-    _write(readers.open_edges(source, format=format_, directed=directed), out, as_json)
+    _write(readers.open_edges(source, format=format_, directed=directed, **columns_of(columns)), out, as_json)
 
 
 def _write(edges: EdgeList, out: Path, as_json: bool) -> None:

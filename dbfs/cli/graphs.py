@@ -14,6 +14,8 @@ from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     cluster_option,
+    columns_of,
+    columns_options,
     connect,
     json_option,
     layout_options,
@@ -31,6 +33,7 @@ from dbfs.units import format_bytes, format_seconds
 @click.argument("graph", type=GraphType())
 @click.option("--name", required=True, help="Name of the graph in the cluster.")
 @click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
+@columns_options
 @layout_options
 @cluster_option
 @json_option
@@ -46,7 +49,7 @@ def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
     # Read before the connection, so that a wrong name or option is reported at once.
-    edges = edge_list(graph, directed=layout.pop("directed"))
+    edges = edge_list(graph, directed=layout.pop("directed"), **columns_of(layout))
     with connect(scheduler, None) as client:
         loaded = dbfs.load(edges, client=client, name=name, replace=replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)

@@ -19,6 +19,8 @@ from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     check_writable,
+    columns_of,
+    columns_options,
     connect,
     fits_within_process,
     json_option,
@@ -45,7 +47,14 @@ from dbfs_workers.text import printable
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
-@click.option("--source", required=True, help="Id to start from, as the file has it; columns of a tuple by commas.")
+@click.option(
+    "--source",
+    "--from",
+    "source",
+    required=True,
+    help="Id to start from, as the file has it; columns of a tuple by commas.",
+)
+@columns_options
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
 @layout_options
 @click.option(
@@ -86,7 +95,8 @@ def run(
     \b
     Examples:
       dbfs run kronecker:scale=16 --source 1 --validate
-      dbfs run road.gr.xz --source 0 --predecessors --out labels.parquet
+      dbfs run road.gr.xz --source 1 --predecessors --out labels.parquet
+      dbfs run follows.parquet --source-column who --target-column whom --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
     if out is not None:
@@ -95,7 +105,7 @@ def run(
     if loaded:
         _check_loaded(scheduler, layout)
     else:
-        edges = _edges(graph, scheduler, layout.pop("directed"))
+        edges = _edges(graph, scheduler, directed=layout.pop("directed"), **columns_of(layout))
         _check_source(edges, source, layout["ids"])
     if within := fits_within_process(scheduler, layout["backend"], edges):
         layout["backend"] = "cpu"
@@ -124,10 +134,10 @@ def run(
         result.release()
 
 
-def _edges(graph: str, scheduler: str | None, directed: bool | None) -> EdgeList:
+def _edges(graph: str, scheduler: str | None, **options: Any) -> EdgeList:
     """Return the edges of a file or a generator; a name that is no file may be that of a loaded graph."""
     try:
-        return edge_list(graph, directed=directed)
+        return edge_list(graph, **options)
     except MissingFileError as error:
         if scheduler is None:
             raise

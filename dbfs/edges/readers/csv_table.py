@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.edge_list import COMMENTS, is_names
+from dbfs.edges.readers.edge_list import COMMENTS, DIRECTION, is_names
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.lines import (
@@ -73,7 +73,8 @@ def open_csv(head: Head, directed: bool | None, ends: tuple[ColumnNames, ColumnN
 
     Args:
         head: the first lines.
-        directed: whether edges can be crossed in one direction only; undirected if None.
+        directed: whether edges can be crossed in one direction only; None for what a comment in SNAP's
+            form says, else undirected.
         ends: names of the columns of an edge's ends; None for the file's two columns.
 
     Raises:
@@ -83,7 +84,15 @@ def open_csv(head: Head, directed: bool | None, ends: tuple[ColumnNames, ColumnN
     """
     source = head.source
     lines = head.lines(_BLANK_LINES)
-    header = next((line for line in lines if line.text.strip() and not line.text.startswith(COMMENTS)), None)
+    header: Line | None = None
+    stated: bool | None = None
+    for line in lines:
+        if line.text.startswith(COMMENTS):
+            found = DIRECTION.match(line.text)
+            stated = found.group(1) is None if found and stated is None else stated
+        elif line.text.strip():
+            header = line
+            break
     if header is None:
         raise TruncatedFileError(f"{source.path} ends before its header; expected a line of column names")
     separator = next((mark.decode() for mark in _SEPARATORS if mark in header.text), ",")
@@ -112,7 +121,7 @@ def open_csv(head: Head, directed: bool | None, ends: tuple[ColumnNames, ColumnN
         name=source.path,
         n=None,
         m=None,
-        directed=bool(directed),
+        directed=bool(stated) if directed is None else directed,
         mirrored=False,
         source=source,
         body=header.end,

@@ -15,7 +15,7 @@ from dbfs.errors import TruncatedFileError
 COMMENTS = (b"#", b"%", b"//")
 
 # Repeats are possessive: without backtracking a line of any length takes linear time.
-_DIRECTION = re.compile(rb"[#%/]++\s*+(un)?directed graph\b", re.IGNORECASE)
+DIRECTION = re.compile(rb"[#%/]++\s*+(un)?directed graph\b", re.IGNORECASE)
 _COUNTS = re.compile(rb"[#%/]++\s*+Nodes:\s*+(\S++)\s++Edges:\s*+(\S++)", re.IGNORECASE)
 _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;]*+\s*+([,;])")
 # Blank lines, and comments that say nothing of the graph.
@@ -45,7 +45,7 @@ def open_edge_list(head: Head, directed: bool | None) -> PairFile:
         if line.number == 1 and text.startswith(BANNER):
             raise bad_line(source.path, 1, text, "a Matrix Market file; expected an edge list")
         if text.startswith(COMMENTS):
-            if stated is None and (found := _DIRECTION.match(text)):
+            if stated is None and (found := DIRECTION.match(text)):
                 stated = found.group(1) is None
             if counts := _COUNTS.match(text):
                 m = header_number(source, line, counts.group(2), "the count of edges")

@@ -48,10 +48,10 @@ def write_edges(
 
     The name's suffix sets the format: Matrix Market (.mtx), METIS (.graph), an edge list (.txt and .tsv with tabs, .csv
     with commas, .el, .edges), PACE or DIMACS (.gr), each also compressed (.gz, .xz or .bz2); a SciPy sparse matrix
-    (.npz); a table with the columns src and dst (.parquet). Edge lists and tables keep external ids; the other formats
-    number the vertices. METIS and .npz list an undirected edge in both directions; the other formats list it once. For
-    METIS and .npz the whole graph must fit the memory; the other formats need a piece of it. METIS leaves out
-    self-loops and duplicates, for which it has no place.
+    (.npz); a table with the columns src and dst (.parquet). Edge lists and tables keep ids (strings: .csv, .tsv and
+    .parquet; tuples: .parquet); the other formats number the vertices. METIS and .npz list an undirected edge in both
+    directions; the other formats list it once. For METIS and .npz the whole graph must fit the memory; the other
+    formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place.
 
     Args:
         edges: an edge list of any kind.

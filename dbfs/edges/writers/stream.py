@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import TruncatedFileError
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.id_codes import ascending, encode
+from dbfs_workers.storage.id_table import IdTable, as_ids, take
+from dbfs_workers.storage.pieces import Edges, IdEdges
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
 
 # 2^20 edges: 16 MB of ids, and a few times as much of text.
 PIECE_EDGES = 2**20
@@ -38,12 +43,12 @@ class Survey:
     Attributes:
         n: vertices.
         m: edges; an undirected edge counts once.
-        ids: the external ids in ascending order, int64; None if ids are 0..n-1 already.
+        ids: the ids and their vertices; None if ids are 0..n-1 already.
     """
 
     n: int
     m: int
-    ids: NDArray[np.int64] | None
+    ids: IdTable | None
 
 
 class EdgeStream:
@@ -63,8 +68,8 @@ class EdgeStream:
         """The edges' name for a comment: one line of valid UTF-8, which a file's name need not be."""
         return " ".join(self.edges.name.split()).encode(errors="replace").decode()
 
-    def pieces(self) -> Iterator[Edges]:
-        """Yield sources and targets, int64, of about ``PIECE_EDGES`` edges at a time.
+    def pieces(self) -> Iterator[IdEdges]:
+        """Yield sources and targets, vertices or ids, of about ``PIECE_EDGES`` edges at a time.
 
         Raises:
             TruncatedFileError: there are fewer edges, or more, than a file's header promises.
@@ -72,8 +77,8 @@ class EdgeStream:
         """
         read = 0
         for piece in self.edges.cut(PIECE_EDGES):
-            src, dst = piece.read()
-            read += src.size
+            src, dst = map(as_ids, piece.read())
+            read += len(src)
             if self._progress is not None:
                 self._progress(read)
             if self.edges.mirrored and not self.edges.directed:
@@ -92,7 +97,7 @@ class EdgeStream:
             if survey.ids is None:
                 yield src, dst
             else:
-                yield np.searchsorted(survey.ids, src), np.searchsorted(survey.ids, dst)
+                yield survey.ids.vertices(src), survey.ids.vertices(dst)
 
     def survey(self) -> Survey:
         """Count vertices and edges: without a pass over the edges if both numbers are known."""
@@ -100,15 +105,17 @@ class EdgeStream:
         mirrored = self.edges.mirrored and not self.edges.directed
         if n is not None and m is not None and not mirrored:
             return Survey(n, m, None)
-        ids, count = np.empty(0, np.int64), 0
+        ids: Ids | None = None
+        count = 0
         for src, dst in self.pieces():
-            count += src.size
+            count += len(src)
             if n is None:
-                ids = np.unique(np.concatenate([ids, src, dst]))
-        if n is not None:
-            return Survey(n, count, None)
-        dense = ids.size == 0 or ids[-1] == ids.size - 1
-        return Survey(ids.size, count, None if dense else ids)
+                ids = encode([src, dst] if ids is None else [ids, src, dst])[1]
+        if n is not None or ids is None:
+            return Survey(n or 0, count, None)
+        ids = take(ids, ascending(ids))
+        dense = isinstance(ids, np.ndarray) and (ids.size == 0 or int(ids[-1]) == ids.size - 1)
+        return Survey(len(ids), count, None if dense else IdTable(0, ids))
 
     def written(self, survey: Survey) -> Written:
         """Return the report on a file that holds all edges."""

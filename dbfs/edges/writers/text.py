@@ -13,6 +13,7 @@ import pyarrow.csv as pacsv
 
 from dbfs.edges.writers.stream import EdgeStream, Written
 from dbfs.edges.writers.target import Sink
+from dbfs.errors import InvalidOptionError
 
 
 def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
@@ -27,15 +28,30 @@ def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
 
 
 def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Written:
-    """Write two columns of ids after comments in SNAP's form: the direction of edges and, if known, the numbers."""
+    """Write two columns of ids after comments in SNAP's form: the direction of edges and, if known, the numbers.
+
+    Strings stand below a line of column names, which a reader of such a table needs.
+
+    Raises:
+        InvalidOptionError: ids are tuples; or strings, and the file's name is that of no table.
+    """
     edges = stream.edges
+    names = edges.id_kinds == ("string",)
+    if len(edges.id_kinds) > 1 or (names and not any(mark in sink.name.lower() for mark in (".csv", ".tsv"))):
+        what = "strings" if names else "tuples"
+        raise InvalidOptionError(
+            f"{sink.name}: an edge list holds integers, and the ids of {edges.name} are {what}; choose .parquet"
+            + (", .csv or .tsv" if names else "")
+        )
     sink.write(f"# {'Directed' if edges.directed else 'Undirected'} graph: {stream.title}\n".encode())
     if edges.n is not None and edges.m is not None and not edges.mirrored:
         sink.write(f"# Nodes: {edges.n} Edges: {edges.m}\n".encode())
+    if names:
+        sink.write(f"src{separator}dst\n".encode())
     count = 0
     for src, dst in stream.pieces():
-        count += src.size
-        _write_lines(sink, [src, dst], separator)
+        count += len(src)
+        _write_lines(sink, [src, dst], separator, quoted=names)
     return Written(edges.n, count, edges.directed)
 
 
@@ -49,10 +65,12 @@ def write_gr(stream: EdgeStream, sink: Sink) -> Written:
     return stream.written(survey)
 
 
-def _write_lines(sink: Sink, columns: Iterable[Any], separator: str) -> None:
-    """Write lines of columns, which are arrays of NumPy or pyarrow."""
+def _write_lines(sink: Sink, columns: Iterable[Any], separator: str, *, quoted: bool = False) -> None:
+    """Write lines of columns, which are arrays of NumPy or pyarrow; ``quoted`` for quotes around strings."""
     arrays = [pa.array(column) for column in columns]
-    options = pacsv.WriteOptions(include_header=False, delimiter=separator, quoting_style="none")
+    options = pacsv.WriteOptions(
+        include_header=False, delimiter=separator, quoting_style="all_valid" if quoted else "none"
+    )
     buffer = pa.BufferOutputStream()
     pacsv.write_csv(pa.table(arrays, names=[str(place) for place in range(len(arrays))]), buffer, options)
     sink.write(buffer.getvalue())
