@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 
+import distributed
+
+from dbfs.analytics import Components
 from dbfs.cluster.awaiting import AsyncView, awaited, in_thread, unchanged
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
@@ -145,6 +148,32 @@ class AsyncNeighbourhood(AsyncView[Neighbourhood]):
         return self.synchronous.__array__(dtype, copy)
 
 
+class AsyncComponents(AsyncView[Components]):
+    """The components of an asynchronous client's graph: ``Components``, but ``vertices`` returns an awaitable.
+
+    Attributes:
+        synchronous: the ``Components``.
+        labels: int64[n], the component of each vertex.
+        sizes: int64[count], the number of vertices of each component, falling.
+        count: number of components.
+        isolated: number of components of a single vertex.
+    """
+
+    def __init__(self, components: Components, client: distributed.Client) -> None:
+        super().__init__(components, client)
+        self.graph = components.graph
+        self.labels = components.labels
+        self.sizes = components.sizes
+        self.count = components.count
+        self.isolated = components.isolated
+
+    vertices = awaited(Components.vertices, unchanged)
+
+
+def _components(graph: Graph) -> AsyncComponents:
+    return AsyncComponents(graph.components(), graph.gang.client)
+
+
 class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -183,7 +212,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     bfs_stream = _streaming(Graph.bfs_stream)
     khop = awaited(Graph.khop, AsyncNeighbourhood)
     subgraph = awaited(Graph.subgraph, unchanged)
-    components = awaited(Graph.components, unchanged)
+    components = awaited(_components, unchanged)
     degree_counts = awaited(Graph.degree_counts, unchanged)
     eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)
     sample_sources = awaited(Graph.sample_sources, unchanged)

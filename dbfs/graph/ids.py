@@ -28,7 +28,17 @@ from dbfs.records import GraphRecord
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindVertices
 from dbfs_workers.rpc import A
-from dbfs_workers.storage.id_table import ABSENT, INTEGER, as_ids, as_python, from_python, joined, ranges_of, take
+from dbfs_workers.storage.id_table import (
+    ABSENT,
+    INTEGER,
+    as_ids,
+    as_python,
+    combined,
+    from_python,
+    joined,
+    ranges_of,
+    take,
+)
 from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
@@ -90,7 +100,7 @@ class IdLookup:
         """
         if _is_arrow(given):
             try:
-                return self._of_array(as_ids(given), what)
+                return self._of_array(as_ids(combined(given)), what)
             except EdgeInputError as error:
                 raise InvalidVertexTypeError(f"{what}: {error}") from None
         if hasattr(given, "__array__") and self.id_type.is_integer:
@@ -99,10 +109,6 @@ class IdLookup:
                 return self._of_array(array.astype(np.int64), what)
         listed = given.tolist() if hasattr(given, "tolist") else list(given)
         return np.array(self._of_python(listed, what), np.int64)
-
-    def id_of(self, vertex: int) -> Any:
-        """Return the id of a vertex: an int, a str or a tuple."""
-        return self.python_ids([vertex])[0]
 
     def python_ids(self, vertices: Sequence[int]) -> list[Any]:
         """Return the ids of vertices as Python's values; vertices must be 0..n-1."""

@@ -13,13 +13,18 @@ from numpy.typing import NDArray
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.cluster.rank_calls import RankCalls
-from dbfs.errors import GraphNotFoundError, InvalidVertexTypeError, ResultReleasedError, StaleRunError
+from dbfs.errors import (
+    GraphNotFoundError,
+    InvalidVertexError,
+    InvalidVertexTypeError,
+    ResultReleasedError,
+    StaleRunError,
+)
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.ids import IdLookup
 from dbfs.integers import vertex_number
 from dbfs.records import GraphRecord
 from dbfs_workers.reads.messages import ReadOrder
-from dbfs_workers.storage.id_table import as_python
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -96,7 +101,10 @@ class NamedVertices(GraphCounts):
             InvalidVertexError: the vertex is outside 0..n-1.
             InvalidVertexTypeError: the vertex is not an integer.
         """
-        return as_python(self.ids_of([vertex_number(vertex, "vertex")]))[0]
+        number = vertex_number(vertex, "vertex")
+        if not 0 <= number < self.n:
+            raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
+        return self.python_ids([number])[0]
 
     def ids_of(self, vertices: Any) -> Ids:
         """Return the ids of many vertices, in their order: an int64 array, or an Arrow array of strings or structs.

@@ -118,6 +118,13 @@ def as_ids(values: Any) -> Ids:
     raise EdgeInputError(f"ids are integers, strings, or tuples of these, not {kind}")
 
 
+def combined(values: Any) -> Any:
+    """Return an Arrow array of the values of one, or of the chunks of a chunked array."""
+    import pyarrow as pa
+
+    return pa.concat_arrays(values.chunks or [pa.array([], values.type)]) if hasattr(values, "chunks") else values
+
+
 def take(ids: Ids, indices: NDArray[Any]) -> Ids:
     """Return the ids at the given indices, copied."""
     if isinstance(ids, np.ndarray):
