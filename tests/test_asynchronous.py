@@ -316,7 +316,7 @@ OF_VERTICES = {"bfs_from_vertices", "python_ids", "positions", "vertices_at_posi
         (
             dbfs.BFSResult,
             dbfs.AsyncBFSResult,
-            {"plot_frontier", "plot_levels", "published_labels", "label_location", "vertices_between"},
+            {"plot_frontier", "plot_levels", "published_labels", "label_location", "vertices_between", "reader"},
         ),
         (dbfs.Run, dbfs.AsyncRun, set()),
     ],

@@ -9,6 +9,7 @@ uvicorn --app-dir examples/web_service --factory app:from_environment
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import distributed
 from starlette.applications import Starlette
@@ -83,20 +84,20 @@ async def distance(request: Request) -> JSONResponse:
 
 
 async def route(request: Request) -> JSONResponse:
-    """``/route?from=3&to=8``: the vertices of a shortest route, both ends included; empty if there is no route."""
+    """``/route?from=3&to=8``: the ids on a shortest route, both ends included; empty if there is no route."""
     return JSONResponse({"route": await shortest(request)})
 
 
 async def neighbourhood(request: Request) -> JSONResponse:
-    """``/neighbourhood?of=3&within=2``: the vertices at most so many edges away, the first of them listed."""
-    result = await graph_of(request).bfs(whole(request, "of"), max_depth=whole(request, "within"), deadline=SECONDS)
-    vertices = await result.vertices()
-    return JSONResponse({"count": result.reached, "vertices": vertices[:MOST_VERTICES].tolist()})
+    """``/neighbourhood?of=3&within=2``: the ids at most so many edges away, the first of them listed."""
+    result = await graph_of(request).bfs(named(request, "of"), max_depth=whole(request, "within"), deadline=SECONDS)
+    ids = await result.vertices()
+    return JSONResponse({"count": result.reached, "vertices": ids[:MOST_VERTICES].tolist()})
 
 
-async def shortest(request: Request) -> list[int]:
-    """Return the vertices of a shortest route between the vertices that a request names."""
-    start, end = whole(request, "from"), whole(request, "to")
+async def shortest(request: Request) -> list[Any]:
+    """Return the ids on a shortest route between the ids that a request names."""
+    start, end = named(request, "from"), named(request, "to")
     # The traversal stops after the level that reaches its target.
     result = await graph_of(request).bfs(start, targets=end, predecessors=True, deadline=SECONDS)
     return await result.path_to(end)
@@ -106,6 +107,15 @@ def graph_of(request: Request) -> dbfs.AsyncGraph:
     """Return the graph of the application that a request came to."""
     graph: dbfs.AsyncGraph = request.app.state.graph
     return graph
+
+
+def named(request: Request, name: str) -> int | str:
+    """Return a parameter of a request as an id: a whole number, or any text if the graph's ids are strings."""
+    if graph_of(request).id_type.is_integer:
+        return whole(request, name)
+    if name not in request.query_params:
+        raise HTTPException(400, f"the parameter {name!r} is missing")
+    return request.query_params[name]
 
 
 def whole(request: Request, name: str) -> int:
