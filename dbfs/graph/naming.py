@@ -157,15 +157,17 @@ class NamedVertices(GraphCounts):
         if self._order is not None:
             found = getattr(self._order, wanted)[list(indices)].tolist()
             return found
-        # Rank 0 looks the few entries up: the whole order of a large graph would take seconds to reach the client.
+        # A rank looks the few entries up: the whole order of a large graph would take seconds to reach the client.
         message = ReadOrder(self.record.order_key, wanted, np.array(indices, np.int64))
-        deadline = Deadline(config.seconds("deadline"))
-        try:
-            calls = RankCalls(self._gang, {0: message}, deadline, f"reading the order of {self.record.name}")
-            found = calls.answers()[0].tolist()
-        except StaleRunError as error:
-            raise GraphNotFoundError(f"{self.record.name}: {error}") from error
-        return found
+        deadline, doing = Deadline(config.seconds("deadline")), f"reading the order of {self.record.name}"
+        # Rank 0 made the order. Of the copies that other ranks got since, Dask may keep any.
+        for rank in range(self._gang.p):
+            try:
+                found = RankCalls(self._gang, {rank: message}, deadline, doing).answers()[rank].tolist()
+                return found
+            except StaleRunError as error:
+                gone = error
+        raise GraphNotFoundError(f"{self.record.name}: {gone}") from gone
 
     def _fetch_order(self, key: Hashable) -> DegreeOrder:
         self._require_loaded()

@@ -173,7 +173,7 @@ class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
     """Return positions of vertices, or vertices at positions, of a graph ordered by degree.
 
     Attributes:
-        order: Dask key of the ``ordering.DegreeOrder``, which rank 0 has.
+        order: Dask key of the ``ordering.DegreeOrder``, of which one rank or several have a copy.
         wanted: ``position`` or ``vertex``.
         indices: the vertices, or the positions.
 
