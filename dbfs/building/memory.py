@@ -99,6 +99,7 @@ def estimate_bytes(
     stripe: Stripe,
     directed_edges: int,
     pieces_edges: int,
+    held_bytes: int = 0,
     *,
     in_edges: bool,
     ordered: bool,
@@ -110,22 +111,24 @@ def estimate_bytes(
         stripe: how the graph lies on the ranks.
         directed_edges: number of edges stored; an undirected edge counts twice.
         pieces_edges: edges of the pieces that a rank reads and bins at once.
+        held_bytes: bytes of input data that a rank holds when the build begins; they are freed piece by piece.
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
-    partition = {"row offsets": copies * 8 * (rows + 1), "columns": copies * 4 * m_local}
+    columns = copies * 4 * m_local
+    partition = {"row offsets": copies * 8 * (rows + 1), "columns": columns}
     build = {
-        "bins": copies * 6 * m_local,
-        "cursors": 8 * rows,
-        # An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, while each bin is copied to
-        # memory of its own.
+        # The input gives way to bins of 6 bytes an edge, and the bins give way to the columns.
+        "bins": max(copies * 6 * m_local, held_bytes) - columns,
+        # An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, since as many bins arrive.
         "pieces": pieces_edges * (16 + copies * 24),
     }
     if ordered:
-        build["degree order"] = 3 * 8 * stripe.n
+        # The order itself. Before there are bins, the degrees are sorted: 32 bytes a vertex.
+        build["degree order"] = 8 * stripe.n + max(0, 24 * stripe.n - columns)
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
         "bins": segment.resident_nbytes(stripe, predecessors=True),

@@ -41,8 +41,10 @@ class HostBuilder(Builder):
         needed = estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
-            # Two pieces at once, if there are two.
+            # The piece that a thread bins, and the bins of as many edges from the other ranks. Twice, for generators
+            # and readers that take more memory for a while.
             min(2 * largest, max(m, 1)),
+            -(-edges.held_bytes // stripe.p),
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
@@ -88,15 +90,23 @@ class HostBuilder(Builder):
         return BuildTasks(partitions, order)
 
     def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
-        """Add the tasks that count degrees and order the vertices. Each rank adds up its pieces' degrees in turn."""
-        edges = self.edges
-        counts: dict[int, Ref] = {}
-        for index in range(len(dealt.pieces)):
-            rank = index % self.gang.p
-            key = (f"count-degrees-{self.token}", index)
+        """Add the tasks that count degrees and order the vertices: a count per rank, then sums of two counts each."""
+        edges, p = self.edges, self.gang.p
+        counts: list[tuple[int, Ref]] = []
+        for rank in range(min(p, len(dealt.pieces))):
+            sources = [dealt.source(index) for index in range(rank, len(dealt.pieces), p)]
             options = (dealt.n, edges.symmetrise, edges.name)
-            counts[rank] = graph.add(rank, key, tasks.count_degrees, dealt.source(index), *options, counts.get(rank))
-        return graph.add(0, (f"degree-order-{self.token}", 0), tasks.degree_order, list(counts.values()))
+            counts.append(
+                (rank, graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, sources, *options))
+            )
+        sums = 0
+        while len(counts) > 1:
+            # Two at a time: a rank that adds up all counts at once would hold them all.
+            (rank, first), (_, second), *counts = counts
+            counts.append((rank, graph.add(rank, self._key("add-degrees", sums), tasks.add_degrees, first, second)))
+            sums += 1
+        rank, total = counts[0]
+        return graph.add(rank, self._key("degree-order", 0), tasks.degree_order, total)
 
     def _add_bins(
         self,

@@ -22,7 +22,9 @@ _READ_STAGE = "read-edges"
 _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
     **dict.fromkeys(("sample-ids", "split-ids", "ids-part", "unite-ids", "id-places", "number-edges"), "numbering"),
-    **dict.fromkeys(("count-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"),
+    **dict.fromkeys(
+        ("count-degrees", "add-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"
+    ),
     **dict.fromkeys(("open-bins", "bins-open", "offer-bins", "collect", "bins-read", "edges-read"), "exchanging"),
 }
 

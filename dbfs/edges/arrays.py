@@ -11,17 +11,19 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
 
+_MOST_SMALL_VERTICES = 2**32
+
 
 @dataclass(frozen=True)
 class ArrayPiece:
     """A slice of the arrays."""
 
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
+    src: NDArray[np.int64] | NDArray[np.uint32]
+    dst: NDArray[np.int64] | NDArray[np.uint32]
 
     def read(self) -> Edges:
         """Return the slice's sources and targets, int64."""
-        return self.src, self.dst
+        return self.src.astype(np.int64, copy=False), self.dst.astype(np.int64, copy=False)
 
     def __sizeof__(self) -> int:
         return self.src.nbytes + self.dst.nbytes
@@ -44,7 +46,20 @@ class ArrayEdges(EdgeList):
     def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
         """Cut the arrays into slices of ``piece_edges`` edges; the last one may be shorter."""
         starts = range(0, max(self.src.size, 1), piece_edges)
-        return [ArrayPiece(self.src[at : at + piece_edges], self.dst[at : at + piece_edges]) for at in starts]
+        # A build's workers hold all pieces at first.
+        src: NDArray[Any] = self.src.astype(np.uint32) if self._small else self.src
+        dst: NDArray[Any] = self.dst.astype(np.uint32) if self._small else self.dst
+        return [ArrayPiece(src[at : at + piece_edges], dst[at : at + piece_edges]) for at in starts]
+
+    @property
+    def held_bytes(self) -> int:
+        """See ``EdgeList``."""
+        return (8 if self._small else 16) * self.src.size
+
+    @property
+    def _small(self) -> bool:
+        """Whether all vertices fit uint32."""
+        return self.n is not None and self.n <= _MOST_SMALL_VERTICES
 
 
 def from_arrays(

@@ -58,6 +58,11 @@ class EdgeList(ABC):
         """Path or URL of the file that workers read; None if the edges are of no file."""
         return None
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of input data that go to the workers when a build begins; 0 if the workers read or generate."""
+        return 0
+
     def count_vertices(self) -> int | None:
         """Return the number of vertices, counting distinct ids in the client's memory; None if workers must read."""
         return self.n

@@ -125,6 +125,13 @@ def test_bins_return_their_memory_bucket_by_bucket() -> None:
     assert not columns[: starts[0, -1] // page * page].any()
 
 
+def test_bins_that_share_a_page_keep_their_edges() -> None:
+    """Small bins of neighbouring vertices, in any order: a page holds buckets of several bins."""
+    n = 30_000
+    src = np.random.default_rng(3).permutation(n // 500).repeat(500) * 500 + np.tile(np.arange(500), n // 500)
+    assert_built(Stripe(n, 2), src, (src + 1) % n, directed=False, cuts=n // 500)
+
+
 def test_a_closed_store_takes_no_bins() -> None:
     stripe = Stripe(100, 1)
     [edge_bin] = bin_edges(np.arange(9), np.arange(9), stripe, symmetrise=False, name="loops")

@@ -80,12 +80,15 @@ class _Chunk:
     def release(self, first: int, end: int) -> None:
         """Return the memory of the buckets ``first`` to ``end - 1`` to the system, by whole pages.
 
-        A page at the start of a bin may hold edges of the bin before, so it stays.
+        The buckets before ``first`` are gone already. The first page of a bin may hold edges of the bin before, so that
+        page stays.
         """
+        page = mmap.PAGESIZE
         for starts in self.starts:
             for pages, width in zip(self._maps, (2, 4), strict=True):
-                begin, stop = width * int(starts[first]), width * int(starts[end]) // mmap.PAGESIZE * mmap.PAGESIZE
-                begin = (begin + (mmap.PAGESIZE - 1 if first == 0 else 0)) // mmap.PAGESIZE * mmap.PAGESIZE
+                whole = -(-width * int(starts[0]) // page) * page
+                begin = max(whole, width * int(starts[first]) // page * page)
+                stop = width * int(starts[end]) // page * page
                 if stop > begin:
                     pages.madvise(mmap.MADV_DONTNEED, begin, stop - begin)
 

@@ -3,7 +3,7 @@
 Callers keep their vertex ids. Internally a vertex is its *position* in the order, and the stripe is applied to
 positions: the hubs are dealt to the ranks in turn, as their first rows. A build with ``order="degree"``
 
-1. counts degrees piece by piece (``count_degrees``), sums the counts and makes the order (``degree_order``);
+1. counts degrees piece by piece (``count_degrees``), sums the ranks' counts and makes the order (``degree_order``);
 2. relabels each piece before binning it (``DegreeOrder.relabel``, then ``building.bin_edges``);
 3. builds with ``hub_first=True``, which sorts a row's columns by position. Internal ids sort by owner first.
 
@@ -59,9 +59,15 @@ class DegreeOrder:
 
 
 def count_degrees(
-    src: NDArray[np.int64], dst: NDArray[np.int64], n: int, *, symmetrise: bool, name: str
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    n: int,
+    *,
+    symmetrise: bool,
+    name: str,
+    degrees: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """Return the number of edges that start or end at each vertex: int64[n].
+    """Return the number of edges that start or end at each vertex, int64[n], added to ``degrees`` if given.
 
     In a symmetrised graph this is the degree. In a directed graph it is the sum of both degrees, so that vertices with
     many in-edges are hubs as well.
@@ -74,7 +80,7 @@ def count_degrees(
     from dbfs_workers.storage.building import check_ids
 
     src, dst = check_ids(src, dst, n, name)
-    degrees = np.zeros(n, np.int64)
+    degrees = np.zeros(n, np.int64) if degrees is None else degrees
     kernels.count_both_ends(src, dst, symmetrise, degrees)
     return degrees
 

@@ -46,26 +46,26 @@ def count_edges(edges: Edges | InputEdges) -> int:
     return edges[0].size
 
 
-def count_degrees(
-    source: Piece | Edges | InputEdges,
-    n: int,
-    symmetrise: bool,
-    name: str,
-    before: NDArray[np.int64] | None,
-) -> NDArray[np.int64]:
-    """Return the degrees, int64[n], of a piece's edges plus the degrees counted ``before``.
+def count_degrees(sources: list[Piece | Edges | InputEdges], n: int, symmetrise: bool, name: str) -> NDArray[np.int64]:
+    """Return the degrees, int64[n], of the edges in all of a rank's pieces.
 
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
     """
-    src, dst = _as_vertices(source)
-    degrees = ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name)
-    return degrees if before is None else degrees + before
+    degrees = np.zeros(n, np.int64)
+    for source in sources:
+        ordering.count_degrees(*_as_vertices(source), n, symmetrise=symmetrise, name=name, degrees=degrees)
+    return degrees
 
 
-def degree_order(counts: list[NDArray[np.int64]]) -> DegreeOrder:
-    """Return the vertices' order by the sum of all ranks' degrees."""
-    return ordering.degree_order(np.sum(counts, axis=0))
+def add_degrees(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of two counts of degrees."""
+    return first + second
+
+
+def degree_order(degrees: NDArray[np.int64]) -> DegreeOrder:
+    """Return the vertices' order by degree."""
+    return ordering.degree_order(degrees)
 
 
 def bin_piece(
@@ -93,6 +93,7 @@ def bin_piece(
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
         StaleRunError, OSError, DeadlineExceededError: see ``delivering.deliver``.
+        Exception: the build failed on another rank, with this error.
     """
     from dbfs_workers.storage.building import bin_edges
 
@@ -108,9 +109,9 @@ def bin_piece(
         # Frees the ids before the bins are on their way.
         del src, dst
         deliver(collection, bins, addresses, timeout)
-    except BaseException:
+    except BaseException as error:
         # The error's traceback would keep the bins until the error is forgotten.
-        collection.close()
+        collection.close(error)
         raise
     return count
 

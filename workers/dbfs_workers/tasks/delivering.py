@@ -14,7 +14,7 @@ from typing import Any
 import distributed
 from distributed.protocol import Serialize, to_serialize
 
-from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
+from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.stripe import Stripe
 
@@ -40,19 +40,28 @@ class Collection:
         self.rank = rank
         self.edges = BinStore(stripe)
         self.in_edges = BinStore(stripe) if in_edges else None
+        self._cause: BaseException | None = None
 
     def add(self, bins: BinPair) -> None:
         """Store the bins of a piece.
 
         Raises:
             StaleRunError: the build is over.
+            Exception: the build failed on this rank, with this error.
         """
-        self.edges.add(bins[0])
-        if self.in_edges is not None and bins[1] is not None:
-            self.in_edges.add(bins[1])
+        try:
+            self.edges.add(bins[0])
+            if self.in_edges is not None and bins[1] is not None:
+                self.in_edges.add(bins[1])
+        except StaleRunError:
+            # The client gets the error of any rank. So all ranks raise that of the rank that failed first.
+            if self._cause is not None:
+                raise self._cause from None
+            raise
 
-    def close(self) -> None:
-        """Drop the bins, and refuse further ones."""
+    def close(self, cause: BaseException | None = None) -> None:
+        """Drop the bins, and refuse further ones; ``cause`` is the error of a build that failed here."""
+        self._cause = self._cause or cause
         self.edges.close()
         if self.in_edges is not None:
             self.in_edges.close()
@@ -85,7 +94,7 @@ async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any] | No
         # In a thread: copying a large bin would keep the event loop from answering.
         await asyncio.to_thread(collection.add, (out, into))
         return {}
-    except DbfsError as error:
+    except Exception as error:
         return {"error": pickle.dumps(error)}
 
 
@@ -105,6 +114,7 @@ def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence
 
     Raises:
         StaleRunError: the build is over.
+        Exception: the build failed on an owner, with this error.
         OSError: an owner's worker is lost.
         DeadlineExceededError: an owner did not answer in time.
     """

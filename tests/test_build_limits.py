@@ -1,0 +1,195 @@
+"""Builds that fail leave nothing on any worker, and a build's peak of memory is bounded."""
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.edges.edge_list import EdgeList
+from dbfs.errors import DbfsError, FormatError, TruncatedFileError, WorkerLostError
+from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.tasks import delivering
+
+PIECES, PIECE_EDGES = 12, 1000
+
+
+@dataclass(frozen=True)
+class TreePiece:
+    """A part of a binary tree; reading takes ``seconds``, and raises an error if the piece is ``bad``."""
+
+    start: int
+    seconds: float = 0.0
+    bad: bool = False
+
+    def read(self) -> Edges:
+        time.sleep(self.seconds)
+        if self.bad:
+            raise FormatError("tree.txt: a bad last line")
+        src = np.arange(self.start, self.start + PIECE_EDGES)
+        return src, src // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Tree(EdgeList):
+    """The pieces of a binary tree."""
+
+    pieces: tuple[TreePiece, ...]
+
+    def cut(self, piece_edges: int) -> Sequence[TreePiece]:
+        return self.pieces
+
+    def largest_piece(self, piece_edges: int, m: int) -> int:
+        return PIECE_EDGES
+
+
+def tree(m: int | None = PIECES * PIECE_EDGES, seconds: float = 0.0, bad: bool = False) -> Tree:
+    pieces = [TreePiece(at * PIECE_EDGES, seconds, bad and at == PIECES - 1) for at in range(PIECES)]
+    return Tree("tree", PIECES * PIECE_EDGES, m, directed=False, mirrored=False, pieces=tuple(pieces))
+
+
+def bins_held() -> int:
+    """Run on a worker: return the number of collections of this process that still hold bins."""
+    gc.collect()
+    return sum(each.edges._chunks is not None for each in delivering._collections.values())
+
+
+def assert_no_bins(client: distributed.Client) -> None:
+    for _ in range(50):
+        if not any(client.run(bins_held).values()):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"bins are left: {client.run(bins_held)}")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize(
+    ("edges", "error"),
+    [
+        (tree(bad=True), FormatError),
+        (tree(m=None, bad=True), FormatError),
+        (tree(m=PIECES * PIECE_EDGES - 1), FormatError),
+        (tree(m=PIECES * PIECE_EDGES + 1), TruncatedFileError),
+    ],
+    ids=["bad last piece", "bad last piece, unknown count", "an edge too many", "an edge too few"],
+)
+def test_a_failed_build_leaves_nothing(
+    client: distributed.Client, leaves_nothing: None, edges: Tree, error: type[DbfsError], ranks: int
+) -> None:
+    with pytest.raises(error) as kept:
+        dbfs.load(edges, client=client, ranks=ranks)
+    assert_no_bins(client)
+    assert kept.value.__traceback__ is not None
+    with dbfs.load(tree(), client=client, ranks=ranks) as graph:
+        assert graph.bfs(0).reached == PIECES * PIECE_EDGES
+    assert_no_bins(client)
+
+
+def test_a_client_that_leaves_mid_build_leaves_nothing(client: distributed.Client, leaves_nothing: None) -> None:
+    other = distributed.Client(client.scheduler.address, set_as_default=False)
+    building = threading.Event()
+    failed: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            dbfs.load(tree(seconds=0.2), client=other, ranks=2, progress=lambda _: building.set())
+        except BaseException as error:
+            failed.append(error)
+
+    with dask.config.set({"dbfs.liveness-interval": "50 ms"}):
+        thread = threading.Thread(target=load)
+        thread.start()
+        assert building.wait(20)
+        other.close()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert failed
+    assert_no_bins(client)
+
+
+@pytest.mark.full
+def test_a_rank_killed_mid_build_leaves_nothing_on_the_others() -> None:
+    with dbfs.connect(n_workers=3, dashboard_address=None) as client:
+        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+        def kill(_: object) -> None:
+            if not killed:
+                killed.append(addresses[0])
+                os.kill(client.run(os.getpid, workers=addresses[:1])[addresses[0]], signal.SIGKILL)
+
+        killed: list[str] = []
+        with dask.config.set({"dbfs.liveness-interval": "100 ms"}), pytest.raises(WorkerLostError):
+            dbfs.load(tree(seconds=0.5), client=client, progress=kill)
+        client.wait_for_workers(3, timeout=30)
+        assert_no_bins(client)
+        left = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        assert left == []
+
+
+def forget_peak() -> int:
+    """Run on a worker: forget the peak of its memory so far, and return the bytes in use."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return peak()
+
+
+def peak() -> int:
+    return int(Path("/proc/self/status").read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) * 1024
+
+
+def from_generator(folder: Path) -> Any:
+    return dbfs.kronecker(20)
+
+
+def from_arrays(folder: Path) -> Any:
+    src, dst = dbfs.kronecker(20).cut(1 << 24)[0].read()
+    return dbfs.from_arrays(src, dst, n=1 << 20)
+
+
+def from_parquet(folder: Path) -> Any:
+    from dbfs.edges.writers import write_edges
+
+    write_edges(dbfs.kronecker(20), folder / "kron.parquet")
+    return folder / "kron.parquet"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("form", [from_generator, from_arrays, from_parquet])
+def test_a_build_fits_a_limit_that_three_partitions_would_break(
+    tmp_path: Path, form: Callable[[Path], Any], ranks: int
+) -> None:
+    """The limit is Dask's own: the nanny kills a worker whose memory passes it."""
+    settings = {
+        # The nanny alone acts on the limit, and looks often.
+        **{f"distributed.worker.memory.{what}": False for what in ("target", "spill", "pause")},
+        "distributed.worker.memory.terminate": 1.0,
+        "distributed.worker.memory.monitor-interval": "10 ms",
+        "dbfs.build.memory-share": 1.0,
+    }
+    source = form(tmp_path)
+    with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=0) as client:
+        dbfs.load(dbfs.kronecker(12), client=client, ranks=ranks).unload()
+        before = client.run(forget_peak)
+        with dbfs.load(source, client=client, ranks=ranks) as graph:
+            after = client.run(peak)
+            took = [after[address] - before[address] for address in graph.gang.addresses]
+            partition = max(graph.nbytes)
+    assert max(took) <= 2.2 * partition, f"peaks of {took} bytes for partitions of {partition}"
+    limit = max(before.values()) + int(2.5 * partition)
+    with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=limit) as client:
+        dbfs.load(dbfs.kronecker(12), client=client, ranks=ranks).unload()
+        with dbfs.load(source, client=client, ranks=ranks) as graph:
+            assert graph.bfs(graph.sample_sources(1)[0]).reached > 1 << 19
+        assert client.run(peak).keys() == set(graph.gang.addresses), "a worker was killed"
