@@ -25,8 +25,10 @@ from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 _WHAT = "Parquet file"
 # Rows decoded at a time: few enough to look at the limits often, and enough to decode at full speed.
 _BATCH_ROWS = 1 << 18
-# Rows of strings decoded at a time: strings may be long.
-_BATCH_STRINGS = 1 << 15
+# Rows of strings decoded at a time: a few bytes of a file may say that one long string is the value of all rows.
+_BATCH_STRINGS = 1 << 12
+# Bytes of strings between two looks at the free memory, each of which takes 0.2 ms.
+_LOOK_BYTES = 1 << 24
 
 
 def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ParquetFile:
@@ -46,7 +48,6 @@ def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames,
         schema, metadata = file.schema_arrow, file.metadata
         groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
         columns = choose_ends(schema.names, *ends, source.path)
-        dictionaries = _dictionaries(metadata, schema, columns)
     if any(rows < 0 for rows in groups) or sum(groups) != metadata.num_rows:
         raise FormatError(
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
@@ -63,7 +64,6 @@ def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames,
         groups=groups,
         ends=columns,
         kinds=kinds,
-        dictionaries=dictionaries,
     )
 
 
@@ -77,7 +77,6 @@ class ParquetPiece:
         groups: indices of the row groups.
         rows: number of rows of each of these groups.
         first: number of the first row.
-        dictionaries: columns of strings that are read as categories, as they are stored.
         limits: limits of the read.
     """
 
@@ -86,7 +85,6 @@ class ParquetPiece:
     groups: tuple[int, ...]
     rows: tuple[int, ...]
     first: int
-    dictionaries: tuple[str, ...]
     limits: ReadLimits
 
     def read(self) -> IdEdges:
@@ -104,7 +102,7 @@ class ParquetPiece:
         parts: list[Any] = []
         with self.source.opened() as raw:
             with decoding(self.source.path, _WHAT):
-                file = _opened(raw, self.dictionaries)
+                file = _opened(raw)
             first = self.first
             for group, rows in zip(self.groups, self.rows, strict=True):
                 where = f"{self.source.path}, row group {group}"
@@ -122,7 +120,7 @@ class ParquetPiece:
         """Return the columns of a row group as an Arrow table."""
         import pyarrow as pa
 
-        batches, decoded, rows = [], 0, 0
+        batches, taken, looked, rows = [], 0, 0, 0
         with decoding(where, _WHAT):
             schema = pa.schema([file.schema_arrow.field(column) for column in self.ends.columns])
             textual = any(not pa.types.is_integer(field.type) for field in schema)
@@ -133,8 +131,11 @@ class ParquetPiece:
                 if rows > self.rows[self.groups.index(group)]:
                     break
                 batch.validate(full=textual)
-                decoded += sum(decoded_bytes(column) for column in batch.columns)
-                require_room(2 * decoded, self.limits.memory_share, f"{where}: its strings")
+                if textual:
+                    taken += batch.nbytes + sum(decoded_bytes(column) for column in batch.columns)
+                    if taken > looked + _LOOK_BYTES:
+                        require_room(2 * taken, self.limits.memory_share, f"{where}: its strings")
+                        looked = taken
                 batches.append(batch.select(self.ends.columns))
             return pa.Table.from_batches(batches, None if batches else schema)
 
@@ -147,13 +148,11 @@ class ParquetFile(FileEdges):
         groups: number of rows of each row group.
         ends: the columns of an edge's ends.
         kinds: kind of each part of an id.
-        dictionaries: as of ``ParquetPiece``.
     """
 
     groups: tuple[int, ...]
     ends: Ends
     kinds: tuple[IdKind, ...]
-    dictionaries: tuple[str, ...]
 
     @property
     def id_kinds(self) -> tuple[IdKind, ...]:
@@ -171,35 +170,20 @@ class ParquetFile(FileEdges):
             if stop == len(self.groups) or taken + self.groups[stop] > piece_edges:
                 groups = tuple(range(start, stop))
                 sizes = self.groups[start:stop]
-                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, self.dictionaries, limits))
+                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, limits))
                 start, first, taken = stop, first + taken, 0
-        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, self.dictionaries, limits)]
+        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, limits)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A row group is never cut."""
         return max(super().largest_piece(piece_edges, m), *self.groups, 1)
 
 
-def _opened(raw: Any, dictionaries: Sequence[str] = ()) -> Any:
+def _opened(raw: Any) -> Any:
     import pyarrow.parquet as pq
 
     # Buffered before: a remote file takes one request for each column of a row group.
-    return pq.ParquetFile(raw, read_dictionary=list(dictionaries) or None, pre_buffer=True)
-
-
-def _dictionaries(metadata: Any, schema: Any, ends: Ends) -> tuple[str, ...]:
-    """Return the columns of strings that are stored as categories, in any row group."""
-    import pyarrow as pa
-
-    found = set()
-    for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(index)
-            if chunk.path_in_schema in ends.columns and any("DICTIONARY" in name for name in chunk.encodings):
-                found.add(chunk.path_in_schema)
-    types = pa.types
-    texts = (types.is_string, types.is_large_string)
-    return tuple(sorted(name for name in found if any(is_text(schema.field(name).type) for is_text in texts)))
+    return pq.ParquetFile(raw, pre_buffer=True)
 
 
 def _stated(schema: Any, path: str) -> tuple[int | None, bool | None]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import distributed
-from distributed.protocol import Serialize, to_serialize
+from distributed.protocol import to_serialize
 
 from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
@@ -89,18 +89,13 @@ async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any] | No
         collection = _collections.get((token, rank))
         if collection is None:
             raise StaleRunError(f"rank {rank}: bins arrived after the end of their build")
-        out, into = (None if arrays is None else EdgeBin(*map(_unwrapped, arrays)) for arrays in bins)
+        out, into = (None if arrays is None else EdgeBin(*arrays) for arrays in bins)
         assert out is not None
         # In a thread: copying a large bin would keep the event loop from answering.
         await asyncio.to_thread(collection.add, (out, into))
         return {}
     except Exception as error:
         return {"error": pickle.dumps(error)}
-
-
-def _unwrapped(array: Any) -> Any:
-    """Return an array of a message: workers of one process hand the wrapper over as it is."""
-    return array.data if isinstance(array, Serialize) else array
 
 
 def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence[str], timeout: float) -> None:
