@@ -72,3 +72,14 @@ def test_the_first_example_prints_what_the_page_says(
     expected, expected_path = printed.splitlines()
     assert timing.sub("", first) == timing.sub("", expected)
     assert (path[:3], len(path.split(","))) == (expected_path[:3], len(expected_path.split(",")))
+
+
+def test_a_table_of_names_prints_what_the_page_says(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    (_, code), (_, printed), *_ = blocks(ROOT / "docs" / "how-to" / "own-data.md")
+    monkeypatch.setattr(dbfs, "connect", lambda n_workers: client)
+    printing = io.StringIO()
+    with contextlib.redirect_stdout(printing):
+        exec(code, {})
+    assert printing.getvalue() == printed

@@ -54,14 +54,21 @@ def load(
     """Build a graph on a cluster's workers.
 
     Args:
-        edges: a generator's spec such as ``kronecker:scale=18``; the path or URL of a file; a pair ``(src, dst)`` of
-            integer arrays; a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j; or an edge list
-            (``dbfs.kronecker(...)``, ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``).
+        edges: one of
+
+            - a generator's spec such as ``kronecker:scale=18``, or an edge list (``dbfs.kronecker(...)``,
+              ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``);
+            - the path or URL of a file, of a folder of files, or a pattern such as ``edges/*.parquet``;
+            - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;
+            - a graph of NetworkX, igraph, rustworkx or NetworKit;
+            - an iterable of pairs, or an array of shape (m, 2);
+            - a pair ``(src, dst)`` of arrays of integers or strings, dask's too;
+            - a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j.
         client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
             awaitable of an ``AsyncGraph``.
         ranks: number of workers that take part, one rank each; all if None.
-        directed: for a file: overrides what its format or header says. For arrays: False if None. For a matrix: None
-            for a directed graph unless the matrix is symmetric.
+        directed: for a file: overrides what its format or header says. For tables, pairs and arrays: False if None. For
+            a matrix: None for a directed graph unless the matrix is symmetric. For a graph: None as the graph says.
         format: for a file: overrides the guess from its name and header.
         source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
             that are tuples. A table of two columns needs no names.
@@ -86,8 +93,8 @@ def load(
         ClientError, NoWorkersError: there is no usable client, the client left the cluster meanwhile, or there are not
             enough workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
-        EdgeInputError: the arrays or the matrix are malformed, or ``edges`` is of another type. The message names the
-            call that converts a DataFrame, a NetworkX graph, or a list of pairs.
+        EdgeInputError: the table, the arrays or the matrix are malformed, or ``edges`` is of another type. The message
+            names the column and the row, or the columns that are there.
         NameTakenError: another graph has the name, and ``replace`` is false; or a graph is being built under it.
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
