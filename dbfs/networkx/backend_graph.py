@@ -13,7 +13,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics.components import Components
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
 from dbfs.graph.graph import Graph
@@ -92,11 +91,6 @@ class BackendGraph:
         """int64[n], the degrees of an undirected graph as NetworkX counts them: a self-loop counts twice."""
         sources, targets = self.adjacency.pairs()
         return self.adjacency.degrees + np.bincount(sources[sources == targets], minlength=len(self))
-
-    @functools.cached_property
-    def components(self) -> Components:
-        """The connected components, ignoring the direction of edges; the graph has nodes."""
-        return self.loaded().components()
 
     def adjacency_of(self, way: Way) -> Adjacency:
         """Return the neighbours for traversals forwards or backwards."""

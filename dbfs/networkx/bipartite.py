@@ -80,7 +80,7 @@ def _coloured(graph: BackendGraph) -> _Coloured:
     none = np.empty(0, np.int64)
     if not len(graph):
         return _Coloured(none, none, none)
-    components = graph.components.labels
+    components = graph.loaded().components().labels
     # As in NetworkX, the first node of a component that has neighbours gets colour 1.
     sources = np.flatnonzero(graph.adjacency.degrees)
     _, first = np.unique(components[sources], return_index=True)

@@ -3,12 +3,13 @@
 Takes and Kosters, "Computing the eccentricity distribution of large graphs", 2013. A traversal from a vertex v of
 eccentricity e bounds the eccentricity of every vertex at distance d: between max(d, e - d) and e + d. Traversals start
 in turn from the vertex with the smallest lower bound and from that with the largest upper bound. Vertices whose bounds
-meet, or can't change the measure, need no traversal of their own. A social network of 100,000 vertices takes about ten.
+meet, or can't change the measure, need no traversal of their own.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 from typing import Final
 
 import numpy as np
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 
-STEPS: Final = 256
-"""Largest number of traversals from chosen vertices. The vertices left then get a traversal each: without labels, and
-several in one run, such a traversal takes less than half of the time. Graphs that look alike from all vertices (cycles,
-lattices) come to this."""
+PATIENCE: Final = 64
+"""Traversals after which bounds are given up if they decided fewer than two vertices for each traversal. The vertices
+left then get a traversal each: several in one run, whose labels stay on the workers. Graphs that look alike from all
+vertices, such as cycles and lattices, come to this."""
 
 
 class Measure(enum.Enum):
@@ -43,8 +44,8 @@ def bounded_eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.
     lower, upper = np.zeros(n, np.int64), np.full(n, np.iinfo(np.int64).max)
     open_ = np.ones(n, np.bool_)
     degrees = graph.adjacency.degrees
-    vertex, from_far = int(np.argmax(degrees)), True
-    for _ in range(STEPS):
+    vertex, from_far, before = int(np.argmax(degrees)), True, n
+    for step in itertools.count(1):
         distances = searches.distances(graph, [vertex])
         if distances.min() < 0:
             return None
@@ -54,15 +55,17 @@ def bounded_eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.
         lower[vertex] = upper[vertex] = most
         open_ &= _undecided(lower, upper, measure)
         left = np.flatnonzero(open_)
+        if step % PATIENCE == 0:
+            if before - left.size < 2 * PATIENCE:
+                break
+            before = left.size
         if not left.size:
             break
         bound = -upper[left] if from_far else lower[left]
         vertex = int(left[np.lexsort((-degrees[left], bound))[0]])
         from_far = not from_far
-    else:
-        left = np.flatnonzero(open_)
-        for one, (depth, _) in zip(left.tolist(), searches.many_depths(graph, left.tolist()), strict=True):
-            lower[one] = upper[one] = depth
+    for one, (depth, _) in zip(left.tolist(), searches.many_depths(graph, left.tolist()), strict=True):
+        lower[one] = upper[one] = depth
     return lower if measure in (Measure.LARGEST, Measure.LARGEST_EACH) else upper
 
 

@@ -19,7 +19,7 @@ _NULL_GRAPH = "Connectivity is undefined for the null graph."
 def connected_components(G: BackendGraph) -> Iterator[set[Any]]:
     """Yield the nodes of each component; the components in the order of their first nodes."""
     if len(G):
-        labels = G.components.labels
+        labels = G.loaded().components().labels
         by_label = np.argsort(labels, kind="stable")
         parts = np.split(by_label, np.cumsum(np.bincount(labels))[:-1])
         for part in sorted(parts, key=lambda vertices: int(vertices[0])):
@@ -35,7 +35,7 @@ def weakly_connected_components(G: BackendGraph) -> Iterator[set[Any]]:
 @offered()
 def number_connected_components(G: BackendGraph) -> int:
     """Return the number of components."""
-    return G.components.count if len(G) else 0
+    return G.loaded().components().count if len(G) else 0
 
 
 @offered()

@@ -151,7 +151,7 @@ def check(graph: nx.Graph, one: Any, other: Any) -> set[str]:
 
 
 # No smaller example is looked for: each takes half of a second.
-@settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(graph=graphs(), data=st.data())
 def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:
     with nx.config.backends.dbfs(ranks=1):
@@ -182,7 +182,7 @@ def test_every_function_is_compared(client: distributed.Client) -> None:
 )
 def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     # The vertices that are left then get traversals of their own.
-    monkeypatch.setattr(bounding, "STEPS", 6)
+    monkeypatch.setattr(bounding, "PATIENCE", 3)
     converted = from_networkx(graph)
     for function in (nx.diameter, nx.radius, nx.center, nx.periphery, nx.eccentricity):
         expected = function(graph)
