@@ -241,7 +241,7 @@ def test_from_scipy(client: distributed.Client) -> None:
         (lambda: dbfs.from_arrays([0.0], [1]), "src must hold integers, not float64"),
         (
             lambda: dbfs.from_arrays([0], ["Ada"]),
-            "dst must hold integers, not <U3; number all vertices first, .* pandas.factorize of both columns together",
+            "dst must hold integers, not <U3; arrays of strings go to dbfs.load as a pair",
         ),
         (lambda: dbfs.from_arrays([True], [1]), "src must hold integers, not bool"),
         (lambda: dbfs.from_arrays([0, -3], [1, 1]), r"src\[1\] is -3"),

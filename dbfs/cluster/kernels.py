@@ -18,6 +18,7 @@ KERNELS = (
     "dbfs_workers.intrinsics",
     "dbfs_workers.checks.validation_kernels",
     "dbfs.edges.generate._kronecker_kernel",
+    "dbfs.edges.readers._pairs_kernel",
 )
 
 

@@ -140,7 +140,7 @@ def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
     if ids.size == 0:
         return np.empty(0, np.int64)
     if not np.issubdtype(ids.dtype, np.integer):
-        words = "; number all vertices first, for example by pandas.factorize of both columns together"
+        words = "; arrays of strings go to dbfs.load as a pair, (src, dst)"
         raise EdgeInputError(f"{which} must hold integers, not {ids.dtype}{words if ids.dtype.kind in 'OSUT' else ''}")
     if np.issubdtype(ids.dtype, np.unsignedinteger) and ids.max() > np.iinfo(np.int64).max:
         raise EdgeInputError(f"{which} holds {ids.max()}; the largest vertex id is {np.iinfo(np.int64).max}")

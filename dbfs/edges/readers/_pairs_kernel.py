@@ -1,0 +1,126 @@
+"""The parser of lines of two ids, compiled by Numba: one call a block of text, one pass over the block's bytes.
+
+``pairs.PairGrammar`` says what a line is. The parser takes lines of edges only, and gives up at the first byte that is
+not as the grammar says; the caller then looks for comments, blank lines and wrong lines.
+"""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.jit import INT64, int64, kernel
+
+_READ_UINT8 = types.Array(types.uint8, 1, "C", readonly=True)
+_SPACE, _TAB, _RETURN, _LINE, _ZERO, _NINE = 32, 9, 13, 10, 48, 57
+# An id has at most 19 digits, which fit 64 bits without a sign.
+_MOST_DIGITS = 19
+_TEN = np.uint64(10)
+
+
+@kernel(int64, _READ_UINT8, int64)
+def _skip_blanks(text, at):
+    """Return the place of the first byte from ``at`` on that is no blank or tab. A block ends in a line end."""
+    while text[at] == _SPACE or text[at] == _TAB:
+        at += 1
+    return at
+
+
+@kernel(int64, _READ_UINT8, int64, int64)
+def _skip_gap(text, at, separator):
+    """Return the place after the gap between two columns that begins at ``at``; -1 if there is none."""
+    start = at
+    if separator == _SPACE:
+        at = _skip_blanks(text, at)
+        return at if at > start else -1
+    if separator == _TAB:
+        # A run of spaces with at most one tab: two tabs enclose an empty column.
+        while text[at] == _SPACE:
+            at += 1
+        if text[at] == _TAB:
+            at += 1
+        while text[at] == _SPACE:
+            at += 1
+        return at if at > start else -1
+    at = _skip_blanks(text, at)
+    return _skip_blanks(text, at + 1) if text[at] == separator else -1
+
+
+@kernel(int64, _READ_UINT8, int64, int64, int64)
+def _skip_rest(text, at, separator, extra):
+    """Return the start of the next line, given the end of the second id; -1 if the rest is not as the grammar says.
+
+    ``extra`` is the number of further columns, -1 for any number of columns of any text.
+    """
+    if extra < 0:
+        if separator in (_SPACE, _TAB):
+            marked = text[at] == _SPACE or text[at] == _TAB
+        else:
+            at = _skip_blanks(text, at)
+            marked = text[at] == separator
+        if marked:
+            while text[at] != _LINE and text[at] != _RETURN and text[at] != 0:
+                at += 1
+    for _ in range(extra):
+        at = _skip_gap(text, at, separator)
+        if at < 0:
+            return -1
+        start = at
+        # What regular expressions call no space: neither a blank nor a line end, nor the other controls of ASCII.
+        while text[at] != _SPACE and not 9 <= text[at] <= 13 and text[at] != 0:
+            at += 1
+        if at == start:
+            return -1
+    at = _skip_blanks(text, at)
+    if text[at] == _RETURN:
+        at += 1
+    return at + 1 if text[at] == _LINE else -1
+
+
+@kernel(int64, _READ_UINT8, _READ_UINT8, int64, int64, int64, int64, INT64, INT64)
+def parse_pairs(text, prefix, separator, low, high, extra, src, dst):
+    """Parse whole lines of edges; return their number, or -1 if a line is none of an edge, or an id is out of range.
+
+    Args:
+        text: whole lines; the last byte is a line end.
+        prefix: the word that starts each line; empty for none.
+        separator, low, high: as of ``PairGrammar``; the separator's byte.
+        extra: number of columns after the ids; -1 for any.
+        src, dst: receive the ids less ``low``; an element for each line end of the text.
+    """
+    at, count = 0, 0
+    while at < text.size:
+        if separator == _TAB:
+            while text[at] == _SPACE:
+                at += 1
+        else:
+            at = _skip_blanks(text, at)
+        if prefix.size > 0:
+            for place in range(prefix.size):
+                # The text ends in a line end, so that a word at its end differs before the text is over.
+                if text[at + place] != prefix[place]:
+                    return -1
+            at = _skip_gap(text, at + prefix.size, separator)
+            if at < 0:
+                return -1
+        for end in range(2):
+            if end == 1:
+                at = _skip_gap(text, at, separator)
+                if at < 0:
+                    return -1
+            start = at
+            value = np.uint64(0)
+            while _ZERO <= text[at] <= _NINE:
+                value = value * _TEN + np.uint64(text[at] - _ZERO)
+                at += 1
+                if at - start > _MOST_DIGITS:
+                    return -1
+            if at == start or value > np.uint64(high) or value < np.uint64(low):
+                return -1
+            if end == 0:
+                src[count] = np.int64(value) - low
+            else:
+                dst[count] = np.int64(value) - low
+        at = _skip_rest(text, at, separator, extra)
+        if at < 0:
+            return -1
+        count += 1
+    return count
