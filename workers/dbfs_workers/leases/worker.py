@@ -40,7 +40,8 @@ class WorkerLeases:
         self._door: Door | None = None
         self._followers: dict[str, tuple[Follower, bytes]] = {}
         self._leaders: dict[str, Leader] = {}
-        self._holders: dict[str, bytes] = {}
+        # By graph id, the serial number of the latest lease, and its holder's token.
+        self._holders: dict[str, tuple[int, bytes]] = {}
 
     async def open_door(self, message: OpenDoor, member: Member) -> Address:
         """See ``OpenDoor``."""
@@ -65,8 +66,8 @@ class WorkerLeases:
             self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls)
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)
-        self._refuse(self._holders.pop(message.graph_id, b""))
-        self._holders[message.graph_id] = message.token
+        self._refuse_holder(message.graph_id)
+        self._holders[message.graph_id] = message.lease, message.token
         return self._admit(message.token, leader.serve)
 
     async def end(self, message: EndLease, member: Member) -> LeaseEnd:
@@ -82,8 +83,10 @@ class WorkerLeases:
         else:
             leader.stop(message.lease, lambda number: _end_run(member, number, message))
         number, failed, noted = await asyncio.to_thread(leader.wait_until_idle)
-        # Not before: the holder may open its line while the lease is revoked.
-        self._refuse(self._holders.pop(message.graph_id, b""))
+        # Not before: the holder may open its line while the lease is revoked. During the wait another message may have
+        # ended this lease, and the next one may have begun.
+        if self._holders.get(message.graph_id, (0, b""))[0] == message.lease:
+            self._refuse_holder(message.graph_id)
         if noted is not None:
             # The scheduler must have the notes before it forgets the lease.
             await asyncio.wrap_future(noted)
@@ -97,7 +100,7 @@ class WorkerLeases:
             if served is not None:
                 served.close()
         self._refuse(token)
-        self._refuse(self._holders.pop(graph_id, b""))
+        self._refuse_holder(graph_id)
 
     def close(self) -> None:
         """End all leases, and close the door."""
@@ -115,6 +118,9 @@ class WorkerLeases:
                 raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
         self._door.admit(token, serve)
         return self._door.address
+
+    def _refuse_holder(self, graph_id: str) -> None:
+        self._refuse(self._holders.pop(graph_id, (0, b""))[1])
 
     def _refuse(self, token: bytes) -> None:
         if self._door is not None:
