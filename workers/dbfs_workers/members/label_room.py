@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import distributed
+from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.storage import host_memory
@@ -38,6 +39,10 @@ class LabelRoom:
         # Above the one fraction Dask writes the worker's partitions to disk, above the other it runs no tasks.
         fractions = (manager.memory_spill_fraction, manager.memory_pause_fraction)
         return cls(manager.memory_limit, min(share, *(fraction or 1.0 for fraction in fractions)))
+
+    def total_bytes(self) -> int:
+        """Return the bytes that the worker's process may take."""
+        return int(self.share * (self.limit or MEMORY_LIMIT))
 
     def free_bytes(self) -> int:
         """Return the bytes that labels in the worker's memory may still take; below 0 if too much is taken already."""

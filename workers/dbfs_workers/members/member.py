@@ -101,7 +101,10 @@ class Member(ABC):
         self.number = number
         self._following = following
         self.drop(dropped)
-        runs = self.traverse(partition, number, specs, end)
+        try:
+            runs = self.traverse(partition, number, specs, end)
+        finally:
+            self._following = 0
         for index, (spec, run) in enumerate(zip(specs, runs, strict=True), first):
             self.kept[spec.run_id, index] = OwnedLabels(client, run.labels)
         return [RankReport.of(run) for run in runs]

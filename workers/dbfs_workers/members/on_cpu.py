@@ -1,6 +1,6 @@
 """A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
@@ -9,11 +9,15 @@ from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 
 if TYPE_CHECKING:
     from dbfs_workers.levels import loop
+
+# Largest share of the memory that labels may fill which the pool of released labels keeps.
+_POOL_SHARE: Final = 1 / 16
 
 
 class LoopMember(Member):
@@ -32,6 +36,8 @@ class LoopMember(Member):
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
         self._loop_exchange = exchange
         self._scratch: Any = None
+        # Of labels in the host's memory.
+        self._pool: LabelPool | None = None
         self._watch: loop.Watch | None = None
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
@@ -46,7 +52,8 @@ class LoopMember(Member):
             self.abort(number, Cause.FAILED, str(error))
             raise
         if self._scratch is None:
-            self._scratch = Scratch(partition, backends.get(self.backend).xp)
+            self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
+            self._scratch = Scratch(partition, backends.get(self.backend).xp, self._pool)
         self._watch = loop.Watch(number)
         backend = backends.get(self.backend)
         return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
@@ -62,7 +69,7 @@ class LoopMember(Member):
 
     def free_bytes(self) -> int:
         """See ``Member``."""
-        return self.room.free_bytes()
+        return self.room.free_bytes() + (0 if self._pool is None else self._pool.nbytes)
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Stop a run on all ranks by their next crossing."""
@@ -80,3 +87,5 @@ class LoopMember(Member):
         self.exchange.close()
         self._loop_exchange = self.exchange
         self._scratch = None
+        if self._pool is not None:
+            self._pool.close()

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe, own_rows
 
 UNREACHED: Final = -1
@@ -30,10 +31,21 @@ class RankLabels:
         return self.distances.nbytes + (0 if self.predecessors is None else self.predecessors.nbytes)
 
     @classmethod
-    def unreached(cls, xp: Any, stripe: Stripe, *, predecessors: bool) -> "RankLabels":
-        """Return the labels of a rank that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
-        parents = xp.full(stripe.n_local, NO_VERTEX, np.uint32) if predecessors else None
-        return cls(xp.full(stripe.n_local, UNREACHED, np.int32), parents)
+    def unreached(cls, xp: Any, stripe: Stripe, *, predecessors: bool, pool: LabelPool | None = None) -> "RankLabels":
+        """Return the labels of a rank that has reached nothing, as arrays of ``xp`` (NumPy, CuPy).
+
+        Args:
+            xp: the module of the arrays.
+            stripe: the graph's stripe.
+            predecessors: whether there are predecessors.
+            pool: where the memory comes from; only with NumPy. None for new memory.
+        """
+
+        def full(value: Any, dtype: Any) -> NDArray[Any]:
+            filled: NDArray[Any] = xp.full(stripe.n_local, value, dtype) if pool is None else pool.full(value, dtype)
+            return filled
+
+        return cls(full(UNREACHED, np.int32), full(NO_VERTEX, np.uint32) if predecessors else None)
 
     def of_rows(self, stripe: Stripe, rank: int) -> tuple[NDArray[np.int32], NDArray[np.int64] | None]:
         """Return the labels without padding: int32 distances, and int64 predecessors as vertices, -1 unreached.

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
@@ -23,6 +24,7 @@ class Scratch:
     Args:
         partition: the rank's edges.
         xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there if needed.
+        pool: where the memory of labels comes from, only with NumPy; None for new memory.
 
     Attributes:
         partition: the rank's edges, as arrays of ``xp``.
@@ -36,8 +38,9 @@ class Scratch:
         frontier_bits: uint32[words], the whole frontier for a bottom-up level; None without known parents.
     """
 
-    def __init__(self, partition: Partition, xp: Any) -> None:
+    def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None) -> None:
         self._xp = xp
+        self._pool = pool
         self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
@@ -78,7 +81,7 @@ class Scratch:
         self.visited[:] = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
-        labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors)
+        labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=self._pool)
         rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.visited, labels)
         self.next_queue[: rows.size] = rows
         self.advance(rows.size)
