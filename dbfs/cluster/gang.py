@@ -13,7 +13,6 @@ from typing import Any
 
 import distributed
 from dask._task_spec import Task, TaskRef
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dbfs import config
 from dbfs.cluster.awaiting import sync
@@ -48,6 +47,10 @@ class Deadline:
         """Seconds until the end, in whole milliseconds, and at least one."""
         return max(1e-3, round(self._end - time.monotonic(), 3))
 
+    def interval(self) -> float:
+        """Return after how many seconds a wait looks whether all workers are alive; no later than the end."""
+        return min(config.seconds("liveness-interval"), self.remaining)
+
     def enforce(self, doing: Callable[[], str] | str) -> None:
         """Raise ``DeadlineExceededError`` if the deadline has passed; ``doing`` names the operation in the message."""
         if time.monotonic() > self._end:
@@ -65,13 +68,33 @@ class TaskGraph:
         self._ranks.setdefault(rank, {})[key] = Task(key, function, *(_argument(argument) for argument in arguments))
         return Ref(key)
 
-    def pinned(self, addresses: Sequence[str]) -> HighLevelGraph:
-        """Return the tasks as a Dask graph that pins each rank's tasks to the address of that rank."""
-        layers = {
-            f"rank-{rank}-{uuid.uuid4().hex}": MaterializedLayer(tasks, annotations={"workers": [addresses[rank]]})
-            for rank, tasks in self._ranks.items()
-        }
-        return HighLevelGraph(layers, {name: set() for name in layers})
+    def pinned(self, addresses: Sequence[str]) -> "PinnedTasks":
+        """Return the tasks, each rank's pinned to the address of that rank."""
+        tasks = {key: task for of_rank in self._ranks.values() for key, task in of_rank.items()}
+        workers = {key: [addresses[rank]] for rank, of_rank in self._ranks.items() for key in of_rank}
+        return PinnedTasks(tasks, workers)
+
+
+@dataclass(frozen=True)
+class PinnedTasks:
+    """A Dask graph as ``Client.get`` sends it to the scheduler.
+
+    The scheduler calls the methods that Dask's own expressions have. A ``HighLevelGraph`` of a few tasks takes the
+    client and the scheduler several times as long.
+
+    Attributes:
+        tasks: the tasks by key.
+        workers: by key, the address of the task's worker, as a list.
+    """
+
+    tasks: dict[Key, Task]
+    workers: dict[Key, list[str]]
+
+    def __dask_graph__(self) -> dict[Key, Task]:
+        return self.tasks
+
+    def __dask_annotations__(self) -> dict[str, dict[Key, list[str]]]:
+        return {"workers": self.workers}
 
 
 def _argument(argument: Any) -> Any:
@@ -101,10 +124,13 @@ class Gang:
         """Number of ranks."""
         return len(self.addresses)
 
-    def submit(self, graph: TaskGraph, keys: Iterable[Key]) -> dict[Key, distributed.Future]:
-        """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live."""
+    def submit(self, graph: TaskGraph, keys: Iterable[Key], priority: int = 0) -> dict[Key, distributed.Future]:
+        """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live.
+
+        A worker runs tasks of higher ``priority`` first.
+        """
         keys = list(keys)
-        futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
+        futures = self.client.get(graph.pinned(self.addresses), keys, sync=False, priority=priority)
         return dict(zip(keys, futures, strict=True))
 
     def gather(
@@ -130,8 +156,7 @@ class Gang:
         # Wait first, then fetch: Client.gather, if cancelled during a wait, leaves tasks that log their exceptions.
         self.wait(futures, deadline, doing, watch)
         try:
-            interval = config.seconds("liveness-interval")
-            return sync(self.client, self._fetch, futures, interval, deadline, doing)
+            return sync(self.client, self._fetch, futures, deadline, doing)
         except DbfsError:
             raise
         except Exception as error:
@@ -211,13 +236,12 @@ class Gang:
     async def _fetch(
         self,
         futures: Sequence[distributed.Future],
-        interval: float,
         deadline: Deadline,
         doing: Callable[[], str] | str,
     ) -> list[Any]:
         fetching = asyncio.ensure_future(self.client.gather(list(futures), asynchronous=True))
         try:
-            while not (await asyncio.wait({fetching}, timeout=interval))[0]:
+            while not (await asyncio.wait({fetching}, timeout=deadline.interval()))[0]:
                 await self._check(_text(doing), None)
                 deadline.enforce(doing)
             return fetching.result()  # type: ignore[no-any-return]

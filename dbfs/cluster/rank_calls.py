@@ -4,12 +4,11 @@ import asyncio
 import concurrent.futures
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic
 
 import distributed
 
-from dbfs import config
 from dbfs.cluster.awaiting import check_cancelled, require_other_thread
 from dbfs.cluster.gang import Deadline, Gang
 from dbfs.errors import WorkerLostError
@@ -46,8 +45,8 @@ class RankCalls(Generic[A]):
         calls = _call_all(client, [(gang.addresses[rank], message) for rank, message in messages.items()])
         self._waiting = asyncio.run_coroutine_threadsafe(calls, client.loop.asyncio_loop)
 
-    def answers(self) -> dict[int, A]:
-        """Wait, and return the answers by rank.
+    def answers(self, watch: Callable[[], None] | None = None) -> dict[int, A]:
+        """Wait, and return the answers by rank; ``watch`` is called at intervals during the wait.
 
         Raises:
             WorkerLostError: a worker of the gang is lost.
@@ -56,10 +55,12 @@ class RankCalls(Generic[A]):
         """
         gang, doing = self._gang, self._doing
         try:
-            while not concurrent.futures.wait([self._waiting], config.seconds("liveness-interval")).done:
+            while not concurrent.futures.wait([self._waiting], self._deadline.interval()).done:
                 check_cancelled()
                 gang.check(doing)
                 self._deadline.enforce(doing)
+                if watch is not None:
+                    watch()
         finally:
             self._waiting.cancel()
         answers = {}

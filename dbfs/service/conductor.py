@@ -4,14 +4,15 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
 from dbfs.service import forming
 from dbfs.service.entries import RunEntry, first_cause, name_lost_rank
 from dbfs.service.messages import Enqueue
 from dbfs.service.run_watch import RunWatch
-from dbfs.service.worker_calls import GRACE, UnreachableError, WorkerCalls
+from dbfs.service.worker_calls import GRACE, LATE, UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import AbortRun, ReportLostPeer, StartRank
 from dbfs_workers.reports import RankReport
@@ -22,6 +23,7 @@ class Conductor:
 
     def __init__(self, workers: WorkerCalls) -> None:
         self._workers = workers
+        self._stopping: set[asyncio.Future[None]] = set()
 
     async def conduct(self, run: RunEntry, request: Enqueue) -> list[list[RankReport]]:
         """Start every rank of a run and wait for the reports; returns and errors as for ``Enqueue``."""
@@ -39,7 +41,7 @@ class Conductor:
         calls = [asyncio.ensure_future(self._workers.call(address, start)) for address in graph.record.addresses]
         watch = RunWatch(run, self._workers.call)
         try:
-            late = await self._wait(run, calls, deadline)
+            late = await self._wait(run, calls)
         finally:
             watch.stop()
         errors = [
@@ -50,7 +52,7 @@ class Conductor:
         graph.must_recover = graph.maps_gpus and bool(late or errors)
         if late:
             why = f"not done after {run.deadline:g} s"
-            await self.stop(run, Cause.DEADLINE, why)
+            self._begin(self.stop(run, Cause.DEADLINE, why))
             for call in late:
                 call.cancel()
             await asyncio.wait(late)
@@ -79,26 +81,32 @@ class Conductor:
         await self._workers.call_all(run.graph.record.addresses, lost)
 
     async def _wait(
-        self, run: RunEntry, calls: Sequence[asyncio.Future[list[RankReport]]], deadline: float
+        self, run: RunEntry, calls: Sequence[asyncio.Future[list[RankReport]]]
     ) -> set[asyncio.Future[list[RankReport]]]:
         """Wait for the ranks; return the calls that were not answered in time.
 
-        The ranks notice the deadline themselves. ``GRACE`` is for a rank that can't: it is stopped, or out of reach.
+        The ranks notice the deadline themselves. ``LATE`` is for a rank that can't: it is stopped, or out of reach.
         """
         if not run.graph.maps_gpus:
-            return (await asyncio.wait(calls, timeout=deadline + GRACE))[1]
+            return (await asyncio.wait(calls, timeout=run.remaining + LATE))[1]
         # Resident kernels do not report a failure to each other, so the first failure must stop the other ranks here.
-        done, late = await asyncio.wait(calls, timeout=deadline + GRACE, return_when=asyncio.FIRST_EXCEPTION)
+        done, late = await asyncio.wait(calls, timeout=run.remaining + LATE, return_when=asyncio.FIRST_EXCEPTION)
         errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
         first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
         if late and first is not None:
             rank, error = first
             if isinstance(error, UnreachableError):
-                await self.report_lost_worker(run, rank)
+                self._begin(self.report_lost_worker(run, rank))
             else:
-                await self.stop(run, Cause.FAILED, f"rank {rank} failed first: {error}")
-            late = (await asyncio.wait(calls, timeout=GRACE))[1]
+                self._begin(self.stop(run, Cause.FAILED, f"rank {rank} failed first: {error}"))
+            late = (await asyncio.wait(calls, timeout=min(GRACE, run.remaining + LATE)))[1]
         return late
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin to end a run. A rank that is stopped does not answer, and must not delay the run's error."""
+        task = asyncio.ensure_future(work)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
     async def recover(self, run: RunEntry) -> None:
         """Clear the state that the run before this one left on the ranks' GPUs, if it failed.

@@ -127,14 +127,12 @@ class Leases:
         if lease is None:
             return
         ending = EndLease(graph_id, lease.serial, cause, message, lost)
-        await self._workers.call_all(lease.graph.record.addresses[1:], ending)
-        stopping = self._end(lease, ending)
-        if lease.ending is None:
-            lease.ending = asyncio.ensure_future(stopping)
-            await lease.ending
-        else:
-            # Ends the run that the revocation waits for.
-            await stopping
+        # A rank that is stopped does not answer, and must not delay the message to rank 0.
+        others = asyncio.ensure_future(self._workers.call_all(lease.graph.record.addresses[1:], ending))
+        stopping = asyncio.ensure_future(self._end(lease, ending))
+        # A revocation that waits for the run's end goes on.
+        lease.ending = lease.ending or stopping
+        await asyncio.wait([others, stopping])
 
     def held_by(self, client: str) -> list[str]:
         """Return the ids of the graphs on whose gangs a client has a lease."""

@@ -48,7 +48,7 @@ class Part:
 # Seconds that opening a line to rank 0 may take, and that rank 0 may take to read a run.
 _OPEN_SECONDS = 2.0
 # Seconds after the deadline in which rank 0's own error may still arrive: rank 0 waits half a second for its peers'.
-_LATE = 1.0
+_LATE = 0.75
 
 _senders: weakref.WeakKeyDictionary[distributed.Client, "RunSender"] = weakref.WeakKeyDictionary()
 

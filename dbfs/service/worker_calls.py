@@ -14,6 +14,9 @@ from dbfs_workers.rpc import A
 GRACE = 2.0
 """Seconds that the scheduler waits for a worker that should answer at once: it may be stopped, or out of reach."""
 
+LATE = 0.5
+"""Seconds after a run's deadline in which the ranks' own errors may still arrive."""
+
 
 class UnreachableError(WorkerLostError):
     """Raised if the connection to a worker broke during a call."""

@@ -59,7 +59,7 @@ def built(
     added = builder.add_tasks(graph, DealtPieces(edges.n, edges.m, pieces, GraphIds()), Stripe(edges.n, p))
     keys = [ref.key for ref in added.partitions] + ([added.order.key] if added.order else []) + list(added.awaited)
     scattered = {("piece", index): DataNode(("piece", index), piece) for index, piece in enumerate(cut)}
-    made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses)}, keys))
+    made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses).tasks}, keys))
     results = dict(zip(keys, made, strict=True))
     assert all(results[key] == (edges.n if "degrees-read" in str(key) else edges.m) for key in added.awaited)
     assert len(added.awaited) == p * turns + (p if added.order and p > 1 else 0)
@@ -143,7 +143,7 @@ def test_a_build_is_not_over_before_all_peers_have_read_the_degrees() -> None:
     graph = TaskGraph()
     dealt = DealtPieces(50, 49, list(dbfs.path(50).cut(10)), GraphIds())
     added = builder.add_tasks(graph, dealt, Stripe(50, 3))
-    graph_tasks = {key: task for layer in graph.pinned(gang.addresses).layers.values() for key, task in layer.items()}
+    graph_tasks = graph.pinned(gang.addresses).tasks
     for key in (key for key in graph_tasks if str(key[0]).startswith("order-")):
         assert any(graph_tasks[awaited].dependencies == {key} for awaited in added.awaited)
 
