@@ -41,6 +41,7 @@ from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.leases.notes import NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
+    AbortTasks,
     ConnectGpus,
     DetachGpus,
     DropRankLabels,
@@ -54,6 +55,7 @@ from dbfs_workers.messages import (
     LeaveGang,
     OpenDoor,
     PublishRankLabels,
+    ReadBarrier,
     RecoverGpu,
     ReportLostPeer,
     StartRank,
@@ -110,6 +112,8 @@ EXAMPLES: list[Message[Any]] = [
     GetPosition("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     ReportLostPeer("id", 4, 1),
+    ReadBarrier("run", 3, 0.5),
+    AbortTasks("run"),
     PublishRankLabels("id", "run", 0),
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
@@ -130,7 +134,7 @@ EXAMPLES: list[Message[Any]] = [
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),
-    PublishLabels("id", "me", "run", 0),
+    PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of([]), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
 ]
@@ -154,7 +158,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 37
+    assert len(every) == 39
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

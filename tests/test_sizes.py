@@ -10,7 +10,6 @@ from dask.sizeof import sizeof
 
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.levels.bins import Bin, FrontierPart
-from dbfs_workers.tasks.taskgraph import Barrier
 from tests.support.gang import partitions
 
 ROWS = np.arange(1000, dtype=np.uint32)
@@ -30,7 +29,6 @@ def test_results_of_a_level(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(EdgeFrontier(rows, parents), nbytes)
     sent = Bin("a-run", 3, 1, 2, rows, parents)
     assert_weighs(sent, nbytes)
-    assert_weighs(Barrier(1, 2, 2, 0, 0, 0, (sent, sent), 0.0), 2 * nbytes)
     assert_weighs(FrontierPart("a-run", 3, 1, 2, 2, 0, 0, rows), nbytes // (1 if parents is None else 2))
 
 

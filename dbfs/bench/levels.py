@@ -85,28 +85,38 @@ def _naive(graph: Graph, levels: int) -> float:
         return client.submit(function, *arguments, workers=[gang.addresses[rank]], pure=False)
 
     partitions = [distributed.Future(key, client) for key in graph.partition_keys]
-    states = [submit(rank, tasks.start, partitions[rank], spec) for rank in ranks]
+    states = [submit(rank, tasks.start, partitions[rank], spec, graph.record.graph_id) for rank in ranks]
     distributed.wait(states)
     last = list(states)
     start = time.perf_counter()
     for level in range(levels):
         edges = [submit(rank, _expand, states[rank], run, level, last[rank]) for rank in ranks]
-        found = [submit(rank, tasks.filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
-        barrier = submit(0, tasks.barrier, found, [])
+        found = [submit(rank, _filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
+        barrier = submit(0, sum, found)
         for rank in ranks:
             bins = [submit(source, _take_bin, states[source], run, level, rank, barrier) for source in ranks]
             last[rank] = submit(rank, _contract, states[rank], run, level, bins, barrier)
-        if not barrier.result().count:
+        if not barrier.result():
             break
     return (time.perf_counter() - start) / levels * 1e3
+
+
+# On a worker, by run, rank and parity of the level: the bins that its rank made.
+_outbox: dict[tuple[str, int, int], tuple[Bin, ...]] = {}
 
 
 def _expand(traversal: TraversalState, run: str, level: int, _after: object) -> EdgeFrontier:
     return phases.expand(traversal, run, level)
 
 
+def _filter_partition(traversal: TraversalState, run: str, level: int, edges: EdgeFrontier) -> int:
+    bins = phases.filter_partition(traversal, run, level, edges)
+    _outbox[run, traversal.rank, level % 2] = bins
+    return sum(sent.rows.size for sent in bins)
+
+
 def _take_bin(traversal: TraversalState, run: str, level: int, target: int, _after: object) -> Bin:
-    return phases.take_bin(traversal, run, level, target)
+    return _outbox[run, traversal.rank, level % 2][target]
 
 
 def _contract(traversal: TraversalState, run: str, level: int, bins: list[Bin], _after: object) -> int:

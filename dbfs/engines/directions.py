@@ -7,7 +7,7 @@ from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphRecord
 from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.tasks.taskgraph import Barrier
+from dbfs_workers.tasks.barriers import Barrier
 
 
 class Directions:

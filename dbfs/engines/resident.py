@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import distributed
 import numpy as np
 
+from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang
 from dbfs.engines.interface import LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.records import GraphRecord, RunProgress
@@ -81,8 +82,8 @@ class ResidentLabels:
 
     def publish(self) -> PublishedLabels:
         """Have every rank move its labels into its worker's Dask data."""
-        client = self._service.client.id
-        self._service.call(PublishLabels(self._record.graph_id, client, self._run_id, self._index))
+        client, deadline = self._service.client.id, config.seconds("deadline")
+        self._service.call(PublishLabels(self._record.graph_id, client, self._run_id, self._index, deadline))
         parents = self._futures("predecessors") if self._predecessors else None
         return PublishedLabels(self._futures("distances"), parents)
 

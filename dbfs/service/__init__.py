@@ -8,7 +8,7 @@ The steps of a run, from the client's call to the levels:
 
 1. ``ServiceClient.call(Enqueue(...))`` on the client
 2. ``SchedulerService.enqueue`` on the scheduler. The run waits in ``SchedulerService.runs`` until
-   ``SchedulerService._start_runs`` gives it its turn.
+   ``RunQueue.start_runs`` gives it its turn.
 3. ``Conductor.conduct`` on the scheduler, which sends ``StartRank`` to the worker of every rank
 4. ``WorkerService.start_rank`` on a worker
 5. ``Member.traverse`` in the member's thread: ``levels.loop.traverse`` on CPUs, the resident kernel on GPUs

@@ -327,17 +327,20 @@ class PublishLabels(SchedulerMessage[None]):
         client: the client's id.
         run_id: the run that made the traversal.
         index: the traversal's index in the run.
+        deadline: seconds that the ranks may take.
 
     Raises:
         GraphNotFoundError: the graph was unloaded, which freed the labels.
         ResultReleasedError: the labels were dropped.
         WorkerLostError: a rank's worker is lost.
+        DeadlineExceededError: a rank did not answer in time.
     """
 
     graph_id: str
     client: Identifier
     run_id: Identifier
     index: int
+    deadline: float
 
 
 @dataclass(frozen=True)

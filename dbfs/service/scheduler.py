@@ -1,15 +1,13 @@
 """The scheduler's half of the service: graphs by name, and one queue of runs for the workers that graphs share.
 
 It is a scheduler plugin; ``dbfs_workers.plugin`` is its counterpart on the workers. It keeps the data of every graph
-alive, forms the gangs and starts runs. A run starts when its workers are free and no earlier run waits for any of them.
-So any number of clients may traverse at once, and no two gangs wait for each other. When a worker or a client leaves,
-its runs end.
+alive, forms the gangs and starts runs, in the order of ``dbfs.service.queue``. When a worker or a client leaves, its
+runs end.
 """
 
 import asyncio
 import contextlib
 import pickle
-import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -24,7 +22,6 @@ from dbfs.errors import (
     GraphNotFoundError,
     NameTakenError,
     NotOwnerError,
-    QueueFullError,
     RunCancelledError,
     RunNotFoundError,
     WorkerLostError,
@@ -58,12 +55,13 @@ from dbfs.service.messages import (
     ReserveName,
     UnloadGraph,
 )
+from dbfs.service.queue import RunQueue
 from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import NoteRuns
-from dbfs_workers.messages import DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
+from dbfs_workers.messages import AbortTasks, DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import NAME, handlers
@@ -85,8 +83,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     def __init__(self) -> None:
         self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, Reservation] = {}
-        self.runs: list[RunEntry] = []
         self.history = History()
+        self._queue = RunQueue(self.history, lambda workers: self._leases.revoke(workers))
+        self.runs = self._queue.runs
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def start(self, scheduler: distributed.Scheduler) -> None:
@@ -95,7 +94,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._workers = WorkerCalls(scheduler)
         self._conductor = Conductor(self._workers)
         self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
-        self._leases = Leases(self._workers, self.runs, self.history, self._start_runs)
+        self._leases = Leases(self._workers, self.runs, self.history, self._queue.start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
         on_workers = WorkerService(float(config.get("build.memory-share")))
@@ -265,9 +264,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
         publish = PublishRankLabels(message.graph_id, run_id, message.index)
-        calls = (self._workers.call(address, publish) for address in addresses)
+        calls = (asyncio.wait_for(self._workers.call(address, publish), message.deadline) for address in addresses)
         sizes: list[dict[Any, int]] = []
         for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
+            if isinstance(answer, TimeoutError):
+                late = f"labels of run {run_id}: no answer from rank {rank} within {message.deadline:g} s"
+                raise DeadlineExceededError(late)
             if isinstance(answer, UnreachableError):
                 raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
             if isinstance(answer, BaseException):
@@ -349,16 +351,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             lost = ", ".join(missing)
             raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
 
-    def _require_place_in_queue(self, run_id: str) -> None:
-        """Check that no more runs wait than the configuration allows."""
-        most = config.count("service.waiting-runs")
-        waiting = sum(run.started is None for run in self.runs)
-        if waiting >= most:
-            raise QueueFullError(
-                f"run {run_id}: {waiting:,} runs wait already, the most that dbfs.service.waiting-runs allows; "
-                "try again later, or make several traversals in one run (bfs_many)"
-            )
-
     @contextlib.asynccontextmanager
     async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
         """Queue a run and wait for its turn. The run is over when the context ends.
@@ -371,26 +363,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         if graph is None:
             raise GraphNotFoundError("the graph was unloaded; load it again")
         self._require_client(message.client, f"run {message.run_id}")
-        self._require_place_in_queue(message.run_id)
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
         run.of_tasks = isinstance(message, BeginTaskRun)
-        run.queue_behind(self.runs)
-        self.runs.append(run)
         try:
-            self._start_runs()
-            await self._take_turn(run)
-            graph.require_whole()
-            yield run
-        except DeadlineExceededError as error:
-            timed = DeadlineExceededError(f"{error} ({run.times()})")
-            self.history.fail(run, timed)
-            raise timed from error
-        except Exception as error:
-            self.history.fail(run, error)
-            raise
+            async with self._queue.turn(run):
+                yield run
         finally:
-            self.runs.remove(run)
-            self._start_runs()
             if run.client not in self.scheduler.clients:
                 # The ranks may have kept the labels after they forgot the client.
                 self._forget(run.client, graph)
@@ -398,28 +376,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
         """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
+        graph = self.graphs.get(message.graph_id)
         try:
             async with self._turn(message) as run:
                 run.graph.runs += 1
+                run.graph.last_client = run.client
                 self.history.add(run, await self._task_runs.hold(run, begun))
         except Exception as error:
+            if graph is not None:
+                self._spawn(self._workers.call_all(graph.record.addresses, AbortTasks(message.run_id)))
             if not begun.done():
                 begun.set_exception(error)
             elif not isinstance(error, DbfsError):
                 # The client has dbfs's own errors already.
                 raise
-
-    async def _take_turn(self, run: RunEntry) -> None:
-        """Wait until ``_start_runs`` gives the run its turn.
-
-        Raises:
-            DeadlineExceededError: the deadline passed first.
-            RunCancelledError, WorkerLostError: the run was ended while it waited.
-        """
-        await asyncio.wait([run.turn], timeout=run.remaining)
-        if not run.turn.done():
-            run.refuse(DeadlineExceededError(f"run {run.run_id}: its turn did not come within {run.deadline:g} s"))
-        await run.turn
 
     def _forget(self, client: str, graph: GraphEntry) -> None:
         """Have the ranks of a graph release the labels of a client that has left."""
@@ -439,23 +409,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             self._task_runs.stop(run, RunCancelledError(f"cancelled: {message}"))
         else:
             await self._conductor.stop(run, Cause.CANCELLED, message)
-
-    def _start_runs(self) -> None:
-        """Start every waiting run whose workers are free and are not wanted by an earlier run."""
-        wanted: set[str] = set()
-        for run in self.runs:
-            if run.under_lease:
-                continue
-            if run.started is None and not run.turn.done() and not wanted & run.workers:
-                if self._leases.revoke(run.workers):
-                    # The end of the lease starts the run.
-                    wanted |= run.workers
-                    continue
-                run.started = time.time()
-                run.number = next(run.graph.numbers)
-                run.turn.set_result(None)
-                log.run_started(run)
-            wanted |= run.workers
 
     async def _dissolve(self, graph: GraphEntry, why: str) -> None:
         """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""

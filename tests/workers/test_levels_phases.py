@@ -79,16 +79,6 @@ def test_wrong_bins_are_refused(state: TraversalState, wrong) -> None:  # type: 
         phases.contract(state, RUN, 0, wrong(own, peer))
 
 
-def test_an_outbox_keeps_two_levels(state: TraversalState) -> None:
-    phases.contract(state, RUN, 0, bins_of_level_0(state))
-    bins = phases.filter_partition(state, RUN, 1, phases.expand(state, RUN, 1))
-    assert phases.take_bin(state, RUN, 0, 1).level == 0
-    assert phases.take_bin(state, RUN, 1, 1) is bins[1]
-    for run, at in [(RUN, 2), (RUN, 3), ("another-run", 1)]:
-        with pytest.raises(StaleRunError, match="not in the outbox"):
-            phases.take_bin(state, run, at, 1)
-
-
 def test_a_state_cannot_be_copied(state: TraversalState) -> None:
     with pytest.raises(StaleRunError, match="can't move"):
         pickle.dumps(state)

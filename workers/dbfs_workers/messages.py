@@ -19,6 +19,7 @@ from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.barriers import Barrier
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""
@@ -223,6 +224,32 @@ class ReportLostPeer(WorkerMessage[None]):
     graph_id: str
     number: int
     rank: int
+
+
+@dataclass(frozen=True)
+class ReadBarrier(WorkerMessage[Barrier | None]):
+    """Return the counts of a barrier of the taskgraph engine, from rank 0; None if it is not there in time.
+
+    Attributes:
+        run_id: the run.
+        level: the level.
+        seconds: how long to wait for the barrier.
+    """
+
+    run_id: str
+    level: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AbortTasks(WorkerMessage[None]):
+    """End the waits of a run's tasks on the worker: the run ended early, and what they wait for may never come.
+
+    Attributes:
+        run_id: the run.
+    """
+
+    run_id: str
 
 
 # Labels that ranks keep.

@@ -7,7 +7,7 @@ messages. The member keeps the labels until they are dropped or published. Publi
 worker: clients fetch, count and free them like any task's result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
@@ -26,6 +26,7 @@ from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
+    AbortTasks,
     ConnectGpus,
     DetachGpus,
     DropRankLabels,
@@ -40,6 +41,7 @@ from dbfs_workers.messages import (
     LeaveGang,
     OpenDoor,
     PublishRankLabels,
+    ReadBarrier,
     RecoverGpu,
     ReportLostPeer,
     StartRank,
@@ -49,9 +51,12 @@ from dbfs_workers.reads.server import LabelReads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
-from dbfs_workers.tasks import delivering, fetching
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import delivering, mail
+from dbfs_workers.tasks.barriers import Barrier, read_barrier
 
 if TYPE_CHECKING:
     from dbfs_workers.members.on_gpu import CudaMember, Infos
@@ -83,8 +88,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         for service in (self, *self.reads):
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver
-        worker.handlers[fetching.OPERATION] = fetching.take_bin
         worker.handlers[delivering.OPERATION] = delivering.take_edges
+        worker.handlers[mail.OPERATION] = mail.take_letter
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
         """Leave all gangs. Dask calls this when the worker closes."""
@@ -211,6 +216,16 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.peer_lost(message.number, message.rank)
 
+    @ReadBarrier.handler
+    async def read_barrier(self, message: ReadBarrier) -> Barrier | None:
+        """See ``ReadBarrier``."""
+        return await read_barrier(message.run_id, message.level, message.seconds)
+
+    @AbortTasks.handler
+    async def abort_tasks(self, message: AbortTasks) -> None:
+        """See ``AbortTasks``."""
+        mail.abort(message.run_id)
+
     @PublishRankLabels.handler
     async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:
         """See ``PublishRankLabels``."""
@@ -260,6 +275,15 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 f"rank {member.rank}: the labels of traversal {index} of run {run_id} were released; traverse again"
             )
         return kept.labels
+
+    def require_room(self, graph_id: str, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+        """Check that the labels of traversals will fit beside those that this worker keeps. Tasks call this.
+
+        Raises:
+            NoRoomForLabelsError: see ``label_room.require``.
+            StaleRunError: this worker is not a rank of that gang.
+        """
+        self._member(graph_id).require_room(stripe, specs)
 
     def _enter(self, graph_id: str, member: Member) -> None:
         """Become a member of a gang, in place of an earlier member of the same gang."""

@@ -30,7 +30,7 @@ def expand(state: TraversalState, run_id: str, level: int) -> EdgeFrontier:
 def filter_partition(state: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> tuple[Bin, ...]:
     """Keep the neighbours that this rank has not visited, and sort them into one bin for each owner, by rank.
 
-    The bins also stay in the outbox for two levels. Errors as for ``TraversalState.entering``.
+    Errors as for ``TraversalState.entering``.
     """
     with state.entering("filter-partition", run_id, level) as counts:
         stripe = state.partition.stripe
@@ -50,7 +50,6 @@ def filter_partition(state: TraversalState, run_id: str, level: int, edges: Edge
         counts.sent = kept.rows.size - counts.own
         counts.filtered = counts.edges - kept.rows.size
         counts.bytes_sent = sum(sent.nbytes for sent in bins if sent.target != state.rank)
-        state.outbox[level % 2] = bins
     return bins
 
 
@@ -140,20 +139,6 @@ def absorb(state: TraversalState, frontier: Sequence[FrontierPart]) -> None:
         assert scratch.frontier_bits is not None
         own = slice(part.source * words, (part.source + 1) * words)
         state.backend.absorb(part.bits, scratch.frontier_bits[own], scratch.visited[own])
-
-
-def take_bin(state: TraversalState, run_id: str, level: int, target: int) -> Bin:
-    """Return the bin that this rank made for rank ``target`` in one of the last two levels.
-
-    Raises:
-        StaleRunError: the bins of that level were replaced by a later level's, or are not made yet.
-    """
-    bins = state.outbox[level % 2]
-    if not bins or (bins[target].run_id, bins[target].level) != (run_id, level):
-        raise StaleRunError(
-            f"rank {state.rank}: the bin of level {level} of run {run_id} for rank {target} is not in the outbox"
-        )
-    return bins[target]
 
 
 def edges_traversed(state: TraversalState) -> tuple[int, int]:

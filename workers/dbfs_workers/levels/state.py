@@ -13,7 +13,6 @@ from typing import Any, Final
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels.bins import Bin
 from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
@@ -35,7 +34,7 @@ class TraversalState:
         backend: runs the phases.
         scratch: the rank's edges, bitmaps and frontier.
         labels: the rank's labels.
-        outbox: the bins of the last two levels, by level parity. A peer may fetch a bin while the next level's is made.
+        barriers: on rank 0, the counts of the last two levels' barriers, each with its level, by level parity.
         levels: the counts of each level so far.
         started: when the state was ready, in seconds of this worker's ``time.perf_counter()``.
     """
@@ -44,7 +43,7 @@ class TraversalState:
     backend: Backend
     scratch: Scratch
     labels: RankLabels
-    outbox: list[tuple[Bin, ...]] = field(default_factory=lambda: [(), ()])
+    barriers: list[Any] = field(default_factory=lambda: [None, None])
     levels: list[LevelCounts] = field(default_factory=list)
     started: float = 0.0
     # Level and phases of which one may come next; None during a phase, and after one that failed.

@@ -1,15 +1,20 @@
-"""The tasks of the taskgraph engine, which workers run, and the results that the tasks pass on.
+"""The tasks of the taskgraph engine, which workers run.
 
-The engine (``dbfs.engines.taskgraph``) submits a graph of these tasks for each level. Arguments named ``_after`` only
-order tasks: the task that they stand for changed the state in place.
+The engine (``dbfs.engines.taskgraph``) submits a graph of these tasks for each level. What ranks send each other goes
+by mail (``tasks.mail``), so that a task depends on tasks of its own rank only. Arguments named ``_after`` only order
+tasks: the task that they stand for changed the state in place.
+
+The tasks of a level are coroutines of the worker's event loop. A level with little work runs there, which saves two
+changes of threads; the work of other levels runs in a thread.
 """
 
-import time
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Protocol
 
+import distributed
 import numpy as np
-from dask.sizeof import sizeof
 from distributed.protocol import cuda_deserialize, cuda_serialize, register_generic
 from numpy.typing import NDArray
 
@@ -19,60 +24,28 @@ from dbfs_workers.levels.bins import Bin, FrontierPart
 from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
+from dbfs_workers.rpc import NAME
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import UNREACHED
 from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import NO_VERTEX
-from dbfs_workers.tasks.fetching import fetch_bins, offer_bins
+from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.tasks.barriers import RankCounts
+from dbfs_workers.tasks.mail import Post, open_box, receive, send
+
+# Edges of a frontier that a task expands in the worker's event loop, in about 0.1 ms. More edges go to another thread.
+_MOST_EDGES: Final = 20_000
 
 # Comms that carry GPU memory (UCX) then send CuPy arrays from there. Other comms copy them through the host.
 register_generic(Bin, "cuda", cuda_serialize, cuda_deserialize)
 register_generic(FrontierPart, "cuda", cuda_serialize, cuda_deserialize)
 
 
-@dataclass(frozen=True)
-class Discoveries:
-    """The result of one rank's first two phases of a top-down level.
+class LabelRooms(Protocol):
+    """The worker's plugin, as these tasks use it."""
 
-    Attributes:
-        expanded: the vertices of this rank's frontier, all labelled by the level before.
-        edges: edges inspected.
-        count: vertices in this rank's bins, its own bin included; another rank may have binned the same vertices.
-        bins: the bins by owner if they travel with the counts; empty if the owners fetch their bins.
-    """
-
-    expanded: int
-    edges: int
-    count: int
-    bins: tuple[Bin, ...]
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """The sums over the ranks of one level's counts. It exists once every rank has finished the level.
-
-    Attributes:
-        expanded: vertices of a top-down level's frontier.
-        edges: edges that a top-down level inspected.
-        count: vertices of the next frontier; more than that if ``bins`` holds vertices twice. 0 ends the traversal.
-        degrees: sum of the next frontier's degrees; 0 if the bins are not contracted.
-        missing: targets without a label; 0 if the bins are not contracted.
-        searched: edges that a bottom-up level looked at.
-        bins: all bins of the level if the next task contracts them; else empty.
-        at: when the barrier was reached, in seconds of rank 0's ``time.perf_counter()``.
-    """
-
-    expanded: int
-    edges: int
-    count: int
-    degrees: int
-    missing: int
-    searched: int
-    bins: tuple[Bin, ...]
-    at: float
-
-    def __sizeof__(self) -> int:
-        return 128 + int(sum(sizeof(sent) for sent in self.bins))
+    def require_room(self, graph_id: str, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+        """See ``WorkerService.require_room``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -90,100 +63,99 @@ class RankSummary:
     started: float
 
 
-def start(partition: Partition, spec: TraversalSpec) -> TraversalState:
-    """Return a rank's state before level 0."""
+def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> TraversalState:
+    """Return a rank's state before level 0.
+
+    Raises:
+        NoRoomForLabelsError: see ``label_room.require``.
+        StaleRunError: the worker is not a rank of the graph.
+    """
+    rooms: LabelRooms = distributed.get_worker().plugins[NAME]
+    rooms.require_room(graph_id, partition.stripe, [spec])
     started = state.start(partition, spec)
-    offer_bins(started)
+    open_box(started)
     return started
 
 
-def frontier(traversal: TraversalState) -> FrontierPart:
-    """Return a rank's part of level 0's frontier, the sources, for a bottom-up level."""
-    return phases.measure(traversal, 0, bits=True)
+async def expand(traversal: TraversalState, run_id: str, level: int, post: Post, share: bool) -> EdgeFrontier:
+    """Return the level's edge frontier; arguments as for ``expand_filter_partition``."""
+    if share:
+        await _share_frontier(traversal, level, post)
+    return await asyncio.to_thread(phases.expand, traversal, run_id, level)
 
 
-def expand(traversal: TraversalState, run_id: str, level: int, seen: list[FrontierPart]) -> EdgeFrontier:
-    """Return the level's edge frontier; ``seen`` as in ``expand_filter_partition``."""
-    phases.absorb(traversal, seen)
-    return phases.expand(traversal, run_id, level)
+async def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: EdgeFrontier, post: Post) -> None:
+    """Make the level's bins, and send each to its owner."""
+    await _send_bins(await asyncio.to_thread(phases.filter_partition, traversal, run_id, level, edges), post)
 
 
-def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> Discoveries:
-    """Make the level's bins, which stay in the state's outbox; return their counts."""
-    return _discoveries(traversal, phases.filter_partition(traversal, run_id, level, edges), carry=False)
-
-
-def expand_filter_partition(
-    traversal: TraversalState, run_id: str, level: int, before: Barrier | None, seen: list[FrontierPart], carry: bool
-) -> Discoveries:
-    """Run the first two phases of a level as one task.
-
-    Args:
-        traversal: the state.
-        run_id: the run.
-        level: the level.
-        before: the barrier with the bins of the level before, which are contracted first; None if they are contracted.
-        seen: the frontier, if a bottom-up level found it: the rank need not send these vertices. Else empty.
-        carry: whether the result carries the bins. Otherwise their owners fetch them.
-    """
-    if before is not None:
-        contract_carried(traversal, run_id, level - 1, before)
-    phases.absorb(traversal, seen)
-    bins = phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
-    return _discoveries(traversal, bins, carry=carry)
-
-
-def contract(
+async def expand_filter_partition(
     traversal: TraversalState,
     run_id: str,
     level: int,
-    _after: list[Discoveries],
-    addresses: Sequence[str],
-    timeout: float,
-    bits: bool,
-) -> FrontierPart:
-    """Fetch this rank's bins and label their vertices; return the rank's part of the next frontier.
+    post: Post,
+    share: bool,
+    carried: bool,
+    carry: bool,
+    _after: object,
+) -> None:
+    """Run the first two phases of a level as one task, and send the bins.
 
     Args:
         traversal: the state.
         run_id: the run.
         level: the level.
-        addresses: the workers' addresses, by rank.
-        timeout: seconds that the fetch may take.
-        bits: whether the part carries its bitmap.
+        post: the ranks' addresses.
+        share: whether the ranks send each other the frontier first, which a bottom-up level found: so a rank need not
+            send vertices that the frontier has.
+        carried: whether rank 0 sends this rank the bins of the level before, which are contracted first.
+        carry: whether the bins go to rank 0 with the level's counts, to be passed on together. Otherwise each goes to
+            its owner.
     """
-    phases.contract(traversal, run_id, level, fetch_bins(traversal, level, addresses, timeout))
-    return phases.measure(traversal, level + 1, bits=bits)
+    if carried:
+        await contract_carried(traversal, run_id, level - 1, post)
+    if share:
+        await _share_frontier(traversal, level, post)
+
+    def run() -> tuple[Bin, ...]:
+        return phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
+
+    edges = traversal.backend.edge_count(traversal.partition.row_offsets, traversal.scratch.frontier)
+    bins = await asyncio.to_thread(run) if edges > _MOST_EDGES else run()
+    if carry:
+        counts = traversal.levels[level]
+        letter = RankCounts(counts.frontier, counts.edges, counts.own + counts.sent), bins
+        await send(post, run_id, 0, ("counts", level, traversal.rank), letter)
+    else:
+        await _send_bins(bins, post)
 
 
-def contract_carried(traversal: TraversalState, run_id: str, level: int, barrier: Barrier) -> int:
-    """Label the vertices of the barrier's bins for this rank; return the number of new ones."""
-    mine = [sent for sent in barrier.bins if sent.target == traversal.rank]
-    return phases.contract(traversal, run_id, level, mine)
+async def contract(traversal: TraversalState, run_id: str, level: int, post: Post, _after: object) -> None:
+    """Receive this rank's bins, label their vertices, and send rank 0 the level's counts."""
+    ranks = range(len(post.addresses))
+    bins: list[Bin] = [await receive(post, run_id, traversal.rank, ("bin", level, source)) for source in ranks]
+
+    def run() -> FrontierPart:
+        phases.contract(traversal, run_id, level, bins)
+        return phases.measure(traversal, level + 1, bits=False)
+
+    counts, part = traversal.levels[level], await asyncio.to_thread(run)
+    await _send_counts(traversal, level, part, post, counts.frontier, counts.edges)
 
 
-def bottom_up(traversal: TraversalState, run_id: str, level: int, frontier: list[FrontierPart]) -> FrontierPart:
-    """Run a bottom-up level; return the rank's part of the next frontier."""
-    return phases.bottom_up(traversal, run_id, level, frontier)
+async def contract_carried(
+    traversal: TraversalState, run_id: str, level: int, post: Post, _after: object = None
+) -> None:
+    """Receive this rank's bins of a small level, and label their vertices."""
+    bins: list[Bin] = await receive(post, run_id, traversal.rank, ("bins", level))
+    phases.contract(traversal, run_id, level, bins)
 
 
-def barrier(found: list[Discoveries], parts: list[FrontierPart]) -> Barrier:
-    """Sum the ranks' counts of one level. Runs on rank 0 once every rank has finished the level.
-
-    Args:
-        found: by rank, the discoveries of a top-down level; empty for a bottom-up level.
-        parts: by rank, the parts of the next frontier; empty if the bins travel with the discoveries.
-    """
-    return Barrier(
-        expanded=sum(discoveries.expanded for discoveries in found),
-        edges=sum(discoveries.edges for discoveries in found),
-        count=sum(part.count for part in parts) if parts else sum(discoveries.count for discoveries in found),
-        degrees=sum(part.degrees for part in parts),
-        missing=sum(part.missing for part in parts),
-        searched=sum(part.searched for part in parts),
-        bins=tuple(sent for discoveries in found for sent in discoveries.bins),
-        at=time.perf_counter(),
-    )
+async def bottom_up(traversal: TraversalState, run_id: str, level: int, post: Post) -> None:
+    """Share the frontier, run a bottom-up level, and send rank 0 the level's counts."""
+    frontier = await _exchange_frontier(traversal, level, post)
+    part = await asyncio.to_thread(phases.bottom_up, traversal, run_id, level, frontier)
+    await _send_counts(traversal, level, part, post)
 
 
 def summarise(traversal: TraversalState, levels: int, _after: object) -> RankSummary:
@@ -219,6 +191,29 @@ def predecessors(traversal: TraversalState, _after: object) -> NDArray[np.int64]
     return np.where(ids == NO_VERTEX, np.int64(UNREACHED), stripe.vertex(ids.astype(np.int64)))
 
 
-def _discoveries(traversal: TraversalState, bins: tuple[Bin, ...], *, carry: bool) -> Discoveries:
-    counts = traversal.levels[-1]
-    return Discoveries(counts.frontier, counts.edges, counts.own + counts.sent, bins if carry else ())
+async def _share_frontier(traversal: TraversalState, level: int, post: Post) -> None:
+    """Mark all ranks' frontier of a level as visited."""
+    frontier = await _exchange_frontier(traversal, level, post)
+    await asyncio.to_thread(phases.absorb, traversal, frontier)
+
+
+async def _exchange_frontier(traversal: TraversalState, level: int, post: Post) -> list[FrontierPart]:
+    """Send the rank's part of a level's frontier to all ranks, and return the parts of all."""
+    run_id, ranks = traversal.spec.run_id, range(len(post.addresses))
+    own = await asyncio.to_thread(phases.measure, traversal, level, bits=True)
+    assert own.bits is not None
+    for rank in ranks:
+        await send(post, run_id, rank, ("part", level, traversal.rank), own, own.bits.nbytes)
+    return [await receive(post, run_id, traversal.rank, ("part", level, source)) for source in ranks]
+
+
+async def _send_bins(bins: tuple[Bin, ...], post: Post) -> None:
+    for sent in bins:
+        await send(post, sent.run_id, sent.target, ("bin", sent.level, sent.source), sent, sent.nbytes)
+
+
+async def _send_counts(
+    traversal: TraversalState, level: int, part: FrontierPart, post: Post, expanded: int = 0, edges: int = 0
+) -> None:
+    counts = RankCounts(expanded, edges, part.count, part.degrees, part.missing, part.searched)
+    await send(post, traversal.spec.run_id, 0, ("counts", level, traversal.rank), (counts, ()))

@@ -1,0 +1,99 @@
+"""The queue of runs on the scheduler: one for all graphs, since graphs share workers.
+
+A run starts when its workers are free and no earlier run waits for any of them. So any number of clients may traverse
+at once, and no two gangs wait for each other.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from dbfs import config
+from dbfs.errors import DeadlineExceededError, QueueFullError
+from dbfs.service import log
+from dbfs.service.entries import RunEntry
+from dbfs.service.history import History
+
+
+class RunQueue:
+    """The runs that wait or are under way.
+
+    Args:
+        history: takes the runs that fail.
+        revoke: begins to end the leases that hold any of some workers, and returns whether there are any. The end of
+            such a lease calls ``start_runs``.
+
+    Attributes:
+        runs: the runs, in the order of arrival. Runs under a lease are among them, and wait for nothing.
+    """
+
+    def __init__(self, history: History, revoke: Callable[[Iterable[str]], bool]) -> None:
+        self.runs: list[RunEntry] = []
+        self._history = history
+        self._revoke = revoke
+
+    @contextlib.asynccontextmanager
+    async def turn(self, run: RunEntry) -> AsyncIterator[None]:
+        """Queue a run and wait for its turn. The run is over when the context ends.
+
+        Raises:
+            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: see ``Enqueue``.
+        """
+        self._require_place(run.run_id)
+        run.queue_behind(self.runs)
+        self.runs.append(run)
+        try:
+            self.start_runs()
+            await self._take_turn(run)
+            run.graph.require_whole()
+            yield
+        except DeadlineExceededError as error:
+            timed = DeadlineExceededError(f"{error} ({run.times()})")
+            self._history.fail(run, timed)
+            raise timed from error
+        except Exception as error:
+            self._history.fail(run, error)
+            raise
+        finally:
+            self.runs.remove(run)
+            self.start_runs()
+
+    def start_runs(self) -> None:
+        """Start every waiting run whose workers are free and are not wanted by an earlier run."""
+        wanted: set[str] = set()
+        for run in self.runs:
+            if run.under_lease:
+                continue
+            if run.started is None and not run.turn.done() and not wanted & run.workers:
+                if self._revoke(run.workers):
+                    # The end of the lease starts the run.
+                    wanted |= run.workers
+                    continue
+                run.started = time.time()
+                run.number = next(run.graph.numbers)
+                run.turn.set_result(None)
+                log.run_started(run)
+            wanted |= run.workers
+
+    def _require_place(self, run_id: str) -> None:
+        """Check that no more runs wait than the configuration allows."""
+        most = config.count("service.waiting-runs")
+        waiting = sum(run.started is None for run in self.runs)
+        if waiting >= most:
+            raise QueueFullError(
+                f"run {run_id}: {waiting:,} runs wait already, the most that dbfs.service.waiting-runs allows; "
+                "try again later, or make several traversals in one run (bfs_many)"
+            )
+
+    async def _take_turn(self, run: RunEntry) -> None:
+        """Wait until ``start_runs`` gives the run its turn.
+
+        Raises:
+            DeadlineExceededError: the deadline passed first.
+            RunCancelledError, WorkerLostError: the run was ended while it waited.
+        """
+        await asyncio.wait([run.turn], timeout=run.remaining)
+        if not run.turn.done():
+            run.refuse(DeadlineExceededError(f"run {run.run_id}: its turn did not come within {run.deadline:g} s"))
+        await run.turn
