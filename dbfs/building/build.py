@@ -10,9 +10,11 @@ from dbfs.building.builder import IDS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.memory import Estimate, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
+from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
 from dbfs.integers import whole_count
@@ -82,6 +84,10 @@ def estimate(
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
     stripe = Stripe(n, whole_count(ranks, "ranks", 1))
+    if isinstance(listed, SavedEdges):
+        options = layout(listed, options)
+        if is_as_saved(listed, stripe.p, options):
+            return estimate_as_saved(listed, backend, usable)
     return _BUILDERS[backend].estimate(listed, stripe, listed.m, options, usable)
 
 
@@ -103,7 +109,8 @@ def build(
 ) -> Built:
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
-    With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory.
+    With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory. A saved graph that has the
+    ranks and the layout already is not built: the ranks take their files.
 
     Args:
         edges: the edges of the graph.
@@ -119,6 +126,23 @@ def build(
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """
+    if isinstance(edges, SavedEdges):
+        options = layout(edges, options)
+        if is_as_saved(edges, gang.p, options):
+            return _run(SavedLoad(edges, gang, options, backend), progress)
+        with restriping(gang):
+            return as_first_built(_build(edges, gang, options, backend, progress), edges, gang, options)
+    return _build(edges, gang, options, backend, progress)
+
+
+def _build(
+    edges: EdgeList,
+    gang: Gang,
+    options: BuildOptions,
+    backend: str,
+    progress: Callable[[BuildProgress], None] | None,
+) -> Built:
+    """Build a graph of the pieces of its edges; arguments and errors as of ``build``."""
     if backend != "cuda":
         return _run(HostBuilder(edges, gang, options), progress)
     try:
@@ -128,7 +152,7 @@ def build(
         return _run(CudaBuilder(edges, gang, options, through_host=True), progress)
 
 
-def _run(builder: Builder, progress: Callable[[BuildProgress], None] | None) -> Built:
+def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:
     """Run a builder, and release what it still holds afterwards."""
     if progress is not None:
         builder.watch = BuildWatch(builder.gang.client, builder.token, progress).report

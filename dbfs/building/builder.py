@@ -105,7 +105,8 @@ class BuildOptions:
 
     Attributes:
         in_edges: keep a directed graph's in-edges too, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists.
+        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists. None
+            for the order of a saved graph, and for ``given`` of all other edges.
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
 
@@ -114,12 +115,12 @@ class BuildOptions:
     """
 
     in_edges: bool = False
-    order: str = "given"
+    order: str | None = None
     keep_edges: bool = False
     ids: str = "given"
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
+        if self.order not in (None, *ORDERS):
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")

@@ -13,7 +13,7 @@ from dbfs.cli.doctor import doctor
 from dbfs.cli.estimate import estimate
 from dbfs.cli.files import convert, generate
 from dbfs.cli.graph500 import graph500
-from dbfs.cli.graphs import graphs, load, unload
+from dbfs.cli.graphs import graphs, load, save, unload
 from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
 from dbfs.errors import DbfsError, ValidationError
@@ -88,6 +88,7 @@ def main() -> None:
 main.add_command(run)
 main.add_command(load)
 main.add_command(graphs)
+main.add_command(save)
 main.add_command(unload)
 main.add_command(runs)
 main.add_command(cancel)

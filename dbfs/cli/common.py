@@ -32,7 +32,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 GRAPH_HELP = (
     "Files: Matrix Market, METIS, SNAP and plain edge lists, PACE and DIMACS .gr, CSV and TSV with a header, each also "
     "as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a quoted pattern such as "
-    "'edges/*.parquet', is one graph.\n\n"
+    "'edges/*.parquet', is one graph, and so is the folder of a saved graph (dbfs save).\n\n"
     "\b\nGenerators:\n" + generate.describe()
 )
 """Epilogue of the help of a command that takes a GRAPH."""
@@ -59,7 +59,9 @@ scheduler_option = click.option(
     "--scheduler", help="Use the workers of this Dask scheduler; a local cluster if left out.", **_SCHEDULER
 )
 order_option = click.option(
-    "--order", type=click.Choice(ORDERS), default="given", show_default=True, help="Internal order of the vertices."
+    "--order",
+    type=click.Choice(ORDERS),
+    help="Internal order of the vertices; if left out, that of a saved graph, and given of all others.",
 )
 in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."

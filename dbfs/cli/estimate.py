@@ -39,7 +39,7 @@ def estimate(
     graph: str,
     ranks: int,
     directed: bool | None,
-    order: str,
+    order: str | None,
     in_edges: bool,
     backend: str,
     memory: str | None,

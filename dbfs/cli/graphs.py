@@ -1,4 +1,4 @@
-"""``dbfs load``, ``graphs``, ``unload``: named graphs in a running cluster."""
+"""``dbfs load``, ``graphs``, ``save``, ``unload``: named graphs in a running cluster."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from dbfs.display import tables
 from dbfs.edges.resolve import edge_list
 from dbfs.records import GraphStatus
 from dbfs.units import format_bytes, format_seconds
+from dbfs_workers.text import printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -93,6 +94,30 @@ def _state(status: GraphStatus) -> str:
     if not status.lost:
         return "ready"
     return f"lost rank{'s' * (len(status.lost) > 1)} {', '.join(map(str, status.lost))}; load it again"
+
+
+@click.command()
+@click.argument("name")
+@click.argument("path")
+@click.option("--replace", is_flag=True, help="Replace the graph that is saved in PATH, if there is one.")
+@cluster_option
+@json_option
+def save(name: str, path: str, replace: bool, scheduler: str, as_json: bool) -> None:
+    """Save a named graph in the folder PATH.
+
+    The workers write the files themselves, so PATH must be a folder that all of them share, or a URL. Commands that
+    take a GRAPH take PATH from then on: dbfs run PATH, dbfs load PATH --name NAME.
+
+    A cluster that runs already writes only below the folders in its configuration: dbfs.write.folders.
+
+    Example: dbfs save web /data/graphs/web.dbfs --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        written = dbfs.open(name, client=client).save(path, replace=replace)
+    if as_json:
+        print_json({"name": name, "path": path, "bytes": written})
+    else:
+        click.echo(f"{printable(path)}: saved {name}, {format_bytes(written)}")
 
 
 @click.command()

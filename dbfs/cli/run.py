@@ -185,7 +185,7 @@ def save(result: BFSResult, out: Path) -> int:
 
 def _check_source(edges: EdgeList, source: str, ids: str) -> None:
     # Checked before a cluster is started. Ids that have to be numbered are found only once the graph is built.
-    if edges.n is None:
+    if edges.n is None or (edges.has_names and ids == "given"):
         return
     first, number = edges.first_id if ids == "given" else 0, parse_id(source, INTEGERS, "source")
     if edges.n and not first <= number < first + edges.n:

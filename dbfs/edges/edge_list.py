@@ -63,6 +63,11 @@ class EdgeList(ABC):
         """Bytes of input data that go to the workers when a build begins; 0 if the workers read or generate."""
         return 0
 
+    @property
+    def has_names(self) -> bool:
+        """Whether vertices have ids other than their numbers plus ``first_id``, though the pieces hold vertices."""
+        return False
+
     def count_vertices(self) -> int | None:
         """Return the number of vertices, counting distinct ids in the client's memory; None if workers must read."""
         return self.n

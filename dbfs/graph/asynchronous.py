@@ -178,10 +178,10 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
     ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
-    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids`` and ``unload`` take the arguments of ``Graph``'s
-    methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async with graph:`` unloads the
-    graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in another
-    thread.
+    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``save`` and ``unload`` take the arguments of
+    ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async with graph:``
+    unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in
+    another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -221,6 +221,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     id_of = awaited(Graph.id_of, unchanged)
     ids_of = awaited(Graph.ids_of, unchanged)
     ids = awaited(Graph.ids, unchanged)
+    save = awaited(Graph.save, unchanged)
     unload = awaited(Graph.unload, unchanged)
 
     @property

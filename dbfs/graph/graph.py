@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -298,6 +299,33 @@ class Graph(NamedVertices):
         from dbfs.display.plots import plot_degrees
 
         return plot_degrees(self, ax)
+
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> int:
+        """Save the graph in a folder, from which ``dbfs.load(path)`` loads it again on any number of ranks.
+
+        Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
+        save fails, the folder keeps what it had before.
+
+        Args:
+            path: a folder that all workers share, or a URL that fsspec understands. The folder is made if it does not
+                exist; it must have no other files.
+            replace: replace the graph that is saved in the folder. Workers that have it loaded keep it.
+
+        Returns:
+            The number of bytes written.
+
+        Raises:
+            InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
+                ``dbfs.write.folders`` does not allow the folder.
+            OutputError: the file system refuses a file, is full, or is not shared by all workers.
+            GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU.
+            WorkerLostError, DeadlineExceededError: a worker was lost, or ``dbfs.build-deadline`` has passed.
+            ResultReleasedError: the graph was unloaded.
+        """
+        from dbfs.graph.saving import save
+
+        self._require_loaded()
+        return save(self._gang, self.record, path, replace=replace)
 
     def unload(self) -> None:
         """Free the graph's memory on the workers, for all clients. The results of this object keep their labels."""

@@ -45,7 +45,7 @@ def load(
     name: str | None = None,
     replace: bool = False,
     in_edges: bool = False,
-    order: str = "given",
+    order: str | None = None,
     ids: str = "given",
     keep_edges: bool = False,
     backend: str = "auto",
@@ -59,6 +59,7 @@ def load(
             - a generator's spec such as ``kronecker:scale=18``, or an edge list (``dbfs.kronecker(...)``,
               ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``);
             - the path or URL of a file, of a folder of files, or a pattern such as ``edges/*.parquet``;
+            - the path or URL of a graph that ``Graph.save`` saved;
             - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;
             - a graph of NetworkX, igraph, rustworkx or NetworKit;
             - an iterable of pairs, or an array of shape (m, 2);
@@ -79,7 +80,8 @@ def load(
             need not fit at once; if the build fails, neither is there.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
-            which is faster on graphs with hubs. Callers' ids do not change.
+            which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
+            graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
         ids: ``given``: callers name vertices by the ids of the file or the table, whatever these are. ``dense``: by the
             numbers 0..n-1 instead, in ascending order of the ids.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks

@@ -22,6 +22,7 @@ from dbfs.edges.readers.metis import open_metis
 from dbfs.edges.readers.npy import open_npy
 from dbfs.edges.readers.npz import open_npz
 from dbfs.edges.readers.parquet import open_parquet
+from dbfs.edges.readers.saved import open_saved, saved_folder
 from dbfs.edges.readers.source import Source, find_source
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
@@ -53,14 +54,15 @@ def open_edges(
     source: ColumnNames = None,
     target: ColumnNames = None,
 ) -> EdgeList:
-    """Open a file of edges, or the files of a folder or a pattern: read their heads, and leave the edges to workers.
+    """Open a file of edges, a saved graph, or the files of a folder or a pattern: read their heads, not their edges.
 
     A file of a text format may be compressed as gz, xz, bz2 or zst. A compressed file is one piece, since it can only
     be streamed.
 
     Args:
-        path: a file that client and workers see under the same path, or a URL that fsspec understands; a folder, or a
-            pattern with ``*``, whose tables or edge lists hold one graph's edges together.
+        path: a file that client and workers see under the same path, or a URL that fsspec understands; the folder of
+            a saved graph; a folder, or a pattern with ``*``, whose tables or edge lists hold one graph's edges
+            together.
         format: one of ``FORMATS``; None to guess it from the header and the name.
         directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
         source, target: names of the columns of a table; see ``dbfs.load``.
@@ -81,6 +83,11 @@ def open_edges(
     if format is not None and format not in FORMATS:
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
     ends = (source, target)
+    folder = saved_folder(path)
+    if folder is not None:
+        if ends != (None, None):
+            raise InvalidOptionError(f"source= and target= name columns of a table; {folder.path} is a saved graph")
+        return open_saved(folder, directed=directed, format=format)
     paths = members(path)
     if paths is None:
         return _open_one(path, format, directed, ends)

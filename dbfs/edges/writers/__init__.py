@@ -67,6 +67,8 @@ def write_edges(
         OutputError: the file can't be written.
         FormatError, TruncatedFileError, MissingFileError: the edges come from a file that can't be read.
     """
+    if edges.has_names:
+        raise InvalidOptionError(f"{edges.name} is a saved graph whose ids can't be written; save the graph elsewhere")
     target = Target.at(Path(path).expanduser())
     chosen = _format(target.path)
     with target.opened(chosen.compression) as sink:

@@ -1,0 +1,287 @@
+"""Loading of saved graphs. With the number of ranks that saved it each rank takes its file as it is.
+
+With another number of ranks, or another layout, the graph is built of the edges in the files, as of any edge list.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import distributed
+
+from dbfs import config
+from dbfs.building.builder import BuildOptions, Built
+from dbfs.building.memory import (
+    Estimate,
+    estimate_bytes,
+    estimate_device_bytes,
+    free_gpu_bytes,
+    require_fit,
+    too_large_for_gpus,
+)
+from dbfs.cluster.gang import Deadline, Gang, Key, TaskGraph, host_of, release
+from dbfs.edges.readers.saved import SavedEdges, forget_vertices
+from dbfs.edges.readers.schemes import require_listed, require_readable
+from dbfs.errors import FormatError, InvalidOptionError
+from dbfs.records import GraphIds
+from dbfs_workers.storage.id_table import IdTable, IdType
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import InputEdges, Partition
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
+from dbfs_workers.storage.saved.parts import RankFacts
+from dbfs_workers.tasks import saved as tasks
+
+logger = logging.getLogger(__name__)
+
+
+def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
+    """Return the layout of a saved graph: its own where the options leave that open.
+
+    Raises:
+        InvalidOptionError: the input edges are to be kept, and the graph was saved without them.
+    """
+    manifest = edges.manifest
+    if options.keep_edges and not manifest.keeps_edges:
+        raise InvalidOptionError(
+            f"{edges.name} was saved without its input edges; load it with keep_edges=False, "
+            f"or build it again of {manifest.source}"
+        )
+    own = "given" if manifest.order is None else "degree"
+    in_edges = options.in_edges or manifest.in_edges
+    return replace(options, in_edges=in_edges, order=options.order or own, keep_edges=manifest.keeps_edges)
+
+
+def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
+    """Return whether ranks can take their files as they are; ``options`` are those of ``layout``."""
+    manifest = edges.manifest
+    ordered = manifest.order is not None
+    same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
+    return len(manifest.ranks) == ranks and (options.order == "degree") == ordered and same_layout
+
+
+def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None) -> Estimate:
+    """Estimate the bytes of a rank that takes its file as it is: there is no build."""
+    manifest = edges.manifest
+    options: dict[str, Any] = {
+        "in_edges": manifest.in_edges,
+        "ordered": manifest.order is not None,
+        "kept_edges": manifest.input_edges if manifest.keeps_edges else 0,
+    }
+    if backend == "cuda":
+        needed = estimate_device_bytes(manifest.stripe, manifest.m, 0, directed=edges.directed, **options)
+    else:
+        needed = estimate_bytes(manifest.stripe, manifest.m, 0, **options)
+    needed = replace(needed, build={}, memory=memory)
+    return replace(needed, peaks=(needed.peak_bytes,))
+
+
+@dataclass(frozen=True)
+class LoadedIds:
+    """The ids of a saved graph on the workers; attributes as of ``Built``."""
+
+    ids: GraphIds
+    id_tables: tuple[distributed.Future, ...]
+
+
+def load_ids(
+    edges: SavedEdges, gang: Gang, options: BuildOptions, token: str, watch: Callable[[], None] | None
+) -> LoadedIds:
+    """Load the tables of a saved graph's ids, on as many of the first ranks as there are tables.
+
+    Args:
+        edges: the saved graph.
+        gang: the workers that hold its ranks.
+        options: its layout.
+        token: the end of the tasks' names.
+        watch: called now and then while the client waits; None to call nothing.
+
+    Raises:
+        FormatError: ids do not ascend, or are no ids.
+        MissingFileError, UnreadableFileError, TruncatedFileError: a file is not there, can't be read, or is too short.
+    """
+    manifest, saved = edges.manifest, edges.manifest.ids
+    if options.ids == "dense" or (not saved.tables and saved.id_type.is_integer):
+        return LoadedIds(options.offset_ids(edges), ())
+    graph, ranges = TaskGraph(), _id_ranges(manifest, gang.p)
+    tables, ends = [], []
+    for rank, (first, stop) in enumerate(ranges):
+        here = tuple(table for table in saved.tables if table.first < stop and first < table.first + table.length)
+        options_here = (edges.folder, here, saved.id_type, first, stop)
+        tables.append(graph.add(rank, (f"id-table-{token}", rank), load_table, *options_here))
+        ends.append(graph.add(rank, (f"id-ends-{token}", rank), tasks.id_ends, tables[-1]))
+    futures = gang.submit(graph, [ref.key for ref in (*tables, *ends)])
+    try:
+        waited = [futures[ref.key] for ref in ends]
+        deadline = Deadline(config.seconds("build-deadline"))
+        found = gang.gather(waited, deadline, f"loading the ids of {edges.name}", watch)
+        bounds = [end for end in found if end is not None]
+        if any(last >= first for (_, last), (first, _) in pairwise(bounds)):
+            raise FormatError(f"{edges.name}: the ids of the vertices do not ascend from one file to the next")
+    except BaseException:
+        release(futures.values())
+        raise
+    release(waited)
+    keys, firsts = tuple(ref.key for ref in tables), tuple(first for first, _ in ranges)
+    splitters = tuple(first for first, _ in bounds[1:])
+    ids = GraphIds(0, saved.id_type, keys, firsts, splitters)
+    return LoadedIds(ids, tuple(futures[key] for key in keys))
+
+
+def _id_ranges(manifest: Manifest, p: int) -> list[tuple[int, int]]:
+    """Return the first vertex, and the one after the last, of each table on at most ``p`` ranks."""
+    tables = manifest.ids.tables
+    if tables and len(tables) <= p:
+        return [(table.first, table.first + table.length) for table in tables]
+    count = max(1, min(p, manifest.n))
+    return [(rank * manifest.n // count, (rank + 1) * manifest.n // count) for rank in range(count)]
+
+
+@contextmanager
+def restriping(gang: Gang) -> Iterator[None]:
+    """Free on all workers what they read once for all pieces of a saved graph, when the build of the pieces is over."""
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            gang.client.run(forget_vertices, workers=list(gang.addresses), on_error="ignore")
+
+
+def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOptions) -> Built:
+    """Return a graph that was built of saved edges with what its first build had beside them.
+
+    That is the ids, and the number of input edges in place of that of the saved edges. After an error the graph is
+    freed; errors as of ``load_ids``.
+    """
+    try:
+        loaded = load_ids(edges, gang, options, uuid.uuid4().hex, None)
+    except BaseException:
+        release(built.futures)
+        raise
+    infos = tuple(replace(info, input_edges=edges.manifest.input_edges) for info in built.infos)
+    return replace(built, infos=infos, ids=loaded.ids, id_tables=loaded.id_tables)
+
+
+class SavedLoad:
+    """The load of a saved graph on as many ranks as saved it. The caller releases ``held`` after ``run``.
+
+    Args:
+        edges: the saved graph.
+        gang: the workers that hold its ranks.
+        options: its layout.
+        backend: ``cuda`` to leave the partitions on the workers' GPUs; else ``cpu``.
+
+    Attributes:
+        held: futures of the load, except those of the result.
+        watch: called now and then while the client waits; None to call nothing.
+    """
+
+    def __init__(self, edges: SavedEdges, gang: Gang, options: BuildOptions, backend: str) -> None:
+        self.edges = edges
+        self.options = options
+        self.gang = gang
+        self.backend = backend
+        self.token = uuid.uuid4().hex
+        self.held: set[distributed.Future] = set()
+        self.watch: Callable[[], None] | None = None
+
+    def run(self) -> Built:
+        """Load the graph; errors as of ``dbfs.building.build.build``."""
+        start = time.perf_counter()
+        edges, gang, manifest = self.edges, self.gang, self.edges.manifest
+        require_readable(edges.path, shared=gang.client.cluster is None)
+        self._require_fit()
+        loaded = load_ids(edges, gang, self.options, self.token, self.watch)
+        self.held.update(loaded.id_tables)
+        graph = TaskGraph()
+        parts, infos, kept, order, counts = self._add_tasks(graph)
+        futures = gang.submit(graph, [*parts, *infos, *kept, *order, *counts])
+        self.held.update(futures.values())
+        awaited = [futures[key] for key in (*infos, *counts)]
+        deadline = Deadline(config.seconds("build-deadline"))
+        found = gang.gather(awaited, deadline, f"loading {edges.name}", self.watch)
+        seconds = time.perf_counter() - start
+        logger.info("loaded %s: %d vertices, %d edges, %.2f s", edges.name, manifest.n, manifest.m, seconds)
+        built = Built(
+            stripe=manifest.stripe,
+            partitions=tuple(futures[key] for key in parts),
+            infos=tuple(found[: gang.p]),
+            ids=loaded.ids,
+            id_tables=loaded.id_tables,
+            order=futures[order[0]] if order else None,
+            input_edges=tuple(futures[key] for key in kept),
+            read_seconds=0.0,
+            seconds=seconds,
+        )
+        self.held -= set(built.futures)
+        return built
+
+    def _add_tasks(self, graph: TaskGraph) -> tuple[list[Key], list[Key], list[Key], list[Key], list[Key]]:
+        """Add the tasks; return the keys of partitions, of their counts, of kept edges, of the order, of more counts.
+
+        The client waits for counts, since all else stays on the workers.
+        """
+        manifest, folder = self.edges.manifest, self.edges.folder
+        here = Counter(map(host_of, self.gang.addresses))
+        parts, infos, kept, order, counts = [], [], [], [], []
+        for rank, saved in enumerate(manifest.ranks):
+            facts = RankFacts(manifest.stripe, rank, manifest.directed, manifest.input_edges)
+            where = (self.backend, here[host_of(self.gang.addresses[rank])])
+            key = (f"partition-{self.token}", rank)
+            parts.append(graph.add(rank, key, load_partition, folder, saved, facts, *where))
+            infos.append(graph.add(rank, (f"partition-info-{self.token}", rank), tasks.describe, parts[-1]))
+            if saved.edges is not None:
+                key = (f"input-edges-{self.token}", rank)
+                kept.append(graph.add(rank, key, load_edges, folder, saved, facts, *where))
+                counts.append(graph.add(rank, (f"count-edges-{self.token}", rank), tasks.count, kept[-1]))
+        if manifest.order is not None:
+            where = (self.backend, here[host_of(self.gang.addresses[0])])
+            key = (f"degree-order-{self.token}", 0)
+            order.append(graph.add(0, key, load_order, folder, manifest.order, *where))
+            counts.append(graph.add(0, (f"order-{self.token}", 0), tasks.count, order[0]))
+        parts_keys, info_keys, kept_keys, order_keys, count_keys = (
+            [ref.key for ref in refs] for refs in (parts, infos, kept, order, counts)
+        )
+        return parts_keys, info_keys, kept_keys, order_keys, count_keys
+
+    def _require_fit(self) -> None:
+        """Raise ``GraphTooLargeError`` if the graph won't fit the workers, or their GPUs."""
+        needed, stripe = estimate_as_saved(self.edges, self.backend), self.edges.manifest.stripe
+        if self.backend != "cuda":
+            require_fit(self.gang, stripe, needed, self.edges.name)
+            return
+        free = free_gpu_bytes(self.gang, needed.peak_bytes)
+        if needed.peak_bytes > min(free):
+            raise too_large_for_gpus(stripe, needed, free, self.edges.name)
+
+
+def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
+    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_partition``."""
+    require_listed(folder.path)
+    return tasks.load_partition(folder, saved, facts, backend, ranks_here)
+
+
+def load_edges(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> list[InputEdges]:
+    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_edges``."""
+    require_listed(folder.path)
+    return tasks.load_edges(folder, saved, facts, backend, ranks_here)
+
+
+def load_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
+    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_ids``."""
+    require_listed(folder.path)
+    return tasks.load_ids(folder, tables, id_type, first, stop)
+
+
+def load_order(folder: Folder, file: SavedFile, backend: str, ranks_here: int) -> DegreeOrder:
+    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_order``."""
+    require_listed(folder.path)
+    return tasks.load_order(folder, file, backend, ranks_here)

@@ -1,0 +1,135 @@
+"""What workers do to save a graph: check the folder, write the files of their ranks, and publish the manifest.
+
+Each function checks the worker's own configuration first. ``dbfs.graph.saving`` submits them as tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dbfs.edges.writers.places import require_listed
+from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError, OutputError
+from dbfs_workers.storage.id_table import IdTable
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import InputEdges, Partition
+from dbfs_workers.storage.saved import manifest as manifests
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
+from dbfs_workers.tasks import saved as tasks
+
+# Longest wait for the tasks of a failed save to notice that nobody waits for them.
+_END_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+def prepare(folder: Folder, replace: bool) -> bool:
+    """Check that a graph may be saved in a folder, and make the folder; return whether the folder is new.
+
+    Raises:
+        InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or this worker's
+            configuration does not allow the folder.
+        FormatError: the path is that of a file.
+        OutputError: the file system refuses the folder.
+    """
+    require_listed(folder.path)
+    names = folder.names()
+    others = [name for name in names if name != manifests.NAME and not manifests.is_part(name)]
+    if others:
+        raise InvalidOptionError(f"{folder.path} has other files, such as {others[0]}; save to a folder of its own")
+    if manifests.NAME in names:
+        if not replace:
+            raise InvalidOptionError(f"{folder.path} has a saved graph already; replace=True (--replace) replaces it")
+        if len(names) == 1:
+            _require_ours(folder)
+    folder.make()
+    return not names
+
+
+def save_rank(
+    folder: Folder,
+    token: str,
+    partition: Partition,
+    edges: list[InputEdges] | None,
+    seconds: float,
+    memory_share: float,
+) -> SavedRank:
+    """See ``dbfs_workers.tasks.saved.save_rank``."""
+    require_listed(folder.path)
+    return tasks.save_rank(folder, token, partition, edges, seconds, memory_share)
+
+
+def save_order(folder: Folder, token: str, order: DegreeOrder, seconds: float) -> SavedFile:
+    """See ``dbfs_workers.tasks.saved.save_order``."""
+    require_listed(folder.path)
+    return tasks.save_order(folder, token, order, seconds)
+
+
+def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: float) -> SavedTable | None:
+    """See ``dbfs_workers.tasks.saved.save_ids``."""
+    require_listed(folder.path)
+    return tasks.save_ids(folder, token, rank, table, seconds)
+
+
+def publish(folder: Folder, manifest: Manifest, replace: bool) -> None:
+    """Write the manifest, which makes the files a graph, and remove the files of the graph that was there before.
+
+    Raises:
+        OutputError: a file of the graph is not in the folder as this worker sees it, or the manifest can't be written.
+        InvalidOptionError: another graph was saved in the folder meanwhile, and ``replace`` is false.
+    """
+    require_listed(folder.path)
+    for file in manifest.files:
+        try:
+            size = folder.size(file.name)
+        except MissingFileError:
+            size = -1
+        if size != file.nbytes:
+            raise OutputError(
+                f"{folder.file(file.name)} is not there as its rank wrote it. Save to a folder that all workers share, "
+                "and one graph at a time"
+            )
+    names = folder.names()
+    if manifests.NAME in names and not replace:
+        raise InvalidOptionError(
+            f"{folder.path} got another saved graph meanwhile; replace=True (--replace) replaces it"
+        )
+    folder.put(manifests.NAME, manifests.to_json(manifest))
+    current = {file.name for file in manifest.files}
+    for name in names:
+        if manifests.is_part(name) and name not in current:
+            folder.remove(name)
+
+
+async def discard(folder: Folder, token: str, made: bool, dask_worker: Any) -> None:
+    """Remove what a save has written, once its tasks on this worker have ended. Clients run this on workers.
+
+    Args:
+        folder: the folder.
+        token: the token in the names of the save's files and in the keys of its tasks.
+        made: whether the save made the folder, which is then removed if nothing else is in it.
+        dask_worker: the worker, given by Dask.
+    """
+    end = asyncio.get_running_loop().time() + _END_SECONDS
+    while any(token in str(task.key) for task in dask_worker.state.all_running_tasks):
+        if asyncio.get_running_loop().time() > end:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    with suppress(DbfsError):
+        require_listed(folder.path)
+        for name in folder.names():
+            if token in name:
+                folder.remove(name)
+    if made and folder.local:
+        with suppress(OSError):
+            Path(folder.path).rmdir()
+
+
+def _require_ours(folder: Folder) -> None:
+    """Refuse to replace a manifest of another program."""
+    try:
+        manifests.read(folder)
+    except FormatError as error:
+        raise InvalidOptionError(f"{error}; save to a folder of its own") from None

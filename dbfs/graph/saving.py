@@ -1,0 +1,103 @@
+"""Saving a graph: every rank writes its files into a folder, and the manifest makes them a graph at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from dbfs import config
+from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.edges.writers import saved as work
+from dbfs.edges.writers.places import require_writable
+from dbfs.records import GraphRecord
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
+
+if TYPE_CHECKING:
+    import distributed
+
+
+def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
+    """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
+    folder = Folder.at(path)
+    require_writable(folder.path, shared=gang.client.cluster is None)
+    deadline = Deadline(config.seconds("build-deadline"))
+    doing = f"saving {record.name} to {folder.path}"
+    made: bool = _on_rank_0(gang, "prepare-save", work.prepare, (folder, replace), deadline, doing)
+    # 12 digits, which no two saves into one folder share.
+    token = uuid.uuid4().hex[:12]
+    held: list[distributed.Future] = []
+    try:
+        plan = TaskGraph()
+        rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
+        share = float(config.get("build.memory-share"))
+        for rank, key in enumerate(rank_keys):
+            edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
+            options = (deadline.seconds, share)
+            plan.add(rank, key, work.save_rank, folder, token, Ref(record.partition_keys[rank]), edges, *options)
+        order_keys: list[Key] = []
+        if record.order_key is not None:
+            order_keys.append((f"save-order-{token}", 0))
+            plan.add(0, order_keys[0], work.save_order, folder, token, Ref(record.order_key), deadline.seconds)
+        table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
+        for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
+            plan.add(rank, key, work.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+        keys = [*rank_keys, *order_keys, *table_keys]
+        futures = gang.submit(plan, keys)
+        held += futures.values()
+        found = dict(zip(keys, gang.gather([futures[key] for key in keys], deadline, doing), strict=True))
+        ranks, tables = ([found[key] for key in some] for some in (rank_keys, table_keys))
+        manifest = _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables)
+        _on_rank_0(gang, "publish-save", work.publish, (folder, manifest, replace), deadline, doing)
+        return manifest.nbytes
+    except BaseException:
+        release(held)
+        _discard(gang, folder, token, made)
+        raise
+    finally:
+        release(held)
+
+
+def _manifest(
+    record: GraphRecord, ranks: list[SavedRank], order: SavedFile | None, tables: list[SavedTable | None]
+) -> Manifest:
+    id_type = record.ids.id_type
+    not_empty = tuple(table for table in tables if table is not None)
+    return Manifest(
+        source=record.source,
+        dbfs=version("dbfs"),
+        created=time.time(),
+        n=record.stripe.n,
+        directed=record.directed,
+        in_edges=record.directed and record.infos[0].has_parents,
+        input_edges=record.infos[0].input_edges,
+        ranks=tuple(ranks),
+        order=order,
+        ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+    )
+
+
+def _on_rank_0(
+    gang: Gang, name: str, function: Callable[..., Any], arguments: Sequence[Any], deadline: Deadline, doing: str
+) -> Any:
+    """Return the result of a task on rank 0."""
+    plan, key = TaskGraph(), f"{name}-{uuid.uuid4().hex}"
+    plan.add(0, key, function, *arguments)
+    future = gang.submit(plan, [key])[key]
+    try:
+        return gang.gather([future], deadline, doing)[0]
+    finally:
+        release([future])
+
+
+def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> None:
+    """Remove the files of a save that failed, on all workers that are still there: they may have several disks."""
+    with suppress(Exception):
+        there = gang.client.scheduler_info(n_workers=-1)["workers"]
+        alive = [address for address in gang.addresses if address in there]
+        gang.client.run(work.discard, folder, token, made, workers=alive, on_error="ignore")

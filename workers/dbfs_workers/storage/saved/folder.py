@@ -1,0 +1,208 @@
+"""The folder of a saved graph: on a disk, or in a store that fsspec opens. Its calls raise dbfs's errors only."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from dbfs_workers.errors import DbfsError, FormatError, MissingFileError, OutputError, UnreadableFileError
+
+_LOCAL = ("file://", "local://")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that is reached by the same path from the client and from all workers.
+
+    Attributes:
+        path: absolute path, or a URL that fsspec understands, without a slash at its end.
+    """
+
+    path: str
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> "Folder":
+        """Return the folder of a path or URL; a relative path is of this process's working directory.
+
+        Raises:
+            UnreadableFileError: the path can be no path.
+        """
+        name = os.fsdecode(path)
+        for scheme in _LOCAL:
+            name = name.removeprefix(scheme)
+        if "://" in name:
+            return cls(name.rstrip("/"))
+        with _reading(name):
+            return cls(str(Path(name).expanduser().absolute()))
+
+    @property
+    def local(self) -> bool:
+        """Whether files of the folder can be mapped."""
+        return "://" not in self.path
+
+    def file(self, name: str) -> str:
+        """Return the path or URL of a file in the folder."""
+        return f"{self.path}/{name}"
+
+    def names(self) -> list[str]:
+        """Return the names of all that is in the folder, sorted; none if the folder does not exist.
+
+        Raises:
+            FormatError: the path is that of a file, or its folder may not be listed.
+            UnreadableFileError: the file system or the network fails.
+        """
+        with _reading(self.path):
+            files, inner = self._file_system()
+            # Stores list what they listed before.
+            files.invalidate_cache(inner)
+            try:
+                found = files.ls(inner, detail=False)
+            except FileNotFoundError:
+                return []
+            except NotADirectoryError as error:
+                raise FormatError(f"{self.path} is a file; expected a folder") from error
+        if self.local and not Path(self.path).is_dir():
+            raise FormatError(f"{self.path} is a file; expected a folder")
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file.
+
+        Raises:
+            MissingFileError: there is no such file.
+            FormatError, UnreadableFileError: see ``names``.
+        """
+        path = self.file(name)
+        with _reading(path):
+            files, inner = self._file_system()
+            info: dict[str, Any] = files.info(f"{inner}/{name}")
+        if info.get("type") != "file":
+            raise FormatError(f"{path} is not a regular file")
+        return int(info.get("size") or 0)
+
+    def read(self, name: str, start: int, to: memoryview) -> int:
+        """Read bytes of a file from ``start`` on into ``to``; return their number: fewer if the file ends before.
+
+        Raises:
+            MissingFileError, FormatError, UnreadableFileError: see ``size``.
+        """
+        with _reading(self.file(name)):
+            if not self.local:
+                files, inner = self._file_system()
+                found: bytes = files.cat_file(f"{inner}/{name}", start=start, end=start + len(to))
+                to[: len(found)] = found
+                return len(found)
+            done = 0
+            with Path(self.path, name).open("rb", buffering=0) as raw:
+                # A read returns at most 2 GiB, and may return less.
+                while read := os.preadv(raw.fileno(), [to[done:]], start + done):
+                    done += read
+            return done
+
+    def mapped(self, name: str) -> mmap.mmap | bytes:
+        """Return a file of a local folder as read-only memory that is the system's page cache.
+
+        Raises:
+            MissingFileError, FormatError, UnreadableFileError: see ``size``.
+        """
+        with _reading(self.file(name)), Path(self.path, name).open("rb") as raw:
+            size = os.fstat(raw.fileno()).st_size
+            # An empty file can't be mapped.
+            return mmap.mmap(raw.fileno(), size, prot=mmap.PROT_READ) if size else b""
+
+    def make(self) -> None:
+        """Make the folder and those above it, where the store has folders.
+
+        Raises:
+            OutputError: the file system refuses.
+        """
+        with _writing(self.path):
+            files, inner = self._file_system()
+            files.makedirs(inner, exist_ok=True)
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a new file; an exception in the block removes it.
+
+        Raises:
+            OutputError: the file system refuses, or is full.
+        """
+        path = self.file(name)
+        with _writing(path):
+            files, inner = self._file_system()
+            raw: IO[bytes] = files.open(f"{inner}/{name}", "wb")
+        try:
+            with _writing(path), raw:
+                yield raw
+        except BaseException:
+            self.remove(name)
+            raise
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a small file in one step: a reader finds the old content or the new one, never a part.
+
+        Raises:
+            OutputError: the file system refuses, or is full.
+        """
+        with _writing(self.file(name)):
+            files, inner = self._file_system()
+            if not self.local:
+                # Stores keep an object as it was until the new one is complete.
+                files.pipe_file(f"{inner}/{name}", content)
+                return
+            part = Path(self.path, f"{name}.part")
+            try:
+                with part.open("wb") as raw:
+                    raw.write(content)
+                    raw.flush()
+                    os.fsync(raw.fileno())
+                part.replace(Path(self.path, name))
+            finally:
+                part.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if the file system allows that."""
+        with suppress(Exception):
+            files, inner = self._file_system()
+            files.rm_file(f"{inner}/{name}")
+
+    def _file_system(self) -> tuple[Any, str]:
+        import fsspec
+
+        # A local name may hold "::" or "*", which ``url_to_fs`` would read as a chain or a pattern.
+        if self.local:
+            return fsspec.filesystem("file"), self.path
+        return cast(tuple[Any, str], fsspec.core.url_to_fs(self.path))
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turn the errors of reading a file into dbfs's. Each file system has errors of its own, so any error counts."""
+    try:
+        yield
+    except DbfsError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path}: no such file") from error
+    except PermissionError as error:
+        raise FormatError(f"{path} can't be read: permission denied") from error
+    except Exception as error:
+        raise UnreadableFileError(f"{path} can't be read: {_reason(error)}") from error
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Turn the errors of writing a file into ``OutputError``."""
+    try:
+        yield
+    except DbfsError:
+        raise
+    except Exception as error:
+        raise OutputError(f"{path} can't be written: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

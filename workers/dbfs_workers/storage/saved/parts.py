@@ -1,0 +1,133 @@
+"""A rank's part of a saved graph as it is in memory: the partition, the kept edges, the degree order.
+
+Checksums find damage. The checks here find arrays that are whole and wrong, because a program other than dbfs wrote
+them: no kernel may meet a column or a row offset that leads out of its arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.errors import FormatError
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import Csr, InputEdges, Partition, array_module, on_host
+from dbfs_workers.storage.saved.manifest import SavedRank
+from dbfs_workers.storage.stripe import Stripe
+
+# Items that are checked at once: few enough for the cache of a core.
+_HOST_ITEMS = 2**17
+# On a GPU a check costs a launch, and 13 bytes an item.
+_GPU_ITEMS = 2**24
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """A rank's place in a saved graph.
+
+    Attributes:
+        stripe: how the graph lies on the ranks.
+        rank: the rank.
+        directed: whether edges can be crossed in one direction only.
+        input_edges: number of edges that the graph was built of.
+    """
+
+    stripe: Stripe
+    rank: int
+    directed: bool
+    input_edges: int
+
+
+def partition(saved: SavedRank, facts: RankFacts, arrays: list[Any], path: str) -> Partition:
+    """Make a rank's partition of its file's arrays, NumPy's or CuPy's; ``path`` is the file's, for messages.
+
+    Raises:
+        FormatError: a row offset or a column leads out of the arrays or to no vertex.
+    """
+    csrs = [Csr(offsets, columns) for offsets, columns in zip(arrays[::2], arrays[1::2], strict=True)]
+    for csr in csrs:
+        check_csr(csr, facts.stripe, facts.rank, path)
+    return Partition(
+        facts.stripe,
+        facts.rank,
+        csrs[0].row_offsets,
+        csrs[0].columns,
+        saved.self_loops,
+        saved.duplicates,
+        facts.input_edges,
+        facts.directed,
+        csrs[1] if len(csrs) > 1 else None,
+    )
+
+
+def input_edges(n: int, arrays: list[Any], path: str) -> list[InputEdges]:
+    """Return the batches of edges in the arrays of a file of kept edges.
+
+    Raises:
+        FormatError: an id is not that of one of the ``n`` vertices.
+    """
+    for ids in arrays:
+        if ids.size and int(ids.max()) >= n:
+            raise FormatError(f"{path} has an edge of the vertex {int(ids.max())}; vertices are 0..{n - 1}")
+    return list(zip(arrays[::2], arrays[1::2], strict=True))
+
+
+def degree_order(vertex: Any, path: str) -> DegreeOrder:
+    """Make a degree order of its vertices by position, NumPy's or CuPy's, on the host.
+
+    Raises:
+        FormatError: a vertex is missing, or occurs twice.
+    """
+    xp: Any = array_module(vertex)
+    n = vertex.size
+    position = xp.full(n, n, np.uint32)
+    inside = not n or int(vertex.max()) < n
+    if inside:
+        position[vertex] = xp.arange(n, dtype=np.uint32)
+    # n writes fill n places only if each goes to its own.
+    if not inside or (n and int(position.max()) >= n):
+        raise FormatError(f"{path} is not an order of the vertices 0..{n - 1}: a vertex is missing or occurs twice")
+    return DegreeOrder(on_host(position), on_host(vertex))
+
+
+def check_csr(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
+    """Check that row offsets ascend over all columns, and that columns are internal ids of vertices.
+
+    Raises:
+        FormatError: a row offset or a column is wrong.
+    """
+    offsets, columns = csr.row_offsets, csr.columns
+    if int(offsets[0]) != 0 or int(offsets[-1]) != columns.size:
+        raise FormatError(
+            f"{path}: its rows begin at {int(offsets[0]):,} and end at {int(offsets[-1]):,} of {columns.size:,} columns"
+        )
+    owned = int(offsets[stripe.owned(rank)])
+    if owned != columns.size:
+        raise FormatError(f"{path}: {columns.size - owned:,} columns are of rows past the last vertex of rank {rank}")
+    items = _HOST_ITEMS if array_module(columns) is np else _GPU_ITEMS
+    for at in range(0, offsets.size - 1, items):
+        part = offsets[at : at + items + 1]
+        if bool((part[1:] < part[:-1]).any()):
+            raise FormatError(f"{path}: its row offsets do not ascend between the rows {at:,} and {at + items:,}")
+    for at in range(0, columns.size, items):
+        ids = columns[at : at + items]
+        if int(ids.max()) >= stripe.p * stripe.n_local or not _are_vertices(ids, stripe):
+            raise FormatError(
+                f"{path}: a column between {at:,} and {at + ids.size:,} is the internal id of no vertex, with "
+                f"n = {stripe.n} on {stripe.p} ranks"
+            )
+
+
+def _are_vertices(columns: Any, stripe: Stripe) -> bool:
+    """Return whether internal ids, which are below ``p * n_local``, are of vertices and not of padding rows."""
+    n_local = np.uint32(stripe.n_local)
+    owner = columns // n_local
+    row = columns - owner * n_local
+    # A row below n // p is a vertex's on every rank.
+    last = np.uint32(stripe.n // stripe.p)
+    past = row >= last
+    if not bool(past.any()):
+        return True
+    return bool((row[past].astype(np.int64) * stripe.p + owner[past] < stripe.n).all())

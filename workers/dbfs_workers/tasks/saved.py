@@ -1,0 +1,162 @@
+"""Tasks that save a rank's part of a graph, and that load a part for the rank that saved it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.errors import DeadlineExceededError, FormatError
+from dbfs_workers.storage.id_table import IdTable, IdType
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import InputEdges, Partition, PartitionInfo
+from dbfs_workers.storage.partition import describe as partition_info
+from dbfs_workers.storage.reading import require_room, require_wanted
+from dbfs_workers.storage.saved import ids, parts, writing
+from dbfs_workers.storage.saved.blocks import Content, thread_count
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.manifest import SavedFile, SavedRank, SavedTable
+from dbfs_workers.storage.saved.parts import RankFacts
+from dbfs_workers.tasks.gpu_data import DeviceEdges
+
+
+def save_rank(
+    folder: Folder,
+    token: str,
+    partition: Partition,
+    edges: list[InputEdges] | None,
+    seconds: float,
+    memory_share: float,
+) -> SavedRank:
+    """Write a rank's partition and its kept edges; return the manifest's entry of the rank.
+
+    Args:
+        folder: the folder.
+        token: the token in the names of the save's files.
+        partition: the rank's partition, on the host or on the GPU.
+        edges: the rank's kept edges; None if edges are not kept.
+        seconds: longest time of the task.
+        memory_share: share of the worker's memory limit that the worker's process may reach.
+
+    Raises:
+        OutputError: the file system refuses a file, or is full.
+        GraphTooLargeError: the worker has no memory for a copy of a partition that is on the GPU.
+        RunCancelledError, DeadlineExceededError: the task was cancelled, or took too long.
+    """
+    watch = _Watch(folder, seconds)
+    kept = None if edges is None else writing.write_edges(folder, token, partition.rank, edges, watch.look)
+    try:
+        if not isinstance(partition.columns, np.ndarray):
+            what = f"saving {folder.path}: the copy of rank {partition.rank}'s partition from its GPU"
+            require_room(partition.nbytes, memory_share, what)
+        return writing.write_partition(folder, token, partition.on(np), kept, watch.look)
+    except BaseException:
+        if kept is not None:
+            folder.remove(kept.name)
+        raise
+
+
+def save_order(folder: Folder, token: str, order: DegreeOrder, seconds: float) -> SavedFile:
+    """Write a graph's degree order; arguments and errors as of ``save_rank``."""
+    return writing.write_order(folder, token, order, _Watch(folder, seconds).look)
+
+
+def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: float) -> SavedTable | None:
+    """Write a rank's table of ids, unless the table is empty; arguments and errors as of ``save_rank``."""
+    return writing.write_ids(folder, token, rank, table, _Watch(folder, seconds).look)
+
+
+def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
+    """Return a rank's partition as it was saved: mapped from the file on a CPU, in the GPU's memory with ``cuda``.
+
+    Args:
+        folder: the folder.
+        saved: the manifest's entry of the rank.
+        facts: the rank's place in the graph.
+        backend: ``cpu`` or ``cuda``.
+        ranks_here: number of ranks of the graph on this host, which share its cores.
+
+    Raises:
+        MissingFileError, UnreadableFileError, TruncatedFileError, FormatError: the file is not there, can't be read, is
+            damaged, or holds no partition of the graph.
+        GraphTooLargeError, DeviceFailedError: the GPU is full, or failed.
+    """
+    with _on(backend, f"loading rank {facts.rank} of {folder.path}"):
+        arrays = _arrays(folder, saved.partition, backend, ranks_here)
+        return parts.partition(saved, facts, arrays, folder.file(saved.partition.name))
+
+
+def load_edges(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> list[InputEdges]:
+    """Return the edges that a rank keeps; arguments and errors as of ``load_partition``."""
+    file = saved.edges
+    if file is None:
+        raise FormatError(f"{folder.path} has no kept edges of rank {facts.rank}")
+    with _on(backend, f"loading edges of {folder.path}"):
+        arrays = _arrays(folder, file, backend, ranks_here)
+        found = parts.input_edges(facts.stripe.n, arrays, folder.file(file.name))
+        return [DeviceEdges(pair) for pair in found] if backend == "cuda" else found
+
+
+def load_order(folder: Folder, file: SavedFile, backend: str, ranks_here: int) -> DegreeOrder:
+    """Return a graph's degree order, on the host; arguments and errors as of ``load_partition``."""
+    with _on(backend, f"loading the order of {folder.path}"):
+        (vertex,) = _arrays(folder, file, backend, ranks_here)
+        return parts.degree_order(vertex, folder.file(file.name))
+
+
+def load_ids(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
+    """Return the table of the ids of the vertices from ``first`` to ``stop``; see ``saved.ids.id_table``."""
+    return ids.id_table(folder, tables, id_type, first, stop)
+
+
+def id_ends(table: IdTable) -> ids.Ends:
+    """Return the first and the last id of a table; see ``saved.ids.ends``."""
+    return ids.ends(table)
+
+
+def count(part: list[InputEdges] | DegreeOrder) -> int:
+    """Return a number once a part is loaded, which itself stays on its worker."""
+    return len(part) if isinstance(part, list) else part.vertex.size
+
+
+def describe(partition: Partition) -> PartitionInfo:
+    """Return a partition's counts: see ``storage.partition.describe``."""
+    device = "cpu" if isinstance(partition.columns, np.ndarray) else "cuda"
+    with _on(device, f"describing the partition of rank {partition.rank}"):
+        return partition_info(partition)
+
+
+class _Watch:
+    """Ends a write that nobody waits for any more, or that takes too long."""
+
+    def __init__(self, folder: Folder, seconds: float) -> None:
+        self._doing = f"saving {folder.path}"
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def look(self) -> None:
+        require_wanted(self._doing)
+        if time.monotonic() > self._end:
+            raise DeadlineExceededError(f"{self._doing}: not done after {self._seconds:g} s")
+
+
+def _arrays(folder: Folder, file: SavedFile, backend: str, ranks_here: int) -> list[Any]:
+    """Return the arrays of a file: on the host, or on the GPU with ``cuda``."""
+    threads = thread_count(ranks_here)
+    if backend == "cpu":
+        return Content(folder, file, threads).all()
+    from dbfs_workers.cuda.upload import upload
+
+    return upload(folder, file, threads)
+
+
+def _on(backend: str, where: str) -> AbstractContextManager[None]:
+    """Return a context for work on the GPU, whose errors become dbfs's; for the CPU, one that does nothing."""
+    if backend == "cpu":
+        return nullcontext()
+    from dbfs_workers.cuda.upload import on_gpu
+
+    return on_gpu(where)
