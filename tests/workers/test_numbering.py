@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dbfs_workers.errors import EdgeInputError, GraphTooLargeError
 from dbfs_workers.storage import id_table
+from dbfs_workers.storage.id_codes import ascending
 from dbfs_workers.storage.id_table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
 from dbfs_workers.tasks import numbering as tasks
 
@@ -108,6 +109,18 @@ def test_ranges_and_keys_follow_the_order(kind: str, data: st.DataObject) -> Non
     if id_type.is_tuple:
         keys = sort_keys(from_python(ids, id_type)).to_pylist()
         assert [ids[index] for index in sorted(range(len(ids)), key=keys.__getitem__)] == sorted(ids)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_strings_with_much_in_common_are_sorted_by_their_bytes(data: st.DataObject) -> None:
+    part = st.sampled_from(["", "\0", "\0\0", "a", "ab", "aaaaaaa", "aaaaaaaa", "ä", "\U0001f600"])
+    seed, alphabet = data.draw(st.integers(0, 2**32)), data.draw(st.lists(part, min_size=2, max_size=4))
+    generator = np.random.default_rng(seed)
+    words = {"".join(generator.choice(alphabet, generator.integers(0, 20))) for _ in range(300)}
+    ids = list(data.draw(st.permutations(sorted(words)))) if len(words) < 40 else sorted(words, key=hash)
+    order = ascending(pa.array(["x", *ids], pa.large_string()).slice(1))
+    assert [ids[index] for index in order] == sorted(ids, key=str.encode)
 
 
 def test_every_arrow_type_of_ids_has_one_form() -> None:

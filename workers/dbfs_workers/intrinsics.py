@@ -110,3 +110,35 @@ def trailing_zeros(typingctx, word):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return types.uint32(types.uint32), generate
+
+
+@intrinsic
+def load_word(typingctx, address):
+    """Return the eight bytes from an address on as a uint64, the first byte lowest."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], ir.PointerType(ir.IntType(64)))
+        return builder.load(pointer, align=1)
+
+    return types.uint64(types.int64), generate
+
+
+@intrinsic
+def load_byte(typingctx, address):
+    """Return the byte at an address as a uint64."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], ir.PointerType(ir.IntType(8)))
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.uint64(types.int64), generate
+
+
+@intrinsic
+def byte_swap(typingctx, word):
+    """Return a uint64 with its eight bytes reversed."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bswap(arguments[0])
+
+    return types.uint64(types.uint64), generate
