@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import distributed
 import numpy as np
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.edges.writers import label_files
+from dbfs.edges.writers.places import require_writable
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.tasks import table_files, tables
-from dbfs_workers.tasks.table_files import TableFolder
+from dbfs_workers.storage.id_table import from_python
+from dbfs_workers.storage.label_table import column, data_frame, label_table
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.tasks import tables
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -34,14 +38,14 @@ def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
     import dask
     import dask.dataframe as dd
 
-    from dbfs_workers.storage.id_table import from_python
-    from dbfs_workers.storage.label_table import column, data_frame, label_table
-
     gang, plan = result.graph.gang, TaskGraph()
     keys = [table.key for table in _add_tables(plan, result, unreached=unreached)]
     futures = gang.submit(plan, keys)
+    deadline, doing = Deadline(config.seconds("deadline")), f"making tables of run {result.run_id}"
     try:
-        gang.wait([*futures.values()], Deadline(config.seconds("deadline")), f"making tables of run {result.run_id}")
+        gang.wait([*futures.values()], deadline, doing)
+        # Raises the error of a table that could not be made.
+        gang.gather([future for future in futures.values() if future.status != "finished"], deadline, doing)
     except BaseException:
         release(futures.values())
         raise
@@ -60,35 +64,26 @@ def write_parquet(
     *,
     unreached: bool,
     compression: str,
-    storage_options: dict[str, Any] | None,
 ) -> None:
     """See ``BFSResult.to_parquet``."""
     if compression not in COMPRESSIONS:
         raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
-    given = os.fspath(path)
-    # The workers may run in another folder.
-    url = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 - the path may be a worker's only
-    folder = TableFolder(url, uuid.uuid4().hex, dict(storage_options or {}))
-    gang, deadline = result.graph.gang, Deadline(config.seconds("deadline"))
-    plan = TaskGraph()
+    gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
+    require_writable(folder.path, shared=gang.client.cluster is None)
+    deadline, doing, plan = Deadline(config.seconds("deadline")), f"writing {folder.path}", TaskGraph()
+    keys: list[Key] = [(f"write-part-{token}", rank) for rank in range(gang.p)]
     for rank, table in enumerate(_add_tables(plan, result, unreached=unreached)):
-        plan.add(rank, (f"write-part-{folder.token}", rank), table_files.write_part, folder, rank, table, compression)
+        plan.add(rank, keys[rank], label_files.write_part, folder, token, rank, table, compression)
     published = False
-    futures = gang.submit(plan, [(f"write-part-{folder.token}", rank) for rank in range(gang.p)])
+    futures = gang.submit(plan, keys)
     try:
-        # A failed write fails its future only, and gathering raises its error.
-        gang.gather([*futures.values()], deadline, f"writing {url}")
+        gang.gather([*futures.values()], deadline, doing)
         published = True
-        gang.on_each_rank(
-            "publish-part",
-            table_files.publish_part,
-            [(folder, rank) for rank in range(gang.p)],
-            deadline,
-            f"writing {url}",
-        )
+        arguments = [(folder, token, rank) for rank in range(gang.p)]
+        gang.on_each_rank("publish-part", label_files.publish_part, arguments, deadline, doing)
     except BaseException:
         release(futures.values())
-        _discard(gang, folder, published)
+        _discard(gang, folder, token, published)
         raise
     release(futures.values())
 
@@ -127,7 +122,7 @@ def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[
     return made
 
 
-def _discard(gang: Gang, folder: TableFolder, published: bool) -> None:
+def _discard(gang: Gang, folder: Folder, token: str, published: bool) -> None:
     """Remove the files of a call that failed: on the ranks that are left, and here for those that are lost."""
     plan = TaskGraph()
     with suppress(Exception):
@@ -135,12 +130,12 @@ def _discard(gang: Gang, folder: TableFolder, published: bool) -> None:
         keys: list[Key] = []
         for rank, address in enumerate(gang.addresses):
             if address in alive:
-                keys.append((f"discard-part-{folder.token}", rank))
-                plan.add(rank, keys[-1], table_files.discard_part, folder, rank, published)
+                keys.append((f"discard-part-{token}", rank))
+                plan.add(rank, keys[-1], label_files.discard_part, folder, token, rank, published)
         futures = [*gang.submit(plan, keys).values()]
         try:
             distributed.wait(futures, timeout=_DISCARD_SECONDS)
         finally:
             release(futures)
     for rank in range(gang.p):
-        table_files.discard_part(folder, rank, published)
+        label_files.discard_part(folder, token, rank, published)

@@ -244,7 +244,6 @@ class BFSResult:
         *,
         unreached: bool = False,
         compression: str = "snappy",
-        storage_options: dict[str, Any] | None = None,
     ) -> None:
         """Write the labels as Parquet files into a folder, one from each rank; no label passes the client.
 
@@ -252,21 +251,19 @@ class BFSResult:
         when all are complete. After an error none is left.
 
         Args:
-            path: the folder, on a disk that all workers see, or a URL that fsspec writes (``s3://...``). It is made
-                if needed, and must be empty.
+            path: the folder, on a disk that all workers see, or a URL that fsspec writes (``s3://...``). It is made if
+                needed, and must be empty. Workers of a cluster that this program did not start write only below the
+                folders in ``dbfs.write.folders``.
             unreached: as of ``to_arrow``.
             compression: a compression of Parquet: ``snappy``, ``zstd``, ``lz4``, ``gzip``, ``brotli`` or ``none``.
-            storage_options: options of fsspec's file system for the URL.
 
         Raises:
             OutputError: the folder is not empty, or can't be written.
-            InvalidOptionError: the compression is unknown.
+            InvalidOptionError: the compression is unknown, or the configuration does not allow the folder.
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
             ResultReleasedError: see ``distances``.
         """
-        rank_tables.write_parquet(
-            self, path, unreached=unreached, compression=compression, storage_options=storage_options
-        )
+        rank_tables.write_parquet(self, path, unreached=unreached, compression=compression)
 
     def vertices_at(self, distance: int) -> Ids:
         """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.

@@ -3,7 +3,7 @@
 1. ``select_rows`` takes the rank's labels, as vertices in ascending order.
 2. If ids are kept in tables, ``wanted_vertices`` lists the vertices whose ids the rank needs from each table, and
    ``look_up`` finds these ids on the rank that holds the table.
-3. ``make_table`` joins labels and ids. ``tasks.parquet`` writes the tables as files.
+3. ``make_table`` joins labels and ids. ``dbfs.edges.writers.label_files`` writes the tables as files.
 """
 
 from __future__ import annotations

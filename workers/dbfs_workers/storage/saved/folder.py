@@ -163,6 +163,16 @@ class Folder:
             finally:
                 part.unlink(missing_ok=True)
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name.
+
+        Raises:
+            OutputError: there is no such file, or the file system refuses.
+        """
+        with _writing(self.file(new)):
+            files, inner = self._file_system()
+            files.mv(f"{inner}/{old}", f"{inner}/{new}")
+
     def remove(self, name: str) -> None:
         """Remove a file, if the file system allows that."""
         with suppress(Exception):
