@@ -228,7 +228,8 @@ class BuildProgress:
         tasks: tasks submitted so far.
         pieces_read: pieces of the edge list that were read. GPUs generate some edge lists without reading.
         pieces: number of pieces to read.
-        bytes_read: bytes in memory of the edges that were read.
+        bytes_read: bytes in memory of the edges read before the build; 0 if the build itself reads the pieces.
+        binned: by rank, pieces whose edges the rank has delivered to their owners; empty before, and on GPUs.
         seconds: time since the build began.
     """
 
@@ -238,6 +239,7 @@ class BuildProgress:
     pieces_read: int
     pieces: int
     bytes_read: int
+    binned: tuple[int, ...]
     seconds: float
 
 

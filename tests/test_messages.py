@@ -125,7 +125,7 @@ EXAMPLES: list[Message[Any]] = [
     ListGraphs(),
     UnloadGraph("id", "me"),
     FreeAll("me"),
-    CountBuildTasks("token"),
+    CountBuildTasks("token", 2),
     Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
     BeginTaskRun("id", "me", "run", 2, 60.0),
     AwaitTaskRun("run", "me"),

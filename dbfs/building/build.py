@@ -155,7 +155,7 @@ def _build(
 def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:
     """Run a builder, and release what it still holds afterwards."""
     if progress is not None:
-        builder.watch = BuildWatch(builder.gang.client, builder.token, progress).report
+        builder.watch = BuildWatch(builder.gang.client, builder.token, builder.gang.p, progress).report
     try:
         return builder.run()
     finally:

@@ -42,6 +42,9 @@ Snapshot = TypeVar("Snapshot")
 ProgressOption = bool | Callable[[Snapshot], None] | None
 """Type of an argument ``progress=``: see the module."""
 
+# Pieces by rank are shown for no more ranks than this, so that the bar keeps to a line.
+_RANKS_SHOWN = 8
+
 # Seconds before a bar appears. The bar of shorter work would only flicker.
 _DELAY = 0.4
 # Seconds between two pictures of a notebook's bar.
@@ -122,7 +125,9 @@ def build_reporter(
     """Yield the function that a build calls with its progress, or None if no progress is to be shown."""
 
     def show(bar: Bar, build: BuildProgress) -> None:
-        read = f"{build.pieces_read:,} of {build.pieces:,} pieces read, {format_bytes(build.bytes_read)}"
+        size = f", {format_bytes(build.bytes_read)}" if build.bytes_read else ""
+        ranks = f"; by rank {', '.join(map(str, build.binned))}" if 1 < len(build.binned) <= _RANKS_SHOWN else ""
+        read = f"{build.pieces_read:,} of {build.pieces:,} pieces read{size}{ranks}"
         # GPUs that generate the edges themselves read no pieces.
         so_far = read if build.pieces else f"{build.done:,} of {build.tasks:,} tasks"
         bar.set(build.done / max(1, build.tasks), f"{build.stage}: {so_far}")

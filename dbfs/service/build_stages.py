@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
 
+BINNED = "bin-edges"
+"""Name of the tasks that bin a piece on CPUs: task i is of rank i % p."""
+
 _AHEAD = ("waiting", "no-worker", "queued", "processing", "erred")
 
 
@@ -28,3 +31,15 @@ def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
         for name, group in scheduler.task_groups.items()
         if name.endswith(f"-{token}")
     }
+
+
+def binned_by_rank(scheduler: distributed.Scheduler, token: str, ranks: int) -> tuple[int, ...]:
+    """Return the number of pieces that each rank has binned; empty if Dask knows no such tasks (any more)."""
+    group = scheduler.task_groups.get(f"{BINNED}-{token}")
+    if group is None:
+        return ()
+    counts = [0] * ranks
+    for index in range(len(group)):
+        task = scheduler.tasks.get((group.name, index))
+        counts[index % ranks] += task is None or task.state not in _AHEAD
+    return tuple(counts)

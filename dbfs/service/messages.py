@@ -143,14 +143,16 @@ class FreeAll(SchedulerMessage[None]):
 
 
 @dataclass(frozen=True)
-class CountBuildTasks(SchedulerMessage[dict[str, Stage]]):
-    """Return the counts of a build's tasks by name; see ``build_stages.stages``.
+class CountBuildTasks(SchedulerMessage[tuple[dict[str, Stage], tuple[int, ...]]]):
+    """Return the counts of a build's tasks by name, and the pieces binned by rank; see ``build_stages``.
 
     Attributes:
         token: what the keys of the build's tasks end in.
+        ranks: number of ranks.
     """
 
     token: str
+    ranks: int
 
 
 # Runs.

@@ -28,7 +28,7 @@ from dbfs.errors import (
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming, log
-from dbfs.service.build_stages import Stage, stages
+from dbfs.service.build_stages import Stage, binned_by_rank, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry
 from dbfs.service.history import History
@@ -189,9 +189,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         await asyncio.gather(*(self._dissolve(graph, "the cluster ends") for graph in graphs))
 
     @CountBuildTasks.handler
-    async def count_build_tasks(self, message: CountBuildTasks) -> dict[str, Stage]:
+    async def count_build_tasks(self, message: CountBuildTasks) -> tuple[dict[str, Stage], tuple[int, ...]]:
         """See ``CountBuildTasks``."""
-        return stages(self.scheduler, message.token)
+        binned = binned_by_rank(self.scheduler, message.token, max(1, message.ranks))
+        return stages(self.scheduler, message.token), binned
 
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> LeaseGrant | list[list[RankReport]]:
