@@ -67,7 +67,7 @@ def by_lines(block, grammar):
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_same_as_the_pattern(name, data):
     grammar = GRAMMARS[name]

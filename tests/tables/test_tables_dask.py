@@ -56,8 +56,7 @@ def test_columns_are_a_pair(frame):
     assert rows_of(edge_list((frame["a"], frame["b"]))) == list(zip(FRAME["a"], FRAME["b"], strict=True))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("persisted", [False, True])
+@pytest.mark.parametrize(("ranks", "persisted"), [(1, True), (2, False)])
 def test_load(client: distributed.Client, frame, ranks, persisted):
     given = client.persist(frame) if persisted else frame
     with dbfs.load(given, source="from", target="to", client=client, ranks=ranks) as graph:

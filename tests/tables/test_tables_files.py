@@ -221,7 +221,7 @@ def test_only_columns_of_the_ends_are_read(tmp_path):
     assert len(rows_of(open_edges(tmp_path / "a.parquet", source="a", target="b"), 10**6)) == 2000
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(*[st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1)] * 2)
