@@ -74,6 +74,8 @@ def test_one_rank_without_room_refuses_for_all(client: distributed.Client, excha
                 graph.bfs(0)
         with pytest.raises(NoRoomForLabelsError, match="the labels of 9 traversals"):
             graph.bfs_many(range(9))
+        with pytest.raises(NoRoomForLabelsError, match=r"run \w+, rank 1: .*of 4 results"):
+            graph.bfs(0, engine="taskgraph")
         assert other.bfs(0).depth == 29
         # The results that are held are whole, and to release one makes room.
         assert held[0].distances().tolist() == list(range(40))
