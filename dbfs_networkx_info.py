@@ -7,7 +7,7 @@ WEIGHTS = "Edges have no weights here: a call that names an edge attribute is re
 ORDER = "Nodes come in NetworkX's own order."
 PATHS = "Paths are those that NetworkX finds."
 ANY_PATH = "If there are several shortest paths, the path may be another one than NetworkX's."
-BOUNDS = "In an undirected graph few traversals settle the value, by bounds on all eccentricities."
+BOUNDS = "In an undirected graph each traversal bounds all eccentricities, so that few may be needed."
 ONE_TRAVERSAL = "One traversal; only counts leave the workers."
 PER_NODE = "One traversal for each node; only counts leave the workers."
 

@@ -83,7 +83,7 @@ def _calls(n: int) -> list[tuple[str, Callable[[nx.Graph | BackendGraph], Any]]]
         ("closeness_centrality(a)", lambda graph: nx.closeness_centrality(graph, 0)),
         (f"harmonic_centrality({SAMPLE} nodes)", lambda graph: nx.harmonic_centrality(graph, some)),
         (f"eccentricity({SAMPLE} nodes)", lambda graph: nx.eccentricity(graph, some)),
-        ("diameter(usebounds=True)", lambda graph: nx.diameter(graph, usebounds=True)),
+        ("radius(usebounds=True)", lambda graph: nx.radius(graph, usebounds=True)),
     ]
 
 

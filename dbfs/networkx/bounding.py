@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 
-PATIENCE: Final = 64
-"""Traversals after which bounds are given up if they decided fewer than two vertices for each traversal. The vertices
-left then get a traversal each: several in one run, whose labels stay on the workers. Graphs that look alike from all
-vertices, such as cycles and lattices, come to this."""
+ROUND: Final = 64
+"""Traversals of a round from chosen vertices."""
+
+PLAIN: Final = 192
+"""Traversals from any undecided vertices after a round that decided few. They run several at once, and their labels
+stay on the workers, so that they take about as long as a round, and decide a vertex each. Graphs that look alike from
+all vertices, such as cycles, need them."""
 
 
 class Measure(enum.Enum):
@@ -42,9 +45,8 @@ def bounded_eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.
     """
     n = len(graph)
     lower, upper = np.zeros(n, np.int64), np.full(n, np.iinfo(np.int64).max)
-    open_ = np.ones(n, np.bool_)
     degrees = graph.adjacency.degrees
-    vertex, from_far, before = int(np.argmax(degrees)), True, n
+    vertex, from_far, left, before = int(np.argmax(degrees)), True, np.arange(n), n
     for step in itertools.count(1):
         distances = searches.distances(graph, [vertex])
         if distances.min() < 0:
@@ -53,19 +55,19 @@ def bounded_eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.
         np.maximum(lower, np.maximum(distances, most - distances), out=lower)
         np.minimum(upper, most + distances, out=upper)
         lower[vertex] = upper[vertex] = most
-        open_ &= _undecided(lower, upper, measure)
-        left = np.flatnonzero(open_)
-        if step % PATIENCE == 0:
-            if before - left.size < 2 * PATIENCE:
-                break
+        left = left[_undecided(lower, upper, measure)[left]]
+        if step % ROUND == 0:
+            if before - left.size < PLAIN:
+                some = left[:PLAIN].tolist()
+                for one, (depth, _) in zip(some, searches.many_depths(graph, some), strict=True):
+                    lower[one] = upper[one] = depth
+                left = left[_undecided(lower, upper, measure)[left]]
             before = left.size
         if not left.size:
             break
         bound = -upper[left] if from_far else lower[left]
         vertex = int(left[np.lexsort((-degrees[left], bound))[0]])
         from_far = not from_far
-    for one, (depth, _) in zip(left.tolist(), searches.many_depths(graph, left.tolist()), strict=True):
-        lower[one] = upper[one] = depth
     return lower if measure in (Measure.LARGEST, Measure.LARGEST_EACH) else upper
 
 

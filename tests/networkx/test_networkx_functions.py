@@ -181,8 +181,9 @@ def test_every_function_is_compared(client: distributed.Client) -> None:
     ],
 )
 def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The vertices that are left then get traversals of their own.
-    monkeypatch.setattr(bounding, "PATIENCE", 3)
+    # Vertices get traversals of their own after every third one.
+    monkeypatch.setattr(bounding, "ROUND", 3)
+    monkeypatch.setattr(bounding, "PLAIN", 5)
     converted = from_networkx(graph)
     for function in (nx.diameter, nx.radius, nx.center, nx.periphery, nx.eccentricity):
         expected = function(graph)

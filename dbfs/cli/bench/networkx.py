@@ -11,7 +11,7 @@ from dbfs_workers.backends import BACKENDS
 
 @click.command()
 @click.option(
-    "--scale", type=click.IntRange(7), default=16, show_default=True, help="Logarithm of the number of nodes."
+    "--scale", type=click.IntRange(7), default=15, show_default=True, help="Logarithm of the number of nodes."
 )
 @click.option("--ranks", type=click.IntRange(1), default=1, show_default=True, help="Number of workers.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="cpu", show_default=True, help="Device of the workers.")
