@@ -148,27 +148,37 @@ def peak() -> int:
     return int(Path("/proc/self/status").read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) * 1024
 
 
-def from_generator(folder: Path) -> Any:
-    return dbfs.kronecker(20)
+def from_generator(folder: Path, scale: int) -> Any:
+    return dbfs.kronecker(scale)
 
 
-def from_arrays(folder: Path) -> Any:
-    src, dst = dbfs.kronecker(20).cut(1 << 24)[0].read()
-    return dbfs.from_arrays(src, dst, n=1 << 20)
+def from_arrays(folder: Path, scale: int) -> Any:
+    src, dst = dbfs.kronecker(scale).cut(1 << 24)[0].read()
+    return dbfs.from_arrays(src, dst, n=1 << scale)
 
 
-def from_parquet(folder: Path) -> Any:
+def from_text(folder: Path, scale: int) -> Any:
+    return written(folder / f"{scale}.mtx", scale)
+
+
+def from_parquet(folder: Path, scale: int) -> Any:
+    return written(folder / f"{scale}.parquet", scale)
+
+
+def written(path: Path, scale: int) -> Path:
     from dbfs.edges.writers import write_edges
 
-    write_edges(dbfs.kronecker(20), folder / "kron.parquet")
-    return folder / "kron.parquet"
+    write_edges(dbfs.kronecker(scale), path)
+    return path
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("ranks", [1, 4])
-@pytest.mark.parametrize("form", [from_generator, from_arrays, from_parquet])
+@pytest.mark.parametrize(
+    ("form", "ranks"),
+    [(from_generator, 1), (from_generator, 4), (from_arrays, 1), (from_arrays, 4), (from_text, 4), (from_parquet, 1)],
+)
 def test_a_build_fits_a_limit_that_three_partitions_would_break(
-    tmp_path: Path, form: Callable[[Path], Any], ranks: int
+    tmp_path: Path, form: Callable[[Path, int], Any], ranks: int
 ) -> None:
     """The limit is Dask's own: the nanny kills a worker whose memory passes it."""
     settings = {
@@ -178,9 +188,10 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
         "distributed.worker.memory.monitor-interval": "10 ms",
         "dbfs.build.memory-share": 1.0,
     }
-    source = form(tmp_path)
+    # The small graph loads the libraries and kernels.
+    source, small = form(tmp_path, 20), form(tmp_path, 12)
     with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=0) as client:
-        dbfs.load(dbfs.kronecker(12), client=client, ranks=ranks).unload()
+        dbfs.load(small, client=client, ranks=ranks).unload()
         before = client.run(forget_peak)
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             after = client.run(peak)
@@ -189,7 +200,7 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
     assert max(took) <= 2.2 * partition, f"peaks of {took} bytes for partitions of {partition}"
     limit = max(before.values()) + int(2.5 * partition)
     with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=limit) as client:
-        dbfs.load(dbfs.kronecker(12), client=client, ranks=ranks).unload()
+        dbfs.load(small, client=client, ranks=ranks).unload()
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             assert graph.bfs(graph.sample_sources(1)[0]).reached > 1 << 19
         assert client.run(peak).keys() == set(graph.gang.addresses), "a worker was killed"
