@@ -11,7 +11,7 @@ import pytest
 
 import dbfs
 from dbfs.cluster import rank_calls
-from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
+from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels
 from dbfs.graph.result import BFSResult
 from dbfs_workers.reads.window import ClientWindow
@@ -126,6 +126,14 @@ def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.Monkey
         published.release()
         with pytest.raises(ResultReleasedError):
             published.distances()
+
+
+def test_labels_of_a_closed_client(client: distributed.Client) -> None:
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        kept = dbfs.load(dbfs.from_arrays([0], [1], n=2), client=other, ranks=1).bfs(0, predecessors=True)
+    for read in (kept.distances, kept.vertices, lambda: kept.path_to(1)):
+        with pytest.raises(ClientError, match=r"the distributed\.Client of this object is closed; connect and load"):
+            read()
 
 
 def drop(key: object, dask_worker: distributed.Worker) -> None:

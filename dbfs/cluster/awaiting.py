@@ -83,6 +83,12 @@ def require_other_thread(client: distributed.Client) -> None:
         )
 
 
+def require_open(client: distributed.Client) -> None:
+    """Raise ``ClientError`` if a client is closed. Dask closes a client that can't reach its scheduler."""
+    if client.status in ("closing", "closed"):
+        raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
+
+
 def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
 

@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 import distributed
 
-from dbfs.cluster.awaiting import check_cancelled, require_other_thread
+from dbfs.cluster.awaiting import check_cancelled, require_open, require_other_thread
 from dbfs.cluster.gang import Deadline, Gang
 from dbfs.errors import WorkerLostError
 from dbfs_workers import rpc
@@ -33,11 +33,15 @@ class RankCalls(Generic[A]):
         messages: the messages by rank.
         deadline: when to give up.
         doing: the operation, named in errors.
+
+    Raises:
+        ClientError: the client is closed.
     """
 
     def __init__(self, gang: Gang, messages: Mapping[int, WorkerMessage[A]], deadline: Deadline, doing: str) -> None:
         client = gang.client
         require_other_thread(client)
+        require_open(client)
         self._gang = gang
         self._messages = messages
         self._deadline = deadline

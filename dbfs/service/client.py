@@ -11,7 +11,7 @@ from typing import Any
 import distributed
 
 from dbfs.cluster import closing
-from dbfs.cluster.awaiting import awaitable, check_cancelled, require_other_thread, sync, unchanged
+from dbfs.cluster.awaiting import awaitable, check_cancelled, require_open, require_other_thread, sync, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import ClientError, DeadlineExceededError, VersionMismatchError
@@ -85,14 +85,13 @@ class ServiceClient:
         """The Dask client.
 
         Raises:
-            ClientError: the client was deleted or is closed; Dask closes a client that can't reach its scheduler.
+            ClientError: the client was deleted or is closed.
             SchedulerLostError: the client lost its scheduler just now.
         """
         client = self._client()
         if client is None:
             raise ClientError("the distributed.Client of this object was deleted; keep a reference to the client")
-        if client.status in ("closing", "closed"):
-            raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
+        require_open(client)
         if client.status == "connecting":
             # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
             raise scheduler_lost(client)
