@@ -52,12 +52,14 @@ class Engine:
     def prepare(self, options: cuda_run.KernelOptions) -> None:
         self.options = options
 
-    def empty_labels(self) -> None:
-        pass
+    stream = None
+    lone_sources = 0
+    direction = cuda_run.Direction.AUTO
 
-    def launch(self, then: Callable[[], None]) -> None:
+    def launch(self, then: Callable[[Any], Any]) -> tuple[Any, Any]:
         # As in the real engine, a launch clears an earlier abort.
         self.aborted = False
+        return None, None
 
     def abort(self) -> None:
         self.aborted = True

@@ -72,8 +72,7 @@ def test_records_of_any_depth_come_whole_and_in_order(seed: int) -> None:
                     kernel.report()
             kernel.arrive(kernel.random.randrange(2 * CAPACITY * len(FIELDS)))
             records.drain()
-        records.drain()
-        found = records.records()
+        found = records.finish()
         assert found.size == levels
         for field, name in enumerate(FIELDS[: kernel.fields]):
             np.testing.assert_array_equal(found[name], [value(level, field) for level in range(levels)], name)
@@ -124,10 +123,21 @@ def test_a_failed_run_leaves_nothing_to_the_next() -> None:
     for _ in range(9):
         kernel.report()
     records.drain()
-    assert records.records().size == 0
+    assert records.pending == 9
     kernel.arrive(1000)
-    records.drain()
-    assert records.records().size == 9
+    assert records.finish().size == 9
+
+
+def test_a_run_of_one_look_leaves_its_place_and_an_empty_ring() -> None:
+    kernel = Kernel(4)
+    records = Records(kernel.header, kernel.ring, alone=kernel.alone)
+    for _ in range(3):
+        kernel.report()
+    kernel.arrive(1000)
+    found = records.finish()
+    assert records.position(4)[:3] == (4, 3, bool(found["mode"][-1] == Mode.BOTTOM_UP))
+    assert records.position(4).reached == found["frontier"].sum() + found["discovered"][-1]
+    assert not kernel.ring.any()
 
 
 def test_where_a_run_is() -> None:
@@ -153,12 +163,12 @@ def outcome(*levels: dict[str, int]) -> KernelOutcome:
 
 def labels(rows: list[int], degrees: list[int] | None = None) -> LabelSummary:
     """Return a summary by distance; ``degrees`` are the edges of each level, and the last distance has none."""
-    return LabelSummary(np.array(rows), np.array([*(degrees or [0] * (len(rows) - 1)), 0]))
+    return LabelSummary(np.array([rows, [*(degrees or [0] * (len(rows) - 1)), 0]]))
 
 
 def counts(run: KernelOutcome, summary: LabelSummary, **facts: Any) -> NDArray[np.int64]:
     """Return the counts that a client reads from the report of a run."""
-    levels = KernelLevels(run.records, run.nanoseconds_a_cycle, summary, **facts)
+    levels = KernelLevels(run.records.tobytes(), run.nanoseconds_a_cycle, summary.sums.tobytes(), **facts)
     packed: NDArray[np.int64] = packing.unpack(packing.pack(levels))[0]
     return packed
 
@@ -182,7 +192,7 @@ def test_leader_levels_are_blank_on_the_other_ranks() -> None:
         kernel.report()
     kernel.arrive(1000)
     records.drain()
-    found = records.records()
+    found = records.finish()
     assert found.size == leader_levels + 7
     assert set(found["mode"][:leader_levels].tolist()) == {Mode.LEADER}
     assert not any(found[name][:leader_levels].any() for name in FIELDS if name != "mode")
@@ -231,7 +241,7 @@ def test_counts_of_one_rank_among_several() -> None:
     assert column(found, "bytes_sent") == [32, 2 * 300 + 20, 300, 8, 600]
     top_down = counts(RUN, LABELS, ranks=4, slice_bytes=100, predecessors=False, direction=Direction.TOP_DOWN)
     assert column(top_down, "bytes_sent")[:2] == [16, 300]
-    _, seconds = KernelLevels(RUN.records, 0.5, LABELS, 4, 100, False, Direction.AUTO).unpack()
+    _, seconds = KernelLevels(RUN.records.tobytes(), 0.5, LABELS.sums.tobytes(), 4, 100, False, Direction.AUTO).unpack()
     np.testing.assert_array_equal(seconds[:, 0], [5e-9, 0, 0, 0, 0])
 
 

@@ -29,6 +29,12 @@ class ExportedArray:
     offset: int
 
 
+def address(array: Any) -> int:
+    """Return the address of a CuPy array's first element."""
+    at: int = array.data.ptr
+    return at
+
+
 def free_bytes() -> int:
     """Return the bytes that this process can still allocate: the GPU's free memory plus free blocks of CuPy's pool.
 

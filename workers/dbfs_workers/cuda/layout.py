@@ -20,6 +20,7 @@ FLAG_WORDS: Final = 4
 FLAG_SLOTS: Final = 4  # a rank is at most one barrier ahead of another; two slots would do
 LARGE_DEGREE: Final = 256  # a vertex with more neighbours is cut into chunks, one warp each
 CHUNK_EDGES: Final = 512
+FEW_SOURCES: Final = 16  # sources that travel in the kernel's argument
 LEVEL_SLOTS: Final = 4  # level counters in turn: being made, read, reported and cleared, idle
 SETTLE_SLOTS: Final = 3
 LINE_BYTES: Final = 128  # a cache line
@@ -160,7 +161,7 @@ _PARAMS: Final = Struct(
         Field("chunks", "u64*", "row:32 | chunk:32", count=2),
         Field("control", "Control*"),
         Field("host", "HostView*"),
-        Field("sources", "const u32*", "[source_count] internal ids"),
+        Field("sources", "const u32*", "[source_count] internal ids of more than kFewSources sources"),
         Field("target_bits", "const u32*", "[words_local], or null"),
         Field("target_total", "u64", "targets on all ranks"),
         Field("edges_total", "u64", "directed edges on all ranks"),
@@ -184,6 +185,7 @@ _PARAMS: Final = Struct(
         Field("alpha", "float"),
         Field("beta", "float"),
         Field("reset_rows", "u32", "rows to clear at the start"),
+        Field("few_sources", "u32", "internal ids of kFewSources sources or fewer", count=FEW_SOURCES),
     ),
 )
 
@@ -201,6 +203,7 @@ HEADER: Final = header(
         "FLAG_SLOTS": FLAG_SLOTS,
         "LARGE_DEGREE": LARGE_DEGREE,
         "CHUNK_EDGES": CHUNK_EDGES,
+        "FEW_SOURCES": FEW_SOURCES,
         "LEVEL_SLOTS": LEVEL_SLOTS,
         "SETTLE_SLOTS": SETTLE_SLOTS,
         "STATUS_RANK": STATUS_RANK,

@@ -20,6 +20,7 @@ from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 CAPACITY: Final = 1 << 14
 _WORDS: Final = layout.RECORD.itemsize // 8
 _FIELDS: Final = layout.RECORD.names or ()
+_HEADER_FIELDS: Final = layout.HOST_HEADER.names or ()
 _COUNTED: Final = ("looked_at", "mode", "sent", "found")
 _TAG_SHIFT: Final = np.uint64(layout.TAG_SHIFT)
 _VALUE: Final = np.uint64((1 << layout.TAG_SHIFT) - 1)
@@ -47,6 +48,14 @@ class Mapped:
     def __getitem__(self, field: str) -> int:
         return int(self.header[field][0])
 
+    def values(self) -> dict[str, int]:
+        """Return all fields of the header."""
+        return dict(zip(_HEADER_FIELDS, self.header.tolist()[0], strict=True))
+
+    def clear_header(self) -> None:
+        """Set all fields of the header to zero."""
+        ctypes.memset(self.address, 0, layout.HOST_HEADER.itemsize)
+
     def free(self) -> None:
         """Free the memory."""
         if self.address:
@@ -72,10 +81,12 @@ class Records:
         self._reached = 0
         # Replaced as a whole, because another thread may read it.
         self._place = (0, False, 0, 0)
+        # All records of a run that ended before any were taken; None for another run.
+        self._whole: NDArray[Any] | None = None
 
     def clear(self) -> None:
         """Forget the previous run. The caller clears the header."""
-        self._taken, self._count, self._reached = [], 0, 0
+        self._taken, self._count, self._reached, self._whole = [], 0, 0, None
         self._place = (0, False, 0, 0)
 
     def clear_ring(self) -> None:
@@ -118,21 +129,39 @@ class Records:
 
     def position(self, traversal: int) -> RunPosition:
         """Return the progress of the run as of the last drain; ``traversal`` is its index. Any thread."""
-        return RunPosition(traversal, *self._place)
+        whole = self._whole
+        return RunPosition(traversal, *(self._place if whole is None or not len(whole) else _progress(whole, 0)))
 
-    def records(self) -> NDArray[Any]:
-        """Return ``layout.RECORD`` of every level taken."""
-        words = np.concatenate(self._taken) if self._taken else np.empty((0, _WORDS), np.uint64)
-        return words.view(layout.RECORD).reshape(-1)
+    def finish(self) -> NDArray[Any]:
+        """Return ``layout.RECORD`` of every level of a run that has ended."""
+        levels = int(self._header["level"][0])
+        if self._count or levels > len(self._ring) or self._header["leader_levels"][0]:
+            self.drain()
+            words = np.concatenate(self._taken) if self._taken else np.empty((0, _WORDS), np.uint64)
+            return words.view(layout.RECORD).reshape(-1)
+        # A short run. Its records are complete, because the kernel has ended.
+        found = self._ring[:levels]
+        whole: NDArray[Any] = (found & _VALUE).view(layout.RECORD).reshape(-1)
+        found[:] = 0
+        self._whole = whole
+        return whole
 
     def _take(self, words: NDArray[np.uint64]) -> None:
         self._taken.append(words)
         self._count += len(words)
         records = words.view(layout.RECORD).reshape(-1)
-        last = records[-1]
+        self._place = (self._count, *_progress(records, self._reached)[1:])
         self._reached += int(records["frontier"].sum())
-        found = int(last["discovered"])
-        self._place = (self._count, bool(last["mode"] == Mode.BOTTOM_UP), found, self._reached + found)
+
+
+def _progress(records: NDArray[Any], reached: int) -> tuple[int, bool, int, int]:
+    """Return the progress after the last of some records, before which ``reached`` vertices were expanded.
+
+    The fields of ``RunPosition``: the level, whether it was bottom-up, its discoveries, and the vertices reached.
+    """
+    last = records[-1]
+    found = int(last["discovered"])
+    return len(records), bool(last["mode"] == Mode.BOTTOM_UP), found, reached + int(records["frontier"].sum()) + found
 
 
 @dataclass(frozen=True)
@@ -146,25 +175,35 @@ class KernelLevels:
     Frontiers, and the edges of top-down levels, are those of each rank's own vertices.
 
     Attributes:
-        records: ``layout.RECORD`` of each level.
+        words: ``layout.RECORD`` of each level, as bytes: pickling an array takes as long as a light level.
         nanoseconds_a_cycle: converts the records' ``cycles``.
-        summary: the summary of the run's labels.
+        sums: ``LabelSummary.sums`` of the run's labels, as bytes.
         ranks: number of ranks.
         slice_bytes: bytes of this rank's slice of a bitmap.
         predecessors: whether the run recorded parents.
         direction: the direction in the run's options.
     """
 
-    records: NDArray[Any]
+    words: bytes
     nanoseconds_a_cycle: float
-    summary: LabelSummary
+    sums: bytes
     ranks: int
     slice_bytes: int
     predecessors: bool
     direction: int
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.words) // layout.RECORD.itemsize
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """``layout.RECORD`` of each level."""
+        return np.frombuffer(self.words, layout.RECORD)
+
+    @property
+    def summary(self) -> LabelSummary:
+        """The summary of the run's labels."""
+        return LabelSummary(np.frombuffer(self.sums, np.int64).reshape(2, -1))
 
     def unpack(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``LevelRecords``."""
@@ -175,8 +214,9 @@ class KernelLevels:
         columns = np.ascontiguousarray(self.records.view(np.int64).reshape(-1, _WORDS).T)
         looked_at, mode, in_bins, found = (columns[_FIELDS.index(name)] for name in _COUNTED)
         bottom_up, dense = mode == Mode.BOTTOM_UP, mode == Mode.DENSE
-        frontier, discovered = self.summary.rows[:-1], self.summary.rows[1:]
-        edges = np.where(bottom_up, looked_at, self.summary.degrees[:-1])
+        summary = self.summary
+        frontier, discovered = summary.rows[:-1], summary.rows[1:]
+        edges = np.where(bottom_up, looked_at, summary.degrees[:-1])
         several = self.ranks > 1
         binned = ~(bottom_up | dense) & several
         # The leader's record of a leader level counts the vertices of all ranks.

@@ -6,8 +6,8 @@ Dask. The caller moves ``PeerInfo`` records between the ranks and starts all of 
     engine = ResidentKernel(graph, graph_id, predecessors=True)
     infos = exchange(engine.info())          # every rank's record, on every rank
     engine.connect(infos)
-    engine.start(KernelOptions(sources=(0,)))   # returns at once
-    outcome = engine.wait()                  # labels stay on the GPU: engine.distances, engine.predecessors
+    labels = engine.start(KernelOptions(sources=(0,)))   # returns at once
+    outcome = engine.wait()                  # labels stay on the GPU
     engine.disconnect(); barrier(); engine.close()
 
 After a failed run: once ``wait`` has returned or raised on all ranks, call ``engine.recover()`` on all, then a barrier.
@@ -17,15 +17,15 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.device_memory import ExportedArray, export_array
+from dbfs_workers.cuda.device_memory import ExportedArray, address, export_array
+from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import Variant, load
 from dbfs_workers.cuda.records import CAPACITY
 from dbfs_workers.cuda.run import (
@@ -36,12 +36,14 @@ from dbfs_workers.cuda.run import (
     KernelOutcome,
     PeerInfo,
 )
-from dbfs_workers.cuda.slot import FEW_SOURCES, Slot
+from dbfs_workers.cuda.slot import Slot
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
+
+T = TypeVar("T")
 
 # Measured: docs/decisions/light-levels.md and leader-levels.md.
 # Bins hold an eighth of the vertices. In graphs with large degrees a dense level is faster from a 64th on.
@@ -134,22 +136,27 @@ class ResidentKernel:
         parts = window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors)
         self._window = Window(parts, graph_id)
         self._peers: PeerWindows | None = None
-        self.distances = self._window.array("distances", stripe.n_local, np.int32)
-        self.distances.fill(-1)
-        self.predecessors: Any | None = None
-        if predecessors:
-            parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
-            self.predecessors = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
-            self.predecessors.fill(NO_VERTEX)
+        # Several ranks write into each other's labels, so these lie in the window, and a result is a copy of them.
+        self._shared_labels: RankLabels | None = None
+        if stripe.p > 1:
+            distances = self._window.array("distances", stripe.n_local, np.int32)
+            distances.fill(-1)
+            parents = None
+            if predecessors:
+                parents = self._window.array("parents", stripe.p * stripe.n_local, np.uint32)
+                parents = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
+                parents.fill(NO_VERTEX)
+            self._shared_labels = RankLabels(distances, parents)
         self._slots = [Slot(cupy, alone=stripe.p == 1) for _ in range(2)]
         # Slots of the runs under way, the oldest first.
         self._under_way: deque[Slot] = deque()
         self._target_bits: Any | None = None
         self._many_sources: Any | None = None
-        self._sources = cupy.zeros(FEW_SOURCES, np.uint32)
         self._dirty_tail = True
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._params = np.zeros(1, layout.PARAMS)
+        self._arguments = np.zeros(1, [("params", layout.PARAMS)])
+        self._params = self._arguments["params"]
+        self._launch = Launch(self._kernel, self._arguments, cooperative=True)
         cupy.cuda.get_current_stream().synchronize()
 
     def info(self) -> PeerInfo:
@@ -187,7 +194,8 @@ class ResidentKernel:
         if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
             params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
             params["first_in"] = graph.first_in.data.ptr
-        params["distances"] = self.distances.data.ptr
+        if self._shared_labels is not None:
+            params["distances"] = address(self._shared_labels.distances)
         params["known"] = self._known.data.ptr
         params["queues"] = [queue.data.ptr for queue in self._queues]
         params["queue_parents"] = [queue.data.ptr for queue in self._queue_parents]
@@ -223,15 +231,16 @@ class ResidentKernel:
                 "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
             )
         params = self._params[0]
-        sources = np.asarray(options.sources, np.int64)
-        self._upload_sources(np.asarray(stripe.internal(sources), np.uint32))
-        # Rows past the last edge are reached only as sources. A reset may skip them unless the previous run had one.
-        params["reset_rows"] = stripe.n_local if self._dirty_tail else self.graph.rows_used
-        self._dirty_tail = bool(np.any(stripe.row(sources[stripe.owner(sources) == rank]) >= self.graph.rows_used))
-        targets = np.unique(np.asarray(options.targets, np.int64))
-        params["target_total"] = targets.size
-        params["target_bits"] = 0
-        if targets.size:
+        self._lone_sources = self._place_sources(options.sources)
+        # Rows past the last edge are reached only as sources. A reset may skip them if the labels are those of the
+        # previous run, and it had no such source.
+        clean = self._shared_labels is not None and not self._dirty_tail
+        params["reset_rows"] = self.graph.rows_used if clean else stripe.n_local
+        self._dirty_tail = self._lone_sources > 0
+        params["target_total"] = params["target_bits"] = 0
+        if options.targets:
+            targets = np.unique(np.asarray(options.targets, np.int64))
+            params["target_total"] = targets.size
             bits = np.zeros(stripe.words_local, np.uint32)
             rows = stripe.row(targets[stripe.owner(targets) == rank])
             np.bitwise_or.at(bits, rows // WORD_BITS, (1 << (rows % WORD_BITS)).astype(np.uint32))
@@ -249,61 +258,73 @@ class ResidentKernel:
         params["timeout_ns"] = int(options.timeout * 1e9)
         self._timeout = options.timeout
 
-    def _upload_sources(self, ids: NDArray[np.uint32]) -> None:
-        """Copy the internal ids of the sources to the GPU: few ones on the run's stream, without a wait."""
-        params, cupy = self._params[0], self._cupy
-        params["source_count"] = ids.size
-        if ids.size > FEW_SOURCES:
-            self._many_sources = cupy.asarray(ids)
-            params["sources"] = self._many_sources.data.ptr
-            cupy.cuda.get_current_stream().synchronize()
-            return
-        pinned = self._slots[0].sources
-        pinned[: ids.size] = ids
-        params["sources"] = self._sources.data.ptr
-        runtime = cupy.cuda.runtime
-        runtime.memcpyAsync(
-            self._sources.data.ptr,
-            pinned.ctypes.data,
-            ids.nbytes,
-            runtime.memcpyHostToDevice,
-            self.stream.ptr,
-        )
+    def _place_sources(self, sources: Sequence[int]) -> int:
+        """Set the sources of the next run; return how many of them lie on this rank in rows that have no edge."""
+        params, stripe, cupy = self._params[0], self.graph.stripe, self._cupy
+        params["source_count"] = len(sources)
+        rank, used = self.graph.rank, self.graph.rows_used
+        if len(sources) <= layout.FEW_SOURCES:
+            # Without NumPy, which would take as long as the launch.
+            params["few_sources"][: len(sources)] = [stripe.internal(source) for source in sources]
+            return sum(stripe.owner(source) == rank and stripe.row(source) >= used for source in sources)
+        ids = np.asarray(sources, np.int64)
+        self._many_sources = cupy.asarray(stripe.internal(ids).astype(np.uint32))
+        params["sources"] = self._many_sources.data.ptr
+        cupy.cuda.get_current_stream().synchronize()
+        return int(np.count_nonzero(stripe.row(ids[stripe.owner(ids) == rank]) >= used))
 
-    def launch(self, then: Callable[[], None] | None = None) -> None:
-        """Launch the prepared run on ``stream``; ``then`` enqueues there what ``wait`` waits for as well."""
+    def launch(self, then: Callable[[RankLabels], T]) -> tuple[RankLabels, T]:
+        """Launch the prepared run on ``stream``.
+
+        Args:
+            then: enqueues work on the run's labels on ``stream``, for which ``wait`` waits as well.
+
+        Returns:
+            The labels, which the run has yet to write: int32 and, with predecessors, uint32[n_local], on the GPU. And
+            what ``then`` returned.
+        """
         slot = self._slots[0]
         # The other slot is for the next run.
         self._slots.reverse()
         slot.clear()
-        self._params[0]["host"] = slot.host.address
-        with self.stream:
-            self._kernel((self._blocks,), (self._variant.threads,), (self._params,))
+        params = self._params[0]
+        params["host"] = slot.host.address
+        labels = self._empty_labels()
+        if self._shared_labels is None:
+            own = params["peers"][0]
+            params["distances"] = own["distances"] = address(labels.distances)
+            if labels.predecessors is not None:
+                own["parents"] = address(labels.predecessors)
+        self._launch(self._blocks, self._variant.threads, 0, self.stream.ptr)
         self._under_way.append(slot)
-        if then is not None:
-            then()
+        if self._shared_labels is not None:
+            self._copy_labels(self._shared_labels, labels)
+        followed = then(labels)
         slot.done.record(self.stream)
+        return labels, followed
 
-    def empty_labels(self) -> RankLabels:
-        """Return arrays for a run's labels, not initialised: int32 and, with predecessors, uint32[n_local]."""
+    def _empty_labels(self) -> RankLabels:
         rows, cupy = self.graph.stripe.n_local, self._cupy
-        return RankLabels(
-            cupy.empty(rows, np.int32), None if self.predecessors is None else cupy.empty(rows, np.uint32)
-        )
+        parents = cupy.empty(rows, np.uint32) if self._variant.predecessors else None
+        return RankLabels(cupy.empty(rows, np.int32), parents)
 
-    def copy_labels(self, labels: RankLabels) -> None:
-        """Enqueue a copy of the run's labels on ``stream``. Returns at once."""
+    def _copy_labels(self, source: RankLabels, target: RankLabels) -> None:
+        """Enqueue a copy of labels on ``stream``. Returns at once."""
         runtime = self._cupy.cuda.runtime
-        pairs: list[tuple[Any, Any]] = [(labels.distances, self.distances), (labels.predecessors, self.predecessors)]
-        for target, source in pairs:
-            if source is not None:
+        for old, new in ((source.distances, target.distances), (source.predecessors, target.predecessors)):
+            if old is not None and new is not None:
                 kind = runtime.memcpyDeviceToDevice
-                runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, kind, self.stream.ptr)
+                runtime.memcpyAsync(address(new), address(old), old.nbytes, kind, self.stream.ptr)
 
-    def start(self, options: KernelOptions) -> None:
+    @property
+    def lone_sources(self) -> int:
+        """Sources of the run launched last that lie on this rank in rows past the last edge."""
+        return self._lone_sources
+
+    def start(self, options: KernelOptions) -> RankLabels:
         """Prepare and launch a run; every rank of the gang must do so within the timeout. Returns at once."""
         self.prepare(options)
-        self.launch()
+        return self.launch(lambda _labels: None)[0]
 
     def position(self, traversal: int) -> RunPosition:
         """Return the progress of the run that ``wait`` waits for, as of the last records taken. Any thread.

@@ -4,9 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.records import CAPACITY, Mapped, Records
 from dbfs_workers.cuda.run import KernelAbortedError, KernelHungError, KernelOutcome, Reason, Step
@@ -20,9 +17,6 @@ EAGER_SECONDS: Final = 1e-3
 LOOK_SECONDS: Final = 0.05
 MANY_RECORDS: Final = CAPACITY // 16
 
-# Most sources that are uploaded through pinned memory.
-FEW_SOURCES: Final = 1024
-
 
 class Slot:
     """The host's side of one run. An engine has two, so that a run can be launched behind the one under way.
@@ -31,19 +25,16 @@ class Slot:
         host: what the kernel writes.
         records: reader of the levels' records.
         done: the event behind the run on its stream.
-        sources: uint32[FEW_SOURCES] in pinned memory, for the upload of the sources.
     """
 
     def __init__(self, cupy: Any, *, alone: bool) -> None:
         self.host = Mapped()
         self.records = Records(self.host.header, self.host.ring, alone=alone)
         self.done = cupy.cuda.Event(disable_timing=True)
-        self._pinned = cupy.cuda.alloc_pinned_memory(FEW_SOURCES * 4)
-        self.sources: NDArray[np.uint32] = np.frombuffer(self._pinned, np.uint32, FEW_SOURCES)
 
     def clear(self) -> None:
         """Forget the previous run."""
-        self.host.header[:] = np.zeros(1, layout.HOST_HEADER)
+        self.host.clear_header()
         self.records.clear()
 
     def wait(self, rank: int, give_up: float, abort: Callable[[], None]) -> None:
@@ -87,7 +78,7 @@ class Slot:
             DeadlineExceededError: a wait in the kernel outlasted the timeout, or the host stopped the kernel then.
             KernelAbortedError: the kernel was stopped before.
         """
-        host = self.host
+        host = self.host.values()
         status = host["status"]
         reason, level = Reason(status & 0xFF), status >> layout.STATUS_LEVEL
         step = status >> layout.STATUS_STEP & 0xFF
@@ -98,10 +89,9 @@ class Slot:
                 raise KernelAbortedError(f"the run was aborted: {where}")
             raise DeadlineExceededError(f"the run took longer than {timeout} s: {where}")
         nanoseconds_a_cycle = (host["end_ns"] - host["gate_ns"]) / max(1, host["end_cycles"] - host["gate_cycles"])
-        self.records.drain()
         return KernelOutcome(
             levels=host["levels"],
-            records=self.records.records(),
+            records=self.records.finish(),
             nanoseconds_a_cycle=nanoseconds_a_cycle,
             seconds=(host["end_ns"] - host["gate_ns"] + host["reset_ns"] - host["begin_ns"]) * 1e-9,
             reset_seconds=(host["reset_ns"] - host["begin_ns"]) * 1e-9,

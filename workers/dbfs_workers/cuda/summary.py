@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.device_graph import DeviceGraph
+from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 
 THREADS: Final = 1024
@@ -19,23 +20,49 @@ MOST_BINS: Final = 128
 # log2 of the copies of each counter in shared memory: at most one copy for each lane of a warp.
 MOST_COPIES: Final = 5
 
+# The kernel's arguments.
+_ARGUMENTS: Final = np.dtype(
+    [
+        ("offsets", np.uint64),
+        ("distances", np.uint64),
+        ("rows", np.int64),
+        ("sums", np.uint64),
+        ("finished", np.uint64),
+        ("on_host", np.uint64),
+        ("bins", np.uint32),
+        ("shared_bins", np.uint32),
+        ("copies", np.uint32),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class LabelSummary:
     """Counts of one rank's labelled rows, by distance from 0 to the number of levels.
 
     Attributes:
-        rows: int64[levels + 1], number of rows with that distance.
-        degrees: int64[levels + 1], sum of those rows' out-degrees.
+        sums: int64[2, levels + 1], number of rows with each distance, and sum of those rows' out-degrees.
     """
 
-    rows: NDArray[np.int64]
-    degrees: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """int64[levels + 1], number of rows with each distance."""
+        rows: NDArray[np.int64] = self.sums[0]
+        return rows
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """int64[levels + 1], sum of the out-degrees of the rows with each distance."""
+        degrees: NDArray[np.int64] = self.sums[1]
+        return degrees
 
     @property
     def depth(self) -> int:
         """Largest distance on this rank; 0 if it has no labelled row."""
-        return int(np.flatnonzero(self.rows).max(initial=0))
+        rows = self.rows
+        return int(rows.size - 1 - (rows[::-1] > 0).argmax()) if rows.any() else 0
 
 
 class Summary:
@@ -50,17 +77,25 @@ class Summary:
     def __init__(self, graph: DeviceGraph) -> None:
         import cupy
 
-        self._graph = graph
+        self._cupy = cupy
+        self._rows = graph.rows_used
+        # The kernel leaves the sums and the number of finished blocks at zero.
         self._sums = cupy.zeros((2, MOST_BINS), np.uint64)
-        size = self._sums.nbytes
-        self._pinned = [cupy.cuda.alloc_pinned_memory(size) for _ in range(2)]
+        self._finished = cupy.zeros(1, np.uint32)
         # Sums on the host, of two runs that may be under way: the one to fill next comes first.
-        self._counts: list[NDArray[np.uint64]] = [
-            np.frombuffer(pinned, np.uint64, size // 8).reshape(2, MOST_BINS) for pinned in self._pinned
-        ]
+        self._counts: list[NDArray[np.uint64]] = []
+        for _ in range(2):
+            pinned = cupy.cuda.alloc_pinned_memory(self._sums.nbytes)
+            self._counts.append(np.frombuffer(pinned, np.uint64, self._sums.size).reshape(2, MOST_BINS))
+        self._arguments = np.zeros(1, _ARGUMENTS)
+        self._arguments["offsets"], self._arguments["rows"] = graph.row_offsets.data.ptr, self._rows
+        self._arguments["finished"] = self._finished.data.ptr
+        kernel = load("resident/summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
+        self._kernel = Launch(kernel, self._arguments)
+        cupy.cuda.get_current_stream().synchronize()
 
     def enqueue(self, distances: Any, stream: Any) -> NDArray[np.uint64]:
-        """Add up distances on a stream, and copy the sums to the host. Returns at once.
+        """Add up distances on a stream. The sums go to the host. Returns at once.
 
         Args:
             distances: int32[n_local] on the GPU.
@@ -72,46 +107,42 @@ class Summary:
         """
         counts = self._counts[0]
         self._counts.reverse()
-        runtime = _cupy().cuda.runtime
-        with stream:
-            runtime.memsetAsync(self._sums.data.ptr, 0, self._sums.nbytes, stream.ptr)
-            _launch(self._graph, distances, self._sums)
-            to_host = runtime.memcpyDeviceToHost
-            runtime.memcpyAsync(counts.ctypes.data, self._sums.data.ptr, self._sums.nbytes, to_host, stream.ptr)
+        self._launch(distances, self._sums, counts.ctypes.data, stream.ptr)
         return counts
 
-    def read(self, counts: NDArray[np.uint64], distances: Any, levels: int) -> LabelSummary:
+    def read(self, counts: NDArray[np.uint64], distances: Any, levels: int, lone_sources: int) -> LabelSummary:
         """Return the summary of distances whose sums are on the host.
 
         Args:
             counts: what ``enqueue`` returned for the distances.
             distances: int32[n_local] on the GPU: the same distances.
             levels: number of levels of the run.
+            lone_sources: sources on this rank in rows past ``DeviceGraph.rows_used``, which have no edge.
         """
         if levels < MOST_BINS:
-            rows, degrees = counts[:, : levels + 1].astype(np.int64)
-            return LabelSummary(rows, degrees)
-        sums = _cupy().zeros((2, levels + 1), np.uint64)
-        _launch(self._graph, distances, sums)
-        return LabelSummary(*_cupy().asnumpy(sums).astype(np.int64))
+            sums = counts[:, : levels + 1].astype(np.int64)
+        else:
+            on_gpu = self._cupy.zeros((2, levels + 1), np.uint64)
+            stream = self._cupy.cuda.get_current_stream()
+            self._launch(distances, on_gpu, 0, stream.ptr)
+            sums = self._cupy.asnumpy(on_gpu).astype(np.int64)
+        sums[0, 0] += lone_sources
+        return LabelSummary(sums)
 
+    def _launch(self, distances: Any, sums: Any, on_host: int, stream: int) -> None:
+        """Launch the kernel that adds distances, from -1 on, to ``sums``, zeros of uint64[2, bins]. Skips larger ones.
 
-def _launch(graph: DeviceGraph, distances: Any, sums: Any) -> None:
-    """Launch the kernel that adds distances, from -1 on, to ``sums``, zeros of uint64[2, bins]. Skips larger ones."""
-    kernel = load("resident/summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
-    bins = sums.shape[1]
-    shared_bins = min(bins, SHARED_BINS)
-    copies = min(MOST_COPIES, (SHARED_BINS // shared_bins).bit_length() - 1)
-    rows = graph.stripe.n_local
-    blocks = min(MOST_BLOCKS, -(-rows // THREADS))
-    arguments = (
-        *(graph.row_offsets, distances, np.int64(rows)),
-        *(np.uint32(bins), np.uint32(shared_bins), np.uint32(copies), sums),
-    )
-    kernel((blocks,), (THREADS,), arguments, shared_mem=8 * shared_bins << copies)
-
-
-def _cupy() -> Any:
-    import cupy
-
-    return cupy
+        Args:
+            distances: int32[n_local] on the GPU.
+            sums: on the GPU.
+            on_host: address where the kernel puts the sums, which it then clears; 0 to leave them in ``sums``.
+            stream: the stream's pointer.
+        """
+        bins = sums.shape[1]
+        shared_bins = min(bins, SHARED_BINS)
+        copies = min(MOST_COPIES, (SHARED_BINS // shared_bins).bit_length() - 1)
+        arguments = self._arguments[0]
+        arguments["distances"], arguments["sums"], arguments["on_host"] = distances.data.ptr, sums.data.ptr, on_host
+        arguments["bins"], arguments["shared_bins"], arguments["copies"] = bins, shared_bins, copies
+        blocks = max(1, min(MOST_BLOCKS, -(-self._rows // THREADS)))
+        self._kernel(blocks, THREADS, 8 * shared_bins << copies, stream)

@@ -37,7 +37,7 @@ class WindowLayout:
 
 
 def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, predecessors: bool) -> WindowLayout:
-    """Lay out a window. A graph of one rank needs no inbox and no leader queue."""
+    """Lay out a window. A graph of one rank needs no inbox and no leader queue, and its labels lie elsewhere."""
     bins = 4 * 2 * stripe.p * bin_capacity if stripe.p > 1 else 0
     leader = 4 * 2 * leader_capacity if stripe.p > 1 else 0
     parts = {
@@ -46,8 +46,8 @@ def window_layout(stripe: Stripe, bin_capacity: int, leader_capacity: int, prede
         "frontier": 2 * 4 * stripe.words,
         "inbox": bins,
         "inbox_parents": bins if predecessors else 0,
-        "parents": 4 * stripe.p * stripe.n_local if predecessors else 0,
-        "distances": 4 * stripe.n_local,
+        "parents": 4 * stripe.p * stripe.n_local if predecessors and stripe.p > 1 else 0,
+        "distances": 4 * stripe.n_local if stripe.p > 1 else 0,
         "leader_queue": leader,
         "leader_parents": leader if predecessors else 0,
     }

@@ -20,7 +20,6 @@ from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
 from dbfs_workers.cuda.records import KernelLevels
 from dbfs_workers.cuda.resident import ResidentKernel
-from dbfs_workers.cuda.slot import FEW_SOURCES
 from dbfs_workers.cuda.summary import Summary
 from dbfs_workers.errors import (
     DbfsError,
@@ -47,17 +46,21 @@ Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 """Records of the engine without predecessors, and of the engine with them."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Launched:
     """A traversal under way.
 
     Attributes:
         labels: arrays on the GPU that get its labels.
         counts: sums on the host that get its summary; see ``Summary.enqueue``.
+        lone_sources: its sources on this rank that have no edge, in rows that the summary leaves out.
+        direction: its direction.
     """
 
     labels: RankLabels
-    counts: Any = None
+    counts: Any
+    lone_sources: int
+    direction: cuda_run.Direction
 
 
 class CudaMember(Member):
@@ -175,8 +178,8 @@ class CudaMember(Member):
     def _traverse_all(self, number: int, specs: Sequence[TraversalSpec], deadline: float) -> list[RankRun]:
         """Make the traversals of a run. While a kernel runs, the next one is launched, and reports are made."""
         engine = self._engines[int(specs[0].predecessors)]
-        # The sources and targets of a run under way must stay in the GPU's memory: only few sources have two places.
-        ahead = not any(spec.targets or len(spec.sources) > FEW_SOURCES for spec in specs)
+        # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
+        ahead = not any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
         under_way: deque[_Launched] = deque()
         runs: list[RankRun] = []
         try:
@@ -210,19 +213,16 @@ class CudaMember(Member):
                 timeout=max(1e-3, deadline - time.monotonic()),
             )
         )
-        launched = _Launched(engine.empty_labels())
 
-        def take() -> None:
-            # Behind the kernel on its stream, so that the host waits once. Copied, because the next run overwrites the
-            # engine's arrays.
-            engine.copy_labels(launched.labels)
-            launched.counts = self._summary.enqueue(launched.labels.distances, engine.stream)
+        def add_up(labels: RankLabels) -> Any:
+            # Behind the kernel on its stream, so that the host waits once.
+            return self._summary.enqueue(labels.distances, engine.stream)
 
         with self._lock:
             self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
-            engine.launch(take)
+            labels, counts = engine.launch(add_up)
             self._index, self._running = index, engine
-        return launched
+        return _Launched(labels, counts, engine.lone_sources, engine.direction)
 
     def _finish(self, engine: ResidentKernel, number: int, index: int, launched: "_Launched") -> RankRun:
         """Wait for a traversal and report it."""
@@ -246,17 +246,18 @@ class CudaMember(Member):
 
     def _report(self, engine: ResidentKernel, launched: "_Launched", outcome: cuda_run.KernelOutcome) -> RankRun:
         labels = launched.labels
-        summary = self._summary.read(launched.counts, labels.distances, outcome.records.size)
+        levels = outcome.records.size
+        summary = self._summary.read(launched.counts, labels.distances, levels, launched.lone_sources)
         return RankRun(
             labels=labels,
             levels=KernelLevels(
-                outcome.records,
+                outcome.records.tobytes(),
                 outcome.nanoseconds_a_cycle,
-                summary,
+                summary.sums.tobytes(),
                 ranks=engine.graph.stripe.p,
                 slice_bytes=engine.graph.rows_used // 8,
                 predecessors=labels.predecessors is not None,
-                direction=engine.direction,
+                direction=launched.direction,
             ),
             reached=int(summary.rows.sum()),
             edges=int(summary.degrees.sum()),

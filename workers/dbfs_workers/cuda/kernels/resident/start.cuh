@@ -15,7 +15,7 @@ __device__ __forceinline__ void fill(void* array, u64 bytes, u32 value) {
 
 // Step::kReset. Writes 4 bytes a row (8 with predecessors) and two bitmaps, in whole 16-byte words to which the arrays
 // are padded. Rows without in-edges start as known, so that bottom-up levels pass over them. Rows past `reset_rows`
-// have no edge and were no source of the previous run, so they still hold "unreached".
+// have no edge and were no source of the previous run with these arrays, so they still hold "unreached".
 __device__ __forceinline__ void reset(const Params& a) {
   const Peer& own = a.peers[a.rank];
   fill(a.distances, 4ull * a.reset_rows, 0xffffffffu);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void reset(const Params& a) {
 // Step::kStart. Every rank marks all sources as visited; the owner queues a source. A thread takes a source.
 __device__ __forceinline__ void place_sources(const Params& a, Block& b, const Output& to) {
   stage_items(a, b, to, a.source_count, [&](u32 i, u32& id, u32& parent) {
-    id = parent = a.sources[i];
+    id = parent = a.source_count > kFewSources ? a.sources[i] : a.few_sources[i];
     return claim(a.peers[a.rank].visited, id) && id / a.n_local == a.rank;
   });
   __syncthreads();
