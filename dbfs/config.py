@@ -1,5 +1,6 @@
 """Configuration: values of ``dask.config`` under the key ``dbfs``, with the defaults of ``dbfs.yaml``."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,18 @@ def seconds(key: str, override: float | str | None = None) -> float:
         InvalidOptionError: the value is not a duration above zero.
     """
     value = get(key) if override is None else override
+    if type(value) is str:
+        # A call of a traversal reads several durations, and each takes Dask 20 us.
+        return _parsed(key, value)
+    return _duration(key, value)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(key: str, value: str) -> float:
+    return _duration(key, value)
+
+
+def _duration(key: str, value: Any) -> float:
     try:
         duration = float(parse_timedelta(value, default="s"))
     except (ValueError, KeyError, TypeError) as error:

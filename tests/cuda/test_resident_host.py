@@ -215,6 +215,9 @@ def waiting(timeout: float) -> resident.ResidentKernel:
         def __getitem__(self, field: str) -> int:
             return int(header[field][0])
 
+        def values(self) -> dict[str, int]:
+            return {name: int(header[name][0]) for name in header.dtype.names}
+
     under_way = object.__new__(slot.Slot)
     under_way.host, under_way.done = Host(), Done()  # type: ignore[assignment]
     under_way.records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]

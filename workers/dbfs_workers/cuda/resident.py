@@ -136,7 +136,9 @@ class ResidentKernel:
         parts = window_layout(stripe, self._bin_capacity, leader_capacity(stripe), predecessors)
         self._window = Window(parts, graph_id)
         self._peers: PeerWindows | None = None
-        # Several ranks write into each other's labels, so these lie in the window, and a result is a copy of them.
+        self._own_distances = False
+        # Several ranks reach into each other's labels: into distances in leader levels, and into parents in dense
+        # ones. Those labels lie in the window, and a result gets a copy of them.
         self._shared_labels: RankLabels | None = None
         if stripe.p > 1:
             distances = self._window.array("distances", stripe.n_local, np.int32)
@@ -153,6 +155,8 @@ class ResidentKernel:
         self._target_bits: Any | None = None
         self._many_sources: Any | None = None
         self._dirty_tail = True
+        self._rows = stripe.n_local
+        self._prepared: tuple[object, ...] = ()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._arguments = np.zeros(1, [("params", layout.PARAMS)])
         self._params = self._arguments["params"]
@@ -194,6 +198,8 @@ class ResidentKernel:
         if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
             params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
             params["first_in"] = graph.first_in.data.ptr
+        # Whether a run writes its distances into the result itself.
+        self._own_distances = self._shared_labels is None or not params["light"]
         if self._shared_labels is not None:
             params["distances"] = address(self._shared_labels.distances)
         params["known"] = self._known.data.ptr
@@ -234,7 +240,7 @@ class ResidentKernel:
         self._lone_sources = self._place_sources(options.sources)
         # Rows past the last edge are reached only as sources. A reset may skip them if the labels are those of the
         # previous run, and it had no such source.
-        clean = self._shared_labels is not None and not self._dirty_tail
+        clean = not self._own_distances and not self._dirty_tail
         params["reset_rows"] = self.graph.rows_used if clean else stripe.n_local
         self._dirty_tail = self._lone_sources > 0
         params["target_total"] = params["target_bits"] = 0
@@ -247,6 +253,17 @@ class ResidentKernel:
             self._target_bits = cupy.asarray(bits)
             params["target_bits"] = self._target_bits.data.ptr
             cupy.cuda.get_current_stream().synchronize()
+        # Mostly the same as in the run before: writing these fields takes as long as the launch.
+        given = (options.direction, options.max_depth, options.alpha, options.beta, options.sparse_edges)
+        if given != self._prepared:
+            self._prepare_levels(options)
+            self._prepared = given
+        params["timeout_ns"] = int(options.timeout * 1e9)
+        self._timeout = options.timeout
+
+    def _prepare_levels(self, options: KernelOptions) -> None:
+        """Set what the kernel decides by at a barrier."""
+        params, stripe = self._params[0], self.graph.stripe
         direction = options.direction if self._bottom_up else Direction.TOP_DOWN
         self.direction = direction
         params["direction"], params["max_depth"] = direction, min(options.max_depth, UNLIMITED)
@@ -255,8 +272,6 @@ class ResidentKernel:
         if limit is None:
             limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
         params["sparse_edges"] = min(limit, self._most_edges)
-        params["timeout_ns"] = int(options.timeout * 1e9)
-        self._timeout = options.timeout
 
     def _place_sources(self, sources: Sequence[int]) -> int:
         """Set the sources of the next run; return how many of them lie on this rank in rows that have no edge."""
@@ -264,9 +279,13 @@ class ResidentKernel:
         params["source_count"] = len(sources)
         rank, used = self.graph.rank, self.graph.rows_used
         if len(sources) <= layout.FEW_SOURCES:
-            # Without NumPy, which would take as long as the launch.
-            params["few_sources"][: len(sources)] = [stripe.internal(source) for source in sources]
-            return sum(stripe.owner(source) == rank and stripe.row(source) >= used for source in sources)
+            # Without arrays, which would take as long as the launch.
+            few, lone = params["few_sources"], 0
+            for index, source in enumerate(sources):
+                row, owner = divmod(source, stripe.p)
+                few[index] = owner * self._rows + row
+                lone += owner == rank and row >= used
+            return lone
         ids = np.asarray(sources, np.int64)
         self._many_sources = cupy.asarray(stripe.internal(ids).astype(np.uint32))
         params["sources"] = self._many_sources.data.ptr
@@ -290,9 +309,11 @@ class ResidentKernel:
         params = self._params[0]
         params["host"] = slot.host.address
         labels = self._empty_labels()
+        if self._own_distances:
+            params["distances"] = address(labels.distances)
         if self._shared_labels is None:
             own = params["peers"][0]
-            params["distances"] = own["distances"] = address(labels.distances)
+            own["distances"] = params["distances"]
             if labels.predecessors is not None:
                 own["parents"] = address(labels.predecessors)
         self._launch(self._blocks, self._variant.threads, 0, self.stream.ptr)
@@ -309,12 +330,16 @@ class ResidentKernel:
         return RankLabels(cupy.empty(rows, np.int32), parents)
 
     def _copy_labels(self, source: RankLabels, target: RankLabels) -> None:
-        """Enqueue a copy of labels on ``stream``. Returns at once."""
+        """Enqueue a copy of the labels that the run did not write into the result. Returns at once."""
+        if not self._own_distances:
+            self._copy(source.distances, target.distances)
+        if source.predecessors is not None:
+            self._copy(source.predecessors, target.predecessors)
+
+    def _copy(self, source: Any, target: Any) -> None:
         runtime = self._cupy.cuda.runtime
-        for old, new in ((source.distances, target.distances), (source.predecessors, target.predecessors)):
-            if old is not None and new is not None:
-                kind = runtime.memcpyDeviceToDevice
-                runtime.memcpyAsync(address(new), address(old), old.nbytes, kind, self.stream.ptr)
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(address(target), address(source), source.nbytes, kind, self.stream.ptr)
 
     @property
     def lone_sources(self) -> int:

@@ -100,6 +100,8 @@ class Leader:
         self._last = 0.0
         # Time of rank 0's own part in the latest part of a run.
         self._rank_seconds = 0.0
+        # Time of a traversal in the latest part; 0 before the lease's first.
+        self._each_seconds = 0.0
         self._awake = threading.Event()
         # Set once the run that the lease was granted to has begun.
         self._begun = threading.Event()
@@ -118,6 +120,7 @@ class Leader:
         with self._busy:
             self._lease, self._client, self._number, self._listed = lease, client, number, run_id
             self._holder = self._end_run = None
+            self._each_seconds = 0.0
             if run_id:
                 self._begun.clear()
             self._revoked = self._failed = False
@@ -184,7 +187,8 @@ class Leader:
         self._begun.set()
         if not self._awake.is_set():
             self._awake.set()
-        length = 1
+        # Half a part, so that the holder makes results of the first part while the ranks make the next.
+        length = max(1, int(PART_SECONDS / 2 / self._each_seconds)) if self._each_seconds else 1
         try:
             while True:
                 began = time.perf_counter()
@@ -193,11 +197,12 @@ class Leader:
                 note.answers.append(answers)
                 if not self._failed:
                     note.finished += len(specs)
+                seconds = max(time.perf_counter() - began, 1e-6)
+                self._each_seconds = seconds / len(specs)
                 if self._revoked or note.finished == len(run.specs):
                     break
-                seconds = max(time.perf_counter() - began, 1e-6)
                 self._send_reports(line, answers, seconds, last=False)
-                length = max(1, min(2 * length, int(length * PART_SECONDS / seconds)))
+                length = max(1, min(2 * length, int(PART_SECONDS / self._each_seconds)))
         finally:
             note.ended = time.time()
             self._last = time.monotonic()

@@ -26,8 +26,10 @@ LARGEST_FRAME: Final = 1 << 32
 _GREETING = b"dbfs-line-1\n"
 _WELCOME = b"\x01"
 _LENGTH = struct.Struct("<Q")
-# A frame below this size is joined with its length into one packet.
+# A frame below this size is joined with its length into one packet, and read with its length in one call.
 _JOINED = 1 << 16
+# Most bytes of a large frame that are received at once.
+_LARGEST_PART = 1 << 20
 
 
 class LineClosedError(ConnectionError):
@@ -40,6 +42,8 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
+        # What arrived behind the frame received last.
+        self._arrived = b""
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._hang_up = select.poll()
@@ -125,17 +129,29 @@ class Line:
             LineClosedError: the line is closed.
         """
         try:
-            length: int = _LENGTH.unpack(_read(self._connection, _LENGTH.size, end))[0]
+            length: int = _LENGTH.unpack(self._take(_LENGTH.size, end))[0]
             if length > LARGEST_FRAME:
                 raise LineClosedError(f"a frame of {length:,} bytes was announced; at most {LARGEST_FRAME:,} may come")
-            return _read(self._connection, length, end)
+            return self._take(length, end)
         except TimeoutError:
             raise
         except OSError as error:
             raise LineClosedError(f"the line broke: {error}") from error
 
+    def _take(self, size: int, end: float | None) -> bytes:
+        """Return the next bytes; arguments and errors as of ``_read``."""
+        if size >= _JOINED:
+            arrived, self._arrived = self._arrived[:size], self._arrived[size:]
+            return arrived + _read(self._connection, size - len(arrived), end)
+        while len(self._arrived) < size:
+            self._arrived += _receive(self._connection, _JOINED, end)
+        taken, self._arrived = self._arrived[:size], self._arrived[size:]
+        return taken
+
     def readable(self, seconds: float) -> bool:
         """Return whether a frame, or the line's end, has arrived, after at most ``seconds``."""
+        if self._arrived:
+            return True
         if isinstance(self._connection, ssl.SSLSocket) and self._connection.pending():
             return True
         try:
@@ -164,16 +180,26 @@ def new_token() -> bytes:
 
 
 def _read(connection: socket.socket, size: int, end: float | None) -> bytes:
-    parts = bytearray(size)
-    view = memoryview(parts)
-    done = 0
-    while done < size:
-        left = None if end is None else end - time.monotonic()
-        if left is not None and left <= 0:
-            raise TimeoutError("no answer in time")
-        connection.settimeout(left)
-        got = connection.recv_into(view[done:])
-        if got == 0:
-            raise ConnectionResetError("closed by the other end")
-        done += got
+    """Return the next ``size`` bytes.
+
+    Raises:
+        TimeoutError: they did not come until ``end``, in seconds of ``time.monotonic()``.
+        OSError: the connection is closed.
+    """
+    parts = bytearray()
+    while len(parts) < size:
+        parts += _receive(connection, min(size - len(parts), _LARGEST_PART), end)
     return bytes(parts)
+
+
+def _receive(connection: socket.socket, most: int, end: float | None) -> bytes:
+    """Return what arrives next, at most ``most`` bytes; errors as of ``_read``."""
+    left = None if end is None else end - time.monotonic()
+    if left is not None and left <= 0:
+        raise TimeoutError("no answer in time")
+    if left is not None or connection.gettimeout() is not None:
+        connection.settimeout(left)
+    arrived = connection.recv(most)
+    if not arrived:
+        raise ConnectionResetError("closed by the other end")
+    return arrived
