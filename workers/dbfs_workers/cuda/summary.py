@@ -17,8 +17,8 @@ MOST_BLOCKS: Final = 132 * 2
 SHARED_BINS: Final = 6144
 # Bins of a run whose number of levels is not known yet: few enough for the most copies of each counter.
 MOST_BINS: Final = 128
-# log2 of the copies of each counter in shared memory: at most one copy for each lane of a warp.
-MOST_COPIES: Final = 5
+# log2 of the copies of each counter in shared memory. More copies take longer to clear and to add up.
+MOST_COPIES: Final = 3
 
 # The kernel's arguments.
 _ARGUMENTS: Final = np.dtype(
@@ -144,5 +144,5 @@ class Summary:
         arguments = self._arguments[0]
         arguments["distances"], arguments["sums"], arguments["on_host"] = distances.data.ptr, sums.data.ptr, on_host
         arguments["bins"], arguments["shared_bins"], arguments["copies"] = bins, shared_bins, copies
-        blocks = max(1, min(MOST_BLOCKS, -(-self._rows // THREADS)))
+        blocks = max(1, min(MOST_BLOCKS, -(-self._rows // (4 * THREADS))))
         self._kernel(blocks, THREADS, 8 * shared_bins << copies, stream)
