@@ -198,15 +198,11 @@ def waiting(timeout: float) -> resident.ResidentKernel:
     engine = object.__new__(resident.ResidentKernel)
     header = np.zeros(1, layout.HOST_HEADER)
 
-    class Done:
-        @property
-        def done(self) -> bool:
-            if header["abort"][0]:
-                header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << layout.STATUS_STEP | 7 << layout.STATUS_LEVEL
-            return bool(header["abort"][0])
-
-        def synchronize(self) -> None:
-            pass
+    def query(event: int) -> int:
+        if not header["abort"][0]:
+            return 600
+        header["status"] = Reason.ABORTED | Step.EXPAND_LIGHT << layout.STATUS_STEP | 7 << layout.STATUS_LEVEL
+        return 0
 
     class Host:
         def __init__(self) -> None:
@@ -219,7 +215,8 @@ def waiting(timeout: float) -> resident.ResidentKernel:
             return {name: int(header[name][0]) for name in header.dtype.names}
 
     under_way = object.__new__(slot.Slot)
-    under_way.host, under_way.done = Host(), Done()  # type: ignore[assignment]
+    under_way.host, under_way.done = Host(), SimpleNamespace(ptr=1)  # type: ignore[assignment]
+    under_way._query = query
     under_way.records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]
     engine.graph = SimpleNamespace(rank=3)  # type: ignore[assignment]
     engine._timeout, engine._slots, engine._under_way = timeout, [under_way], deque([under_way])
@@ -235,4 +232,17 @@ def test_a_kernel_stopped_before_the_deadline_was_aborted() -> None:
     engine = waiting(60)
     engine.abort()
     with pytest.raises(KernelAbortedError, match="rank 3, level 7, expand_light step"):
+        engine.wait()
+
+
+def test_a_kernel_that_failed_ends_the_wait_at_once() -> None:
+    """CuPy's ``Event.done`` is False for its event, so that the wait lasted until the deadline."""
+
+    def synchronize() -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    engine = waiting(60)
+    engine._slots[0]._query = lambda event: 700
+    engine._slots[0].done.synchronize = synchronize
+    with pytest.raises(RuntimeError, match="illegal memory access"):
         engine.wait()

@@ -17,6 +17,9 @@ EAGER_SECONDS: Final = 1e-3
 LOOK_SECONDS: Final = 0.05
 MANY_RECORDS: Final = CAPACITY // 16
 
+# cudaErrorNotReady.
+_NOT_READY: Final = 600
+
 
 class Slot:
     """The host's side of one run. An engine has two, so that a run can be launched behind the one under way.
@@ -31,6 +34,7 @@ class Slot:
         self.host = Mapped()
         self.records = Records(self.host.header, self.host.ring, alone=alone)
         self.done = cupy.cuda.Event(disable_timing=True)
+        self._query: Callable[[int], int] = cupy.cuda.runtime.eventQuery
 
     def clear(self) -> None:
         """Forget the previous run."""
@@ -50,7 +54,7 @@ class Slot:
         """
         now = time.monotonic()
         look, patient = now + LOOK_SECONDS, now + EAGER_SECONDS
-        while not self.done.done:
+        while self._runs():
             now = time.monotonic()
             if now > look or self.records.pending > MANY_RECORDS:
                 self.records.drain()
@@ -63,8 +67,15 @@ class Slot:
             if now > give_up:
                 abort()
             time.sleep(20e-6 if now > patient else 0)
-        # Raises CUDA's error if the kernel failed.
+
+    def _runs(self) -> bool:
+        """Return whether the run has yet to end. Raises CUDA's error if its kernel failed."""
+        status = self._query(self.done.ptr)
+        if status in (0, _NOT_READY):
+            return status == _NOT_READY
+        # CuPy's ``Event.done`` is False for an event behind a kernel that failed, so that a wait would not end.
         self.done.synchronize()
+        return False
 
     def outcome(self, rank: int, timeout: float, give_up: float) -> KernelOutcome:
         """Return the outcome of the run, which has ended.

@@ -76,7 +76,7 @@ __device__ __forceinline__ Taken take(const Params& a, const Block& b, u32 i, u3
     const Queue queue = light_queue<kRole>(a, run.queue);
     // The first frontier of the leader is the sources, which are labelled.
     const bool given = kRole == Role::kLeader && !run.frontier.pending;
-    taken.id = given ? a.sources[i] : queue.ids[i];
+    taken.id = given ? source_at(a, i) : queue.ids[i];
     if (kPredecessors && run.frontier.pending && first) taken.parent = queue.parents[i];
   } else if (kRole == Role::kPeer && i < items) {
     i -= run.small;

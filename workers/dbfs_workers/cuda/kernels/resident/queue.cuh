@@ -45,6 +45,11 @@ __device__ __forceinline__ bool is_target(const Params& a, u32 row) {
   return a.target_bits && has_bit(__ldg(&a.target_bits[row >> 5]), row);
 }
 
+// The internal id of a source.
+__device__ __forceinline__ u32 source_at(const Params& a, u32 i) {
+  return a.source_count > kFewSources ? a.sources[i] : a.few_sources[i];
+}
+
 // Write a row's distance and parent.
 __device__ __forceinline__ void label(const Params& a, u32 row, u32 distance, u32 parent) {
   a.distances[row] = (i32)distance;

@@ -38,7 +38,7 @@ __device__ __forceinline__ void reset(const Params& a) {
 // Step::kStart. Every rank marks all sources as visited; the owner queues a source. A thread takes a source.
 __device__ __forceinline__ void place_sources(const Params& a, Block& b, const Output& to) {
   stage_items(a, b, to, a.source_count, [&](u32 i, u32& id, u32& parent) {
-    id = parent = a.source_count > kFewSources ? a.sources[i] : a.few_sources[i];
+    id = parent = source_at(a, i);
     return claim(a.peers[a.rank].visited, id) && id / a.n_local == a.rank;
   });
   __syncthreads();
