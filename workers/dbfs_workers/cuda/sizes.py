@@ -3,7 +3,7 @@
 Not counted: CUDA's context, the kernels, and the rounding up of allocations.
 """
 
-from dbfs_workers.cuda.resident import bin_capacity, leader_capacity, most_sparse_edges
+from dbfs_workers.cuda.resident import bin_capacity, has_spare, leader_capacity, most_sparse_edges
 from dbfs_workers.cuda.window import window_layout
 from dbfs_workers.storage.stripe import Stripe
 
@@ -29,7 +29,9 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     derived = 4 * rows + rows // 8 if bottom_up else 0
     # Per row: two queues of 4 bytes without predecessors, four with; a bit of each engine's bitmap of known vertices.
     state = (2 + 4) * 4 * rows + 2 * rows // 8 + int(_CHUNKS * m_local)
-    return {"windows": windows, "state": derived + state}
+    # Distances of both engines, parents of one.
+    spare = (4 + 8) * rows if has_spare(stripe) else 0
+    return {"windows": windows, "state": derived + state + spare}
 
 
 def labels(stripe: Stripe) -> int:

@@ -11,8 +11,8 @@ from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 
 THREADS: Final = 1024
-# Two blocks on each of 132 multiprocessors fill the GPU; so few add few counters to global memory for their rows.
-MOST_BLOCKS: Final = 132 * 2
+# One block fits on each of 132 multiprocessors. A second wave of blocks would clear and add up counters again.
+MOST_BLOCKS: Final = 132
 # Counters of 8 bytes in the 48 KiB of shared memory that a block gets on every GPU without opting in to more.
 SHARED_BINS: Final = 6144
 # Bins of a run whose number of levels is not known yet: few enough for the most copies of each counter.
