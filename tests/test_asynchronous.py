@@ -305,7 +305,14 @@ asyncio.run(main())
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
 
 
-OF_VERTICES = {"bfs_from_vertices", "python_ids", "positions", "vertices_at_positions", "vertices_named"}
+OF_VERTICES = {
+    "bfs_from_vertices",
+    "in_positions",
+    "python_ids",
+    "positions",
+    "vertices_at_positions",
+    "vertices_named",
+}
 
 
 @pytest.mark.parametrize(

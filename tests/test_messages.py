@@ -106,7 +106,7 @@ EXAMPLES: list[Message[Any]] = [
     DetachGpus("id"),
     LeaveGang("id"),
     OpenDoor("id", b"token"),
-    GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other"),
+    GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", "order"),
     EndLease("id", 3, Cause.LOST, "lost rank 1", 1),
     StartRank("id", 4, "me", SPECS, 2, 60.0, (("run", 0), ("run", 1))),
     GetPosition("id", 4),

@@ -126,7 +126,9 @@ def _under_lease(graph: Graph, sources: Sequence[int], batch: int) -> list[tuple
             for source in sources[first : first + batch]
         ]
         began = time.perf_counter()
-        parts = list(sender.parts(graph.record.graph_id, specs, Deadline(config.seconds("deadline")), None))
+        parts = list(
+            sender.parts(graph.record.graph_id, specs, Deadline(config.seconds("deadline")), None, graph.in_positions)
+        )
         seconds = time.perf_counter() - began
         taken.append((seconds, sum(part.seconds for part in parts), sum(part.rank_seconds for part in parts)))
         for index in range(len(specs)):

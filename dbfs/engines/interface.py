@@ -142,6 +142,10 @@ Progress = Callable[[RunProgress], None]
 """Called at intervals during a run, and once after its end, in the thread that waits for the run."""
 
 
+InPositions = Callable[[Sequence[TraversalSpec]], Sequence[TraversalSpec]]
+"""Returns specs in the numbering of the ranks, given in vertices: see ``dbfs_workers.spec.renumbered``."""
+
+
 class Engine(Protocol):
     """Runs traversals on a gang."""
 
@@ -154,15 +158,17 @@ class Engine(Protocol):
         specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
+        in_positions: InPositions,
     ) -> list[Outcome]:
         """Run one traversal for each spec, one after another; return the outcomes in the same order.
 
         Args:
             gang: the graph's workers.
             record: the graph.
-            specs: sources and options. All have one run id, and differ in sources and targets only.
+            specs: sources and options, in vertices. All have one run id, and differ in sources and targets only.
             deadline: when to give up.
             progress: called with the state of the run; an exception that it raises cancels the run.
+            in_positions: returns specs in the numbering of the ranks, by a message to a rank if need be.
 
         Raises:
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang
-from dbfs.engines.interface import LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import InPositions, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
@@ -40,6 +40,7 @@ class ResidentEngine:
         specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
+        in_positions: InPositions,
     ) -> list[Outcome]:
         """Start the run and wait for the ranks' reports."""
         service, run_id = ServiceClient.of(gang.client), specs[0].run_id
@@ -48,7 +49,8 @@ class ResidentEngine:
         latest: list[RankReport] = []
         try:
             # The outcomes of a part are made while the ranks make the next part.
-            for part in RunSender.of(gang.client).parts(record.graph_id, specs, deadline, progress):
+            sender = RunSender.of(gang.client)
+            for part in sender.parts(record.graph_id, specs, deadline, progress, in_positions):
                 for ranks in zip(*part.reports, strict=True):
                     spec = specs[len(outcomes)]
                     labels = ResidentLabels(service, record, run_id, len(outcomes), spec.predecessors)

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from dbfs.cluster.gang import Deadline, Gang
 from dbfs.engines.directions import Directions
-from dbfs.engines.interface import Outcome, Progress
+from dbfs.engines.interface import InPositions, Outcome, Progress
 from dbfs.engines.task_levels import TaskGraphTraversal
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
@@ -45,10 +45,12 @@ class TaskGraphEngine:
         specs: Sequence[TraversalSpec],
         deadline: Deadline,
         progress: Progress | None,
+        in_positions: InPositions,
     ) -> list[Outcome]:
         """Wait for the run's turn, and run one small Dask graph after another until a barrier found no vertex."""
         # Before the run waits for its turn, since a wrong option needs none.
         Directions(record, specs[0])
+        specs = in_positions(specs)
         service, outcomes = ServiceClient.of(gang.client), list[Outcome]()
         reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
         with held_run(service, record.graph_id, specs[0].run_id, len(specs), deadline) as run:

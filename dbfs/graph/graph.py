@@ -384,17 +384,17 @@ class Graph(NamedVertices):
         specs = [
             TraversalSpec(
                 run_id=run_id,
-                sources=self.positions(sources),
+                sources=sources,
                 predecessors=predecessors,
                 backend=self.backend,
                 direction=direction,
                 max_depth=max_depth,
-                targets=self.positions(targets),
+                targets=targets,
             )
             for sources in source_sets
         ]
         with run_reporter(progress, self.name, self.n, len(specs)) as report:
-            outcomes = runner.traverse(self._gang, self.record, specs, limit, report)
+            outcomes = runner.traverse(self._gang, self.record, specs, limit, report, self.in_positions)
         results = [
             BFSResult(self, sources, spec, runner.name, outcome)
             for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)

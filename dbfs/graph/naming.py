@@ -25,6 +25,7 @@ from dbfs.graph.ids import IdLookup
 from dbfs.integers import vertex_number
 from dbfs.records import GraphRecord
 from dbfs_workers.reads.messages import ReadOrder
+from dbfs_workers.spec import TraversalSpec, renumbered
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -139,6 +140,10 @@ class NamedVertices(GraphCounts):
     def positions(self, vertices: Sequence[int]) -> tuple[int, ...]:
         """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
         return tuple(self._ordered("position", vertices))
+
+    def in_positions(self, specs: Sequence[TraversalSpec]) -> Sequence[TraversalSpec]:
+        """Return specs in the internal numbering, given in vertices."""
+        return specs if self.record.order_key is None else renumbered(specs, self.positions)
 
     def vertices_at_positions(self, positions: Sequence[int]) -> list[int]:
         """Return the vertices of numbers in the internal numbering."""

@@ -42,7 +42,7 @@ class BFSResult:
         source_vertices: their vertices.
         run_id: id of the run that made the traversal.
         engine: name of the engine that ran.
-        spec: options of the traversal. Its vertices are positions if the graph is ordered by degree.
+        spec: options of the traversal, in vertices.
         depth: the largest distance.
         seconds: time from the start of the first level to the end of the last.
         setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None after a

@@ -97,6 +97,7 @@ class Leases:
                 addresses=record.addresses[1:],
                 doors=graph.doors,
                 doors_token=graph.doors_token,
+                order_key=record.order_key,
             )
             address = await self._workers.call(record.addresses[0], granting)
         except DbfsError as error:

@@ -78,15 +78,21 @@ class RunSender:
         return sender if sender is not None else _senders.setdefault(client, cls(ServiceClient.of(client)))
 
     def parts(
-        self, graph_id: str, specs: Sequence[TraversalSpec], deadline: Deadline, progress: Progress | None
+        self,
+        graph_id: str,
+        specs: Sequence[TraversalSpec],
+        deadline: Deadline,
+        progress: Progress | None,
+        in_positions: Callable[[Sequence[TraversalSpec]], Sequence[TraversalSpec]],
     ) -> Iterator[Part]:
         """Send a run; yield its parts as they finish.
 
         Args:
             graph_id: the graph.
-            specs: the traversals, all of one run id.
+            specs: the traversals, all of one run id, in vertices.
             deadline: the run's deadline.
             progress: called again and again while the run lasts.
+            in_positions: returns specs in the numbering of the ranks. Under a lease rank 0 does that.
 
         Raises:
             DbfsError: see ``Enqueue``.
@@ -97,7 +103,8 @@ class RunSender:
             rest = list(specs[done:])
             lease = self._take(graph_id)
             if lease is None:
-                answer = self._enqueue(graph_id, rest, done, deadline, progress, leases=not broken)
+                ranks_specs = list(in_positions(rest))
+                answer = self._enqueue(graph_id, ranks_specs, done, deadline, progress, leases=not broken)
                 if not isinstance(answer, LeaseGrant):
                     yield Part(answer)
                     return

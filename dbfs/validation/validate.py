@@ -133,7 +133,7 @@ class _Check:
     def result(self, result: BFSResult) -> Validation:
         """Check a result's labels on the workers."""
         location = result.label_location
-        sources, farthest = result.spec.sources, result.farthest
+        sources, farthest = self.graph.positions(result.spec.sources), result.farthest
         if not isinstance(location, LabelsOnRanks):
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)

@@ -334,6 +334,7 @@ class GrantLease(WorkerMessage[Address]):
         addresses: workers of the other ranks.
         doors: answers to ``OpenDoor`` of the other ranks.
         doors_token: the token of those doors.
+        order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang.
@@ -349,6 +350,7 @@ class GrantLease(WorkerMessage[Address]):
     addresses: tuple[str, ...]
     doors: tuple[Address, ...]
     doors_token: bytes
+    order_key: Hashable | None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The description of a traversal that clients, the scheduler and workers share."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
@@ -12,12 +13,13 @@ class TraversalSpec:
 
     Attributes:
         run_id: id of this attempt, which every message carries.
-        sources: vertex ids of distance 0.
+        sources: vertices of distance 0. On the ranks: positions, if the graph is ordered by degree; see ``renumbered``.
         predecessors: whether parents are recorded beside distances.
         backend: name of the backend that runs the phases (``backends.BACKENDS``).
         direction: one of ``DIRECTIONS``.
         max_depth: largest distance to label; None for no bound.
-        targets: vertex ids; the traversal stops as soon as all of them are labelled. Empty for no such stop.
+        targets: vertices, numbered as the sources; the traversal stops as soon as all of them are labelled. Empty for
+            no such stop.
     """
 
     run_id: str
@@ -27,6 +29,26 @@ class TraversalSpec:
     direction: str = "auto"
     max_depth: int | None = None
     targets: tuple[int, ...] = ()
+
+
+def renumbered(
+    specs: Sequence[TraversalSpec], positions: Callable[[Sequence[int]], Sequence[int]]
+) -> list[TraversalSpec]:
+    """Return specs with each vertex replaced by its position in the order by degree.
+
+    Args:
+        specs: the specs, of vertices.
+        positions: returns the positions of vertices. Called once.
+    """
+    found = iter(positions([vertex for spec in specs for vertex in (*spec.sources, *spec.targets)]))
+    return [
+        replace(
+            spec,
+            sources=tuple(next(found) for _ in spec.sources),
+            targets=tuple(next(found) for _ in spec.targets),
+        )
+        for spec in specs
+    ]
 
 
 def direction_name(bottom_up: bool) -> str:

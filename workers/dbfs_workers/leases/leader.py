@@ -32,7 +32,8 @@ from dbfs_workers.leases.requests import (
     failed,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import TraversalSpec, renumbered
+from dbfs_workers.storage.ordering import DegreeOrder
 
 PART_SECONDS: Final = 0.02
 WATCH_SECONDS: Final = 0.05
@@ -71,13 +72,22 @@ class Leader:
         peers: lines to the other ranks, by rank.
         run_part: makes rank 0's part in a run.
         calls: what to call when a run has to end, and with notes.
+        order: the graph's order by degree; None if it has none.
     """
 
-    def __init__(self, graph_id: str, peers: Sequence[Peer], run_part: RunPart, calls: GangCalls) -> None:
+    def __init__(
+        self,
+        graph_id: str,
+        peers: Sequence[Peer],
+        run_part: RunPart,
+        calls: GangCalls,
+        order: DegreeOrder | None = None,
+    ) -> None:
         self._graph_id = graph_id
         self._peers = peers
         self._run_part = run_part
         self._calls = calls
+        self._order = order
         self._lease = 0
         self._client = ""
         self._listed = ""
@@ -225,7 +235,7 @@ class Leader:
             lease=run.lease,
             number=self._number,
             client=self._client,
-            specs=specs,
+            specs=specs if self._order is None else renumbered(specs, self._order.positions_of),
             first=run.first + note.finished,
             following=len(run.specs) - note.finished - len(specs),
             deadline=max(1e-3, end - time.monotonic()),

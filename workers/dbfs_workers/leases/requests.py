@@ -24,7 +24,7 @@ class LeasedRun:
     Attributes:
         lease: serial number of the lease.
         run_id: the run's id.
-        specs: the traversals that are left to do.
+        specs: the traversals that are left to do, of vertices.
         first: index of the first of them in the run.
         deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
@@ -46,7 +46,7 @@ class PartOfRun:
         lease: serial number of the lease.
         number: the gang's serial number of this part.
         client: id of the client that the labels belong to.
-        specs: the traversals.
+        specs: the traversals, of positions if the graph is ordered by degree.
         first: index of the first of them in the run.
         following: number of traversals of the run in later parts.
         deadline: seconds until the run's deadline.

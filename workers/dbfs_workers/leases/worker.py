@@ -63,7 +63,8 @@ class WorkerLeases:
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
             part = _part_of(member, self._worker.data[member.partition_key])
-            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls)
+            order = None if message.order_key is None else self._worker.data[message.order_key]
+            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, order)
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)

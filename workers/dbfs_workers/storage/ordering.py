@@ -11,6 +11,7 @@ A traversal's sources and targets are ``position[vertex]``. Its labels are by po
 ``predecessors_by_vertex`` map them to vertex ids.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,6 +39,10 @@ class DegreeOrder:
     def relabel(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return edges between positions. Ids must be in 0..n-1, which ``count_degrees`` checked."""
         return self.position[src].astype(np.int64), self.position[dst].astype(np.int64)
+
+    def positions_of(self, vertices: Sequence[int]) -> list[int]:
+        """Return the positions of a few vertices."""
+        return [int(self.position[vertex]) for vertex in vertices]
 
     def by_vertex(self, by_position: NDArray[Label]) -> NDArray[Label]:
         """Return labels in the order of vertices, given in the order of positions."""
