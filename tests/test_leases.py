@@ -15,6 +15,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
+from dbfs.graph import naming
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from tests.support.runs import ENDLESS, Background
@@ -71,6 +72,31 @@ def eventually(holds: Any, seconds: float = 10.0) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_under_a_lease_no_rank_is_asked_for_positions(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 numbers the vertices of a run by degree: a message for each source would double the time of a call."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("positions were read")
+
+    edges = dbfs.kronecker(scale=8, edgefactor=4)
+    with (
+        dbfs.load(edges, client=client, ranks=2) as given,
+        dbfs.load(edges, client=client, ranks=2, order="degree") as ordered,
+    ):
+        sources = ordered.sample_sources(6)
+        for source in sources[:3]:
+            ordered.bfs(source)
+        assert holders(client)[ordered.record.graph_id] == client.id
+        monkeypatch.setattr(naming, "RankCalls", refuse)
+        found = [ordered.bfs(sources[3], targets=sources[4]), *ordered.bfs_many(sources)]
+        monkeypatch.undo()
+        wanted = [given.bfs(sources[3], targets=sources[4]), *given.bfs_many(sources)]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one.distances(), other.distances())
 
 
 def test_a_client_that_stays_gets_a_lease_and_history_learns_of_its_runs(client: distributed.Client) -> None:

@@ -16,6 +16,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as tasks
 from dbfs_workers.tasks import delivering
+from dbfs_workers.tasks.queries import same_value
 
 
 class HostBuilder(Builder):
@@ -87,7 +88,9 @@ class HostBuilder(Builder):
             )
             for rank, collection in enumerate(collections)
         ]
-        return BuildTasks(partitions, order)
+        # All ranks get copies of the order, of which Dask may keep any. Rank 0 answers questions about the order.
+        kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
+        return BuildTasks(partitions, kept)
 
     def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
         """Add the tasks that count degrees and order the vertices: a count per rank, then sums of two counts each."""

@@ -23,9 +23,13 @@ _BIN_STAGE = "bin-edges"
 # tasks build.
 _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
-    **dict.fromkeys(("sample-ids", "split-ids", "ids-part", "unite-ids", "id-places", "number-edges"), "numbering"),
     **dict.fromkeys(
-        ("count-degrees", "add-degrees", "offer-degrees", "degrees-read", "degree-order", "order"), "ordering"
+        ("sample-ids", "split-ids", "ids-part", "unite-ids", "id-table", "id-ends", "id-places", "number-edges"),
+        "numbering",
+    ),
+    **dict.fromkeys(
+        ("count-degrees", "add-degrees", "offer-degrees", "degrees-read", "degree-order", "kept-order", "order"),
+        "ordering",
     ),
     **dict.fromkeys(("open-bins", "bins-open", "offer-bins", "collect", "bins-read", "edges-read"), "exchanging"),
 }

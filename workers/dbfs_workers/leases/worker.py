@@ -63,7 +63,13 @@ class WorkerLeases:
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
             part = _part_of(member, self._worker.data[member.partition_key])
-            order = None if message.order_key is None else self._worker.data[message.order_key]
+            order = None
+            if message.order_key is not None:
+                order = self._worker.data.get(message.order_key)
+                if order is None:
+                    for line in lines:
+                        line.close()
+                    raise ExchangeUnavailableError(f"{self._worker.address} has lost the order by degree")
             self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, order)
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)
