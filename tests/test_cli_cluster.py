@@ -97,7 +97,7 @@ def test_a_graph_that_lost_a_rank_says_so() -> None:
         (["run", "web", "--loaded", "--source", "0"], "no graph is named 'web'"),
         (
             ["run", "web", "--loaded", "--source", "0", "--in-edges", "--ranks", "2"],
-            "--loaded excludes --in-edges, --ranks: the graph",
+            "--loaded excludes --ranks, --in-edges: the graph",
         ),
         (["cancel", "feed"], "no run that begins with feed is waiting or running"),
         (["load", "path:n=5"], "Missing option '--name'"),

@@ -87,7 +87,7 @@ def test_an_error_names_such_a_path(hostile: Path) -> None:
     assert str(raised.value).isprintable()
     failed = CliRunner().invoke(main, ["run", f"{hostile}.none", "--source", "0"])
     assert failed.exit_code == 2
-    assert failed.stderr == f"Error: {hostile.parent}/{SHOWN}.none: no such file\n"
+    assert failed.stderr == f"Error: {hostile.parent}/{SHOWN}.none: no file there; expected files of edges\n"
 
 
 def test_a_bar_shows_such_a_path(monkeypatch: pytest.MonkeyPatch) -> None:

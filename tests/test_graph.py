@@ -264,8 +264,6 @@ def test_bad_edges(edges, words: str) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_what_load_refuses(client: distributed.Client) -> None:
-    with pytest.raises(EdgeInputError, match=r"must not be a list: pass dbfs\.from_arrays\(\*zip\(\*edges\)\)"):
-        dbfs.load([(0, 1)], client=client)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="unknown generator"):
         dbfs.load("kroneker:scale=3", client=client)
     with pytest.raises(InvalidOptionError, match="files"):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.graph import rank_tables, tables
+from dbfs.graph import tables
 from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
 from dbfs.units import format_seconds
@@ -236,7 +236,9 @@ class BFSResult:
         Raises:
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
         """
-        return rank_tables.dask_dataframe(self, unreached=unreached)
+        from dbfs.graph.rank_tables import dask_dataframe
+
+        return dask_dataframe(self, unreached=unreached)
 
     def to_parquet(
         self,
@@ -263,7 +265,9 @@ class BFSResult:
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
             ResultReleasedError: see ``distances``.
         """
-        rank_tables.write_parquet(self, path, unreached=unreached, compression=compression)
+        from dbfs.graph.rank_tables import write_parquet
+
+        write_parquet(self, path, unreached=unreached, compression=compression)
 
     def vertices_at(self, distance: int) -> Ids:
         """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.

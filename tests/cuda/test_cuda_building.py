@@ -27,10 +27,10 @@ from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_ord
 from dbfs_workers.storage.partition import Partition, describe
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import build_on_cpu as build_tasks
 from dbfs_workers.tasks import build_on_gpu as tasks
 from tests.support import standin
 from tests.support.graphs import GRAPHS
+from tests.support.partitions import build
 
 NAMES = ["one vertex", "one vertex, self-loop", "fewer vertices than ranks", "self-loops and duplicates", "hub"]
 
@@ -73,9 +73,9 @@ def expected(edges: EdgeList, p: int, order: str, in_edges: bool = True) -> tupl
     stripe, numbering = Stripe(edges.n, p), None
     if order == "degree":
         numbering = degree_order(count_degrees(*read, edges.n, symmetrise=edges.symmetrise, name=edges.name))
-    bins = build_tasks.bin_piece(read, stripe, edges.symmetrise, in_edges and edges.directed, edges.name, numbering)
-    options = (edges.directed, numbering is not None, edges.name, edges.m)
-    return [build_tasks.make_partition(stripe, rank, [[bins[rank]]], *options) for rank in range(p)], numbering
+    src, dst = read if numbering is None else numbering.relabel(*read)
+    options = {"directed": edges.directed, "in_edges": in_edges and edges.directed}
+    return build(stripe, src, dst, hub_first=numbering is not None, **options), numbering
 
 
 def assert_same(made: list[Partition], wanted: list[Partition]) -> None:

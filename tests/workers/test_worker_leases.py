@@ -27,7 +27,7 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
     tokens = [new_token(), new_token()]
 
     def granting(lease: int) -> GrantLease:
-        return GrantLease("id", lease, "me", lease, "", tokens[lease - 1], (), (), b"")
+        return GrantLease("id", lease, "me", lease, "", tokens[lease - 1], (), (), b"", None)
 
     async def overlap() -> None:
         leases = WorkerLeases(worker)

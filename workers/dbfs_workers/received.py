@@ -71,10 +71,17 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint in (int, float):
         # NumPy's numbers count, a bool does not.
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
-    kind = origin or hint
+    kind = _class_of(origin or hint)
     if not isinstance(value, kind):
         return False
     return not dataclasses.is_dataclass(kind) or _fields_fit(value, kind)
+
+
+def _class_of(kind: Any) -> Any:
+    """Return the class behind an alias: from NumPy 2.5 and Python 3.12 on, ``NDArray`` is one."""
+    while hasattr(kind, "__value__"):
+        kind = get_origin(kind.__value__) or kind.__value__
+    return kind
 
 
 def _fields_fit(value: Any, kind: Any) -> bool:

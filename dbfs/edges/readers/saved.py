@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.schemes import require_listed
+from dbfs.edges.readers.source import explained
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.saved import manifest as manifests
@@ -175,8 +176,9 @@ def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
     by_manifest = name.endswith(f"/{manifests.NAME}")
     folder = Folder.at(name.removesuffix(f"/{manifests.NAME}"))
     if folder.local:
-        if not Path(folder.path).is_dir():
-            return None
+        with explained(folder.path, None):
+            if not Path(folder.path).is_dir():
+                return None
     else:
         last = folder.path.rpartition("/")[2]
         if not (by_manifest or last.endswith(SUFFIX) or "." not in last):
