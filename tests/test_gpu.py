@@ -40,7 +40,7 @@ def needs(ranks: int) -> object:
     return pytest.param(ranks, marks=pytest.mark.skipif(ranks > GPUS, reason=f"{ranks} GPUs wanted, {GPUS} there"))
 
 
-RANKS = [needs(ranks) for ranks in (1, 2, 4)]
+RANKS = [needs(ranks) for ranks in (1, 2, 4, 8)]
 
 
 @pytest.fixture(scope="module")
