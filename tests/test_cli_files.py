@@ -93,6 +93,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str)
     assert "Traceback" not in answer.output
 
 
+@pytest.mark.full
 def test_names_in_tables_are_converted_and_traversed(tmp_path: Path) -> None:
     """The way of a table of names: CSV to Parquet and back, to a format that numbers vertices, and a traversal."""
     table, names = tmp_path / "a.csv", ["--source-column", "who", "--target-column", "whom"]

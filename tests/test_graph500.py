@@ -147,7 +147,13 @@ def invoke(client: distributed.Client) -> Callable[..., Result]:
 
 
 @pytest.mark.parametrize(
-    ("scale", "ranks", "order"), [(10, 1, "given"), (10, 2, "degree"), (11, 3, "degree"), (12, 4, "given")]
+    ("scale", "ranks", "order"),
+    [
+        (10, 1, "given"),
+        (10, 2, "degree"),
+        pytest.param(11, 3, "degree", marks=pytest.mark.full),
+        pytest.param(12, 4, "given", marks=pytest.mark.full),
+    ],
 )
 def test_a_whole_run(
     invoke: Callable[..., Result], tmp_path: Path, leaves_nothing: None, scale: int, ranks: int, order: str

@@ -247,6 +247,7 @@ def result(graph: Graph, request: pytest.FixtureRequest) -> dbfs.BFSResult:
     return graph.bfs(graph.sample_sources(1)[0], engine=request.param)
 
 
+@pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("layout", [None, "constrained"])
 @pytest.mark.parametrize(
@@ -296,6 +297,7 @@ def test_the_legend_of_the_levels_plot_is_on_no_words_and_no_bars(
                 assert not overlap(box, text.get_window_extent(renderer)), (text, scale, dpi)
 
 
+@pytest.mark.full
 def test_the_legend_of_the_levels_plot_has_its_place_in_the_figure(result: dbfs.BFSResult) -> None:
     low = plt.figure(figsize=(6.4, 2), layout="constrained").subplots()
     several = plt.figure(figsize=(6.4, 7), layout="constrained").subplots(4, 1)

@@ -91,6 +91,7 @@ def assert_same(made: list[Partition], wanted: list[Partition]) -> None:
             np.testing.assert_array_equal(csr.columns, wanted_csr.columns)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 8, 9])
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize(("directed", "in_edges"), [(False, False), (True, False), (True, True)])

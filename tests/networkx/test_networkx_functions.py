@@ -175,7 +175,7 @@ def test_every_function_is_compared(client: distributed.Client) -> None:
 @pytest.mark.parametrize(
     "graph",
     [
-        pytest.param(nx.cycle_graph(40), id="cycle"),
+        pytest.param(nx.cycle_graph(40), id="cycle", marks=pytest.mark.full),
         pytest.param(nx.barabasi_albert_graph(400, 2, seed=1), id="hubs", marks=pytest.mark.full),
         pytest.param(nx.grid_2d_graph(12, 12), id="lattice", marks=pytest.mark.full),
         pytest.param(nx.random_labeled_tree(60, seed=1), id="tree"),

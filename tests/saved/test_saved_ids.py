@@ -45,7 +45,9 @@ def equal(one: Any, other: Any) -> bool:
     return isinstance(other, pa.Array) and one.type == other.type and one.equals(other)
 
 
-@pytest.mark.parametrize("make", [strings, integers, tuples])
+@pytest.mark.parametrize(
+    "make", [strings, pytest.param(integers, marks=pytest.mark.full), pytest.param(tuples, marks=pytest.mark.full)]
+)
 def test_ids_on_other_ranks(
     client: distributed.Client, leaves_nothing: None, tmp_path: Path, make: Callable[..., Graph]
 ) -> None:

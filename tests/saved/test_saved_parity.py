@@ -46,6 +46,7 @@ def test_any_ranks_load_what_any_ranks_saved(
                 assert_same(again, arrays, graph, source=7)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", GRAPHS)
 def test_small_graphs(client: distributed.Client, tmp_path: Path, name: str) -> None:
     arrays = GRAPHS[name]()

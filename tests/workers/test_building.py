@@ -76,6 +76,7 @@ def test_partitions_hold_exactly_the_edges(
     assert_built(Stripe(n, p), src, dst, directed=directed, hub_first=hub_first, cuts=cuts)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_rows_of_every_length(p: int, threads: int) -> None:

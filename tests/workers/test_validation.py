@@ -56,11 +56,11 @@ def test_random_labels_against_the_oracle(directed: bool, edges: str) -> None:
     """A verdict has no violations if and only if the labels are right, whatever was changed."""
     generator = np.random.default_rng(7)
     verdicts = set()
-    for seed, ranks in itertools.product(range(6), RANKS):
+    for seed, ranks in itertools.product(range(4), RANKS):
         setting = Setting(*random(30, 40, seed), ranks, directed, edges)
         matrix = oracle.adjacency(setting.n, setting.src, setting.dst, directed=directed)
         right = right_labels(setting, [3])
-        for _ in range(20):
+        for _ in range(8):
             distances, parents = right[0].copy(), right[1].copy()
             for _ in range(generator.integers(1, 3)):
                 vertex = generator.integers(setting.n)

@@ -138,7 +138,9 @@ def _csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, threads: in
     # A step is a run of buckets with at least a share of all edges; the bins of a step are returned after it.
     with ThreadPoolExecutor(threads) as pool:
         for first, end in _steps(offsets):
-            for loops, repeats in pool.map(build, range(first, end)):
+            # A small graph is built before a thread has started.
+            run = pool.map if threads > 1 and end - first > 1 else map
+            for loops, repeats in run(build, range(first, end)):
                 self_loops, duplicates = self_loops + loops, duplicates + repeats
             bins.release_before(end)
     bins.close()
