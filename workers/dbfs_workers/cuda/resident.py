@@ -18,11 +18,21 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.capacity import (
+    LEADER_VERTICES,
+    LIGHT_DEGREE,
+    SPARSE_EDGES_LEAST,
+    SPARSE_SHARE,
+    bin_capacity,
+    has_spare,
+    leader_capacity,
+    most_sparse_edges,
+)
 from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.device_memory import ExportedArray, address, export_array
 from dbfs_workers.cuda.launch import Launch
@@ -41,44 +51,9 @@ from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe
+from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS
 
 T = TypeVar("T")
-
-# Measured: docs/decisions/light-levels.md and leader-levels.md.
-# Bins hold an eighth of the vertices. In graphs with large degrees a dense level is faster from a 64th on.
-CAPACITY_SHARE: Final = 8
-SPARSE_SHARE: Final = 64
-# Largest degree of a graph whose levels may be light.
-LIGHT_DEGREE: Final = 32
-SPARSE_EDGES_LEAST: Final = 1 << 16
-# Most rows of a rank whose engines hold spare arrays.
-SPARE_ROWS: Final = 1 << 26
-# Longest frontier of a leader level.
-LEADER_VERTICES: Final = 1 << 14
-
-
-def most_sparse_edges(stripe: Stripe) -> int:
-    """Return the default of ``sparse_edges``: most edges of a frontier that goes through the bins."""
-    return max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)
-
-
-def bin_capacity(stripe: Stripe, sparse_edges: int) -> int:
-    """Return the number of ids that a bin has room for.
-
-    A rank sends a vertex at most once in a run, and in a sparse level at most one vertex per frontier edge.
-    """
-    return max(1, min(stripe.n_local, sparse_edges))
-
-
-def leader_capacity(stripe: Stripe) -> int:
-    """Return the number of ids that a leader level's queue has room for: most discoveries of the longest frontier."""
-    return min(stripe.n, LEADER_VERTICES * LIGHT_DEGREE)
-
-
-def has_spare(stripe: Stripe) -> bool:
-    """Return whether an engine holds arrays for the labels of the next run. Long runs need not save the allocation."""
-    return stripe.n_local <= SPARE_ROWS
 
 
 def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | None:

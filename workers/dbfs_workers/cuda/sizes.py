@@ -3,7 +3,7 @@
 Not counted: CUDA's context, the kernels, and the rounding up of allocations.
 """
 
-from dbfs_workers.cuda.resident import bin_capacity, has_spare, leader_capacity, most_sparse_edges
+from dbfs_workers.cuda.capacity import bin_capacity, has_spare, leader_capacity, most_sparse_edges
 from dbfs_workers.cuda.window import window_layout
 from dbfs_workers.storage.stripe import Stripe
 
