@@ -27,17 +27,17 @@ from dbfs.edges.readers.lines import (
     Line,
     bad_line,
     blocks,
+    byte_ranges,
     count_lines,
     line_start,
     slices,
-    split_points,
     unreadable,
 )
 from dbfs.edges.readers.pairs import LineError, why_not_id
 from dbfs.edges.readers.source import SUFFIXES, Source
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
-from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
+from dbfs.errors import EdgeInputError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits
 
@@ -314,18 +314,9 @@ class CsvFile(FileEdges):
 
     def cut(self, piece_edges: int) -> Sequence[CsvPiece]:
         """Cut into byte ranges of about ``piece_edges`` rows. A compressed file is one piece, since it is streamed."""
-        if piece_edges < 1:
-            raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
-        if self.source.size is None:
-            points = []
-        else:
-            rows = (self.source.size - self.body) / self.row_bytes
-            points = split_points(self.source, self.body, int(-(-rows // piece_edges)))
-        starts, limits = [self.body, *points], self.limits()
-        return [
-            CsvPiece(self.source, self.layout, start, stop, start == self.body, limits)
-            for start, stop in zip(starts, [*points, None], strict=True)
-        ]
+        limits = self.limits()
+        ranges = byte_ranges(self.source, self.body, self.row_bytes, piece_edges)
+        return [CsvPiece(self.source, self.layout, *at, limits) for at in ranges]
 
     @property
     def id_kinds(self) -> tuple[IdKind, ...]:

@@ -19,14 +19,13 @@ from dbfs.edges.readers.lines import (
     INT64_MAX,
     bad_line,
     blocks,
+    byte_ranges,
     count_lines,
     line_start,
     slices,
-    split_points,
     unreadable,
 )
 from dbfs.edges.readers.source import Source
-from dbfs.errors import InvalidOptionError
 from dbfs_workers.storage.pieces import Edges, Piece
 from dbfs_workers.storage.reading import Reading, ReadLimits
 
@@ -294,15 +293,6 @@ class PairFile(FileEdges):
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into byte ranges of about ``piece_edges`` lines. A compressed file is one piece, since it is streamed."""
-        if piece_edges < 1:
-            raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
-        if self.source.size is None:
-            points = []
-        else:
-            edges = (self.source.size - self.body) / self.edge_bytes
-            points = split_points(self.source, self.body, int(-(-edges // piece_edges)))
-        starts, limits = [self.body, *points], self.limits()
-        return [
-            PairPiece(self.source, self.grammar, start, stop, start == self.body, limits)
-            for start, stop in zip(starts, [*points, None], strict=True)
-        ]
+        limits = self.limits()
+        ranges = byte_ranges(self.source, self.body, self.edge_bytes, piece_edges)
+        return [PairPiece(self.source, self.grammar, *at, limits) for at in ranges]
