@@ -11,6 +11,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import dask
 import distributed
 import numpy as np
 import pyarrow.parquet as pq
@@ -99,7 +100,9 @@ def test_answers_are_those_of_a_synchronous_client(
         frame = await result.to_pandas()
         assert frame["distance"].tolist() == [*(await result.to_dict()).values()]
         assert (await result.to_arrow()).num_rows == len(frame) == wanted.reached
-        await result.to_parquet(tmp_path / "labels")
+        # A client that did not start the cluster writes where the configuration allows.
+        with dask.config.set({"dbfs.write.folders": [str(tmp_path)]}):
+            await result.to_parquet(tmp_path / "labels")
         assert pq.read_table(tmp_path / "labels").num_rows == wanted.reached
         assert (await result.to_dask_dataframe()).npartitions == graph.ranks
         parents = await result.predecessors()

@@ -59,6 +59,8 @@ class RankCalls(Generic[A]):
         """
         gang, doing = self._gang, self._doing
         try:
+            # Also before the wait: the answers of a traversal's levels may each come at once.
+            check_cancelled()
             while not concurrent.futures.wait([self._waiting], self._deadline.interval()).done:
                 check_cancelled()
                 gang.check(doing)
