@@ -11,9 +11,13 @@ demo: .venv/installed
 test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
+# Folders whose tests of the second size may run beside each other: none of them kills or stops a worker.
+PAIRED := $(addprefix tests/,cuda generate networkx readers tables writers)
+
 # Everything: make test, then the tests of the second size (the mark "full").
 test-all: test
-	$(BIN)/python -m pytest -m full --worker-processes --durations=15
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m full $(PAIRED) --durations=15
+	$(BIN)/python -m pytest -m full --worker-processes $(addprefix --ignore=,$(PAIRED)) --durations=15
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -30,8 +34,8 @@ contracts: .venv/installed-dev
 kernels: .venv/installed-dev
 	$(BIN)/python -c 'from dbfs.cluster.kernels import warm_up; warm_up()'
 
-# In two processes: half of a test's time is waiting for workers that start. The second size kills and stops workers, and
-# has the machine for itself.
+# In two processes: half of a test's time is waiting for workers that start. Most tests of the second size kill and stop
+# workers, and have the machine for themselves.
 pytest: kernels
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full" --durations=15
 

@@ -32,7 +32,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 GRAPH_HELP = (
     "Files: Matrix Market, METIS, SNAP and plain edge lists, PACE and DIMACS .gr, CSV and TSV with a header, each also "
     "as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a quoted pattern such as "
-    "'edges/*.parquet', is one graph, and so is the folder of a saved graph (dbfs save).\n\n"
+    "'edges/part-??.parquet', is one graph, and so is the folder of a saved graph (dbfs save).\n\n"
     "\b\nGenerators:\n" + generate.describe()
 )
 """Epilogue of the help of a command that takes a GRAPH."""

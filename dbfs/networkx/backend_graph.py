@@ -100,7 +100,7 @@ class BackendGraph:
         """Return the graph on the workers, loading it if needed.
 
         Raises:
-            Those of ``dbfs.load`` and of ``dbfs.networkx.cluster.client``.
+            DbfsError: see ``dbfs.load`` and ``dbfs.networkx.cluster.client``.
         """
         if not self._directed:
             way = Way.FORWARD
