@@ -6,6 +6,7 @@ tasks, bins would be p * p tasks a round.
 """
 
 import asyncio
+import concurrent.futures
 import pickle
 import weakref
 from collections.abc import Sequence
@@ -16,10 +17,14 @@ from distributed.protocol import to_serialize
 
 from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
+from dbfs_workers.storage.reading import require_wanted
 from dbfs_workers.storage.stripe import Stripe
 
 OPERATION = "dbfs_take_edges"
 """Dask's name of the handler ``take_edges``."""
+
+# How often a delivery looks whether a client still waits for the build.
+_LOOK_SECONDS = 0.25
 
 BinPair = tuple[EdgeBin, EdgeBin | None]
 """One owner's bin of edges, and its bin of reversed edges; None without in-edges."""
@@ -111,6 +116,7 @@ def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence
         StaleRunError: the build is over.
         Exception: the build failed on an owner, with this error.
         OSError: an owner's worker is lost.
+        RunCancelledError: no client waits for the build any more.
         DeadlineExceededError: an owner did not answer in time.
     """
     token, rank, p = collection.token, collection.rank, len(addresses)
@@ -133,8 +139,14 @@ def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence
         # Each rank begins with the rank after it: if all began with rank 0, that rank would be the bottleneck.
         await asyncio.wait_for(asyncio.gather(*(send((rank + step) % p) for step in range(1, p))), timeout)
 
+    sending = asyncio.run_coroutine_threadsafe(send_all(), worker.loop.asyncio_loop)
     try:
-        asyncio.run_coroutine_threadsafe(send_all(), worker.loop.asyncio_loop).result()
+        # Dask tries for half a minute to reach a worker that is lost. The client has given the build up long before.
+        while not concurrent.futures.wait([sending], _LOOK_SECONDS).done:
+            require_wanted("delivering bins")
+        sending.result()
     except TimeoutError:
         late = f"rank {rank}: the other ranks did not take the bins of a piece within {timeout:g} s"
         raise DeadlineExceededError(late) from None
+    finally:
+        sending.cancel()
