@@ -58,7 +58,7 @@ def number_ids(
     def add(rank: int, what: str, place: tuple[int, ...], function: Callable[..., Any], *arguments: Any) -> Ref:
         return graph.add(rank, (f"{what}-{token}", *place), function, *arguments)
 
-    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], name) for i in indices]
+    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], share, name) for i in indices]
     samples = [add(i % p, "sample-ids", (i,), tasks.sample_ids, coded[i]) for i in indices]
     splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)
     split = [add(i % p, "split-ids", (i,), tasks.split_ids, coded[i], splitters, p) for i in indices]

@@ -38,7 +38,7 @@ class Held:
 
 def numbered(pieces: list[Held], p: int) -> tuple[list[IdTable], list[Any]]:
     """Run the tasks of ``building.numbering`` in this process; return the tables by rank and the edges by piece."""
-    coded = [tasks.read_piece(piece, "mine") for piece in pieces]
+    coded = [tasks.read_piece(piece, 1.0, "mine") for piece in pieces]
     splitters = tasks.choose_splitters([tasks.sample_ids(piece) for piece in coded], p, "mine")
     split = [tasks.split_ids(piece, splitters, p) for piece in coded]
     united = [tasks.unite_ids([one.parts[rank] for one in split], 0.9, "mine") for rank in range(p)]
@@ -153,7 +153,7 @@ def test_every_arrow_type_of_ids_has_one_form() -> None:
 )
 def test_bad_ids_are_refused(src: Any, dst: Any, words: str) -> None:
     with pytest.raises(EdgeInputError, match=f"^mine: {words}"):
-        tasks.read_piece(Held(src, dst), "mine")  # type: ignore[arg-type]
+        tasks.read_piece(Held(src, dst), 1.0, "mine")  # type: ignore[arg-type]
 
 
 def test_pieces_of_several_types_are_refused() -> None:

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.id_table import joined, sort_keys, take
+from dbfs_workers.storage.id_table import joined, nbytes, sort_keys, take
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 # No caller can choose ids whose hashes collide.
 _SEED = np.uint64(secrets.randbits(64))
+
+
+def encoding_bytes(parts: Sequence[Ids]) -> int:
+    """Return the bytes that ``encode`` takes at most, if all ids are distinct: codes, the hash table, the distinct ids.
+
+    Of integers the parts as one array and the copied result as well.
+    """
+    return 44 * sum(map(len, parts)) + sum(map(nbytes, parts))
 
 
 def encode(parts: Sequence[Ids]) -> tuple[NDArray[np.int32], Ids]:

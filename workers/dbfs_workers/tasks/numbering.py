@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import EdgeInputError
-from dbfs_workers.storage.id_codes import ascending, encode
+from dbfs_workers.storage.id_codes import ascending, encode, encoding_bytes
 from dbfs_workers.storage.id_table import (
     INTEGERS,
     IdTable,
@@ -128,10 +128,11 @@ class UnitedIds:
         return nbytes(self.ids) + sum(places.nbytes for places in self.places)
 
 
-def read_piece(piece: Piece, name: str) -> CodedPiece:
+def read_piece(piece: Piece, memory_share: float, name: str) -> CodedPiece:
     """Read a piece, and replace its ids by codes; ``name`` is the edge list's, for errors.
 
     Raises:
+        GraphTooLargeError: finding the distinct ids takes more memory than this worker has left.
         EdgeInputError: the ids are null, negative, or of a type that ids can't have; sources and targets differ in
             number or type.
     """
@@ -148,7 +149,9 @@ def read_piece(piece: Piece, name: str) -> CodedPiece:
         raise EdgeInputError(f"{name}: sources are {id_type}, targets {IdType.of(dst)}; both must be of one type")
     if IdType.of(dst) != id_type:
         dst = _renamed(dst, id_type)
-    codes, ids = encode([src, dst, *lone])
+    parts = [src, dst, *lone]
+    require_room(encoding_bytes(parts), memory_share, f"{name}: finding its distinct ids")
+    codes, ids = encode(parts)
     return CodedPiece(codes[: len(src)], codes[len(src) : 2 * len(src)], id_type, [ids])
 
 
@@ -202,8 +205,8 @@ def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds
     Raises:
         GraphTooLargeError: the ids take more memory than this worker has left.
     """
-    # The codes, and for the distinct ids a hash table, their order, and the ids in ascending order.
-    needed = sum(len(part) for part in parts) * (4 + 40 + 8) + 2 * sum(map(nbytes, parts))
+    # For the distinct ids also their order, and the ids in ascending order.
+    needed = encoding_bytes(parts) + 8 * sum(map(len, parts)) + sum(map(nbytes, parts))
     require_room(needed, memory_share, f"{name}: numbering its ids")
     codes, ids = encode(parts)
     order = ascending(ids)
