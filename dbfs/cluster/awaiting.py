@@ -29,6 +29,11 @@ A = TypeVar("A")
 MOST_THREADS: Final = 256
 """Largest number of calls of one client that run at once; further calls wait. As many runs may wait in the queue."""
 
+# Seconds between two looks whether an event loop still runs.
+_LOOK_SECONDS: Final = 0.5
+
+_LOOP_ENDED: Final = "the distributed.Client of this call was closed; connect and load again"
+
 _rooms: weakref.WeakKeyDictionary[distributed.Client, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
@@ -56,17 +61,15 @@ class _Call:
     def wait_for(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine function in an event loop, and wait for its result."""
 
-        async def run() -> T:
-            return await function()
-
         with self._lock:
             self.check()
-            self._wait = asyncio.run_coroutine_threadsafe(run(), loop)
+            self._wait = wait = _begin(function, loop)
         try:
-            return cast(T, self._wait.result())
-        except concurrent.futures.CancelledError:
+            return _outcome(wait, loop)
+        except ClientError:
             # asyncio's own error is no Exception, so that no handler takes the end of the call for a failure.
-            raise asyncio.CancelledError from None
+            self.check()
+            raise
         finally:
             self._wait = None
 
@@ -92,18 +95,67 @@ def require_open(client: distributed.Client) -> None:
 def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
 
-    Calls of dbfs use ``Client.sync`` instead where a change on the cluster must not be abandoned halfway.
-
     Raises:
         asyncio.CancelledError: the call was cancelled.
-        ClientError: this thread runs the client's event loop.
+        ClientError: this thread runs the client's event loop, or another thread closed the client meanwhile.
+        Exception: the coroutine raised it.
     """
     require_other_thread(client)
-    call = _current.get()
-    if call is None:
-        result: T = client.sync(function, *arguments)
-        return result
-    return call.wait_for(client.loop.asyncio_loop, functools.partial(function, *arguments))
+    call, loop = _current.get(), client.loop.asyncio_loop
+    run = functools.partial(function, *arguments)
+    return _outcome(_begin(run, loop), loop) if call is None else call.wait_for(loop, run)
+
+
+def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Run a coroutine function as ``sync``, but to its end, even if the call is cancelled meanwhile.
+
+    A change on the cluster must not be abandoned halfway.
+    """
+    require_other_thread(client)
+    loop = client.loop.asyncio_loop
+    return _outcome(_begin(functools.partial(function, *arguments), loop), loop)
+
+
+def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> concurrent.futures.Future[T]:
+    """Run a coroutine function in the event loop of another thread."""
+
+    async def run() -> T:
+        return await function()
+
+    coroutine = run()
+    try:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError:
+        # The loop is closed. A coroutine that never runs is closed, or Python would warn of it.
+        coroutine.close()
+        raise ClientError(_LOOP_ENDED) from None
+
+
+def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop) -> T:
+    """Wait for the result of a coroutine that runs in an event loop.
+
+    ``Client.sync`` waits for ever if another thread closes the client meanwhile: nothing ends in a loop that has ended.
+    """
+    try:
+        while True:
+            ended = not loop.is_running()
+            try:
+                return wait.result(_LOOK_SECONDS)
+            except TimeoutError:
+                # The coroutine itself may have raised it.
+                if wait.done():
+                    raise
+                if ended:
+                    raise ClientError(_LOOP_ENDED) from None
+            except concurrent.futures.CancelledError:
+                # A client that closes cancels all that runs in its loop. The coroutine's own error may have this type.
+                if wait.cancelled():
+                    raise ClientError(_LOOP_ENDED) from None
+                raise
+    except BaseException:
+        # The user's keyboard, too, ends the coroutine.
+        wait.cancel()
+        raise
 
 
 def can_be_cancelled() -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import distributed
 
 from dbfs.cluster import closing
-from dbfs.cluster.awaiting import awaitable, check_cancelled, require_open, require_other_thread, sync, unchanged
+from dbfs.cluster.awaiting import awaitable, check_cancelled, require_open, sync, sync_to_end, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import ClientError, DeadlineExceededError, VersionMismatchError
@@ -105,9 +105,8 @@ class ServiceClient:
             Exception: the handler raised it.
         """
         client = self.client
-        require_other_thread(client)
         try:
-            answer = client.sync(rpc.send, client.scheduler, message)
+            answer = sync_to_end(client, rpc.send, client.scheduler, message)
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)

@@ -11,8 +11,8 @@ from dbfs.edges.readers.source import Source, has_control, is_utf8
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.reading import Reading
 
-# 4 MiB: Python's overhead per block is negligible, and a block's text and tables stay far below a worker's memory.
-BLOCK_BYTES = 1 << 22
+# 1 MiB: Python's overhead per block is negligible, and a block's text and tables stay far below a worker's memory.
+BLOCK_BYTES = 1 << 20
 # Part of a block in which a wrong line is looked for one by one: in about 0.1 s.
 SLICE_BYTES = 1 << 16
 # Longest line of a format of pairs. Binary junk without a line end is refused before it fills memory.

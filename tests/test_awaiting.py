@@ -1,0 +1,51 @@
+"""Waits of a thread for a client's event loop end with the loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import distributed
+import pytest
+
+from dbfs.cluster.awaiting import sync, sync_to_end
+from dbfs.errors import ClientError
+
+
+async def late(error: type[Exception] | None = None) -> int:
+    await asyncio.sleep(0.7)
+    if error is not None:
+        raise error
+    return 7
+
+
+@pytest.mark.parametrize("wait", [sync, sync_to_end])
+def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Callable[..., Any]) -> None:
+    other = distributed.Client(client.scheduler.address, set_as_default=False)
+    begun, ends = threading.Event(), []
+
+    async def for_ever() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    def call() -> None:
+        try:
+            wait(other, for_ever)
+        except ClientError as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert begun.wait(10)
+    other.close()
+    thread.join(10)
+    assert len(ends) == 1
+    with pytest.raises(ClientError, match="was closed"):
+        wait(other, late)
+
+
+def test_a_wait_longer_than_a_look(client: distributed.Client) -> None:
+    assert sync(client, late) == 7
+    # The coroutine's own error, which is also that of a wait that took too long.
+    with pytest.raises(TimeoutError):
+        sync(client, late, TimeoutError)
