@@ -133,7 +133,7 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
         dbfs.connect(backend="tpu")
 
 
-MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=Stripe(100, 2), record=8)
+MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=Stripe(100, 2), entries=8)
 
 
 class Gang:

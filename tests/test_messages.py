@@ -74,7 +74,7 @@ from dbfs_workers.tokens import Token
 STRIPE = Stripe(100, 2)
 SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
 KEY = ("partition", 1)
-MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, record=8)
+MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, entries=8)
 RECORD = GraphRecord(
     graph_id="id",
     name="roads",

@@ -15,6 +15,7 @@ KERNELS = (
     "dbfs_workers.backends.cpu_resident_kernels",
     "dbfs_workers.checks.components_kernels",
     "dbfs_workers.exchange.barrier_kernels",
+    "dbfs_workers.levels.level_kernels",
     "dbfs_workers.reads.kernels",
     "dbfs_workers.intrinsics",
     "dbfs_workers.checks.validation_kernels",

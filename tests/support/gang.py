@@ -26,10 +26,10 @@ PATIENCE = 60.0
 class Worker:
     """State of a rank's process. The test calls the methods by their names."""
 
-    def create(self, stripe: Stripe) -> Any:
+    def create(self, stripe: Stripe, entries: int | None) -> Any:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        self.exchange = SharedMemoryExchange.create(stripe, "gang")
+        self.exchange = SharedMemoryExchange.create(stripe, "gang", entries)
         return self.exchange.handle
 
     def attach(self, handle: Any, rank: int) -> None:
@@ -67,7 +67,7 @@ class Worker:
 
     def fail(self, number: int) -> None:
         """Break inside a run: the rank's state is unusable."""
-        del self.scratch._queues
+        del self.scratch.queues
         self.run([spec(0)], number, PATIENCE)
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
@@ -112,13 +112,17 @@ class Call:
 
 
 class Gang:
-    """Processes of ``p`` ranks. With ``staged`` they use the exchange that copies device arrays through the host."""
+    """Processes of ``p`` ranks.
 
-    def __init__(self, p: int, backend: str = "cpu", *, staged: bool = False) -> None:
+    With ``staged`` they use the exchange that copies device arrays through the host. ``entries`` is the size of a bin.
+    """
+
+    def __init__(self, p: int, backend: str = "cpu", *, staged: bool = False, entries: int | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self.p = p
         self.backend = backend
         self.staged = staged
+        self.entries = entries
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         self.answers: list[dict[int, Any]] = [{} for _ in range(p)]
@@ -155,7 +159,9 @@ class Gang:
         return self.number
 
     def connect(self, stripe: Stripe) -> None:
-        handle = self.call(0, "create", stripe).result()
+        # Of a staged gang the bins on the host are as large as those on the device.
+        entries = stripe.n_local if self.staged else self.entries
+        handle = self.call(0, "create", stripe, entries).result()
         for attached in [self.call(rank, "attach", handle, rank) for rank in range(1, self.p)]:
             attached.result()
         self.number = 0

@@ -6,9 +6,11 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dbfs_workers.errors import (
     DeadlineExceededError,
@@ -52,7 +54,8 @@ def assert_serves(gang: Gang) -> None:
 def test_every_crossing_sums_the_counts_of_all_ranks(p: int) -> None:
     with started(p) as gang:
         gang.connect(Stripe(100, p))
-        for number in (1, 7):
+        # Run numbers are below 2^31.
+        for number in (1, 2**31 - 1):
             for answered in gang.everywhere("cross", number, 2000, PATIENCE, "run"):
                 total = p * (p - 1) // 2
                 assert answered.result() == [[p, total, p * i, 0, -total] for i in range(2000)]
@@ -112,10 +115,10 @@ def test_a_run_cancelled_before_it_begins_does_not_begin(connected: Gang) -> Non
 def test_peers_learn_who_failed_first_and_why(connected: Gang) -> None:
     number = connected.next_number()
     waiting = connected.everywhere("run", [spec(0)], number, PATIENCE, ranks=[0, 2])
-    with pytest.raises(AttributeError, match="_queues"):
+    with pytest.raises(AttributeError, match="queues"):
         connected.call(1, "fail", number).result()
     for answered in waiting:
-        words = "level 0, start: rank 1 failed first: AttributeError: .*_queues"
+        words = "level 0, start: rank 1 failed first: AttributeError: .*queues"
         with pytest.raises(RunAbortedError, match=words):
             answered.result()
 
@@ -201,7 +204,7 @@ def test_only_the_right_memory_is_opened(monkeypatch: pytest.MonkeyPatch) -> Non
         assert opened == []
         monkeypatch.undo()
     with pytest.raises(ExchangeUnavailableError, match=r"it has \d+ bytes, \d+ bytes are expected"):
-        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(10_000, 2)), 1, "graph")
+        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(1_000_000, 2)), 1, "graph")
     exchange.close()
     exchange.close()
     other.close()
@@ -237,17 +240,13 @@ def test_the_memory_is_the_owners_and_keeps_its_size() -> None:
 def test_bodies_do_not_overlap() -> None:
     stripe = Stripe(1000, 3)
     segment = Segment.create(stripe, 9, "graph")
-    parts = [segment.words]
+    parts: list[NDArray[Any]] = [segment.words]
     for rank in range(3):
-        parts += [segment.rows(rank), segment.parents(rank), *(segment.slices(rank, parity) for parity in (0, 1))]
+        for of in (segment.rows, segment.parents, segment.slices):
+            parts += [of(rank, parity) for parity in (0, 1)]
     for value, part in enumerate(parts):
         part[:] = value
     assert all((part == value).all() for value, part in enumerate(parts))
     assert sum(part.nbytes for part in parts) <= nbytes(stripe, 9)
     del part, parts
     segment.close()
-
-
-def test_too_many_ranks_are_refused() -> None:
-    with pytest.raises(ExchangeUnavailableError, match="255 at most"):
-        SharedMemoryExchange.create(Stripe(1000, 256), "graph")

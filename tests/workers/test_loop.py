@@ -1,7 +1,7 @@
 """The resident loop in real processes against SciPy: gang x direction x directed x predecessors x graph.
 
-A gang: 1 to 4 ranks on the CPU; on the CPU with the exchange for devices, whose host and device are then both NumPy's;
-1 to 4 ranks that share a GPU.
+A gang: 1 to 16 ranks on the CPU; on the CPU with bins so small that most levels take several rounds; on the CPU with
+the exchange for devices, whose host and device are then both NumPy's; 1 to 4 ranks that share a GPU.
 """
 
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from tests.support.gang import Gang, partitions, spec
 from tests.support.gpus import on_gpu
 
 GANGS = [
-    *(pytest.param((p, "cpu", False), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
-    pytest.param((3, "cpu", False), id="3 ranks"),
-    pytest.param((3, "cpu", True), id="3 ranks, staged"),
-    *(on_gpu((p, "cuda", True), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
+    *(pytest.param((p, "cpu", False, None), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
+    pytest.param((3, "cpu", False, 2), id="3 ranks, small bins"),
+    pytest.param((3, "cpu", True, None), id="3 ranks, staged"),
+    *(on_gpu((p, "cuda", True, None), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
 ]
 
 
 @pytest.fixture(scope="module", params=GANGS)
 def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
-    p, backend, staged = request.param
-    gang = Gang(p, backend, staged=staged)
+    p, backend, staged, entries = request.param
+    gang = Gang(p, backend, staged=staged, entries=entries)
     yield gang
     gang.stop()
 

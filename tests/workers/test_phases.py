@@ -177,7 +177,9 @@ def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
     before[rank] = 0
     on.bin_ends[:] = before
     found = case.found()
-    edges, own, sent = backend.top_down(on.scratch, on.labels if with_parents else on.distances_only, 5, on)
+    labels = on.labels if with_parents else on.distances_only
+    edges, own, sent, unfinished = backend.top_down(on.scratch, labels, 5, on)
+    assert not unfinished
     own_rows = backend.to_host(on.scratch.next_queue)[:own].tolist()
     binned = {}
     rows, parents = backend.to_host(on.bin_rows), backend.to_host(on.bin_parents)

@@ -26,6 +26,16 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 @kernel(int64, INT64)
+def monotonic_ns(clock):
+    """Return the nanoseconds of the monotonic clock, that of ``time.perf_counter()``.
+
+    ``clock`` is int64[2] or longer, scratch space.
+    """
+    _clock_gettime(_CLOCK_MONOTONIC, clock.ctypes.data)
+    return clock[0] * 1_000_000_000 + clock[1]
+
+
+@kernel(int64, INT64)
 def yield_core(clock):
     """Give up the core to other threads that wait for it; return the nanoseconds until this one ran again.
 

@@ -116,7 +116,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
             if message.handle is None:
-                exchange = SharedMemoryExchange.create(message.stripe, message.graph_id)
+                entries = None if message.backend == "cpu" else message.stripe.n_local
+                exchange = SharedMemoryExchange.create(message.stripe, message.graph_id, entries)
                 made = exchange.handle
             else:
                 exchange = SharedMemoryExchange.attach(message.handle, message.rank, message.graph_id)

@@ -82,13 +82,16 @@ class CpuBackend:
             )
         )
 
-    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
+    def top_down(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
+    ) -> tuple[int, int, int, bool]:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
         partition = scratch.partition
-        counts: tuple[int, int, int] = resident_kernels.top_down(
+        edges, own, sent = resident_kernels.top_down(
             partition.row_offsets,
             partition.columns,
             scratch.frontier,
+            scratch.resume,
             scratch.first_id,
             scratch.visited,
             bins.bin_rows,
@@ -99,7 +102,7 @@ class CpuBackend:
             _NONE if labels.predecessors is None else labels.predecessors,
             scratch.next_queue,
         )
-        return counts
+        return edges, own, sent, bool(scratch.resume[0] < scratch.frontier.size)
 
     def bottom_up(
         self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]

@@ -8,7 +8,6 @@ section 3. Bitmaps and empty arrays are as in ``cpu_kernels``.
 import numpy as np
 from numba import types
 
-from dbfs_workers.backends.cpu_kernels import claim
 from dbfs_workers.intrinsics import trailing_zeros
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 
@@ -18,6 +17,7 @@ from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int6
     READ_INT64,
     READ_UINT32,
     READ_UINT32,
+    INT64,
     int64,
     UINT32,
     UINT32,
@@ -32,6 +32,7 @@ def top_down(
     row_offsets,
     columns,
     frontier,
+    resume,
     first_id,
     visited,
     bin_rows,
@@ -45,24 +46,34 @@ def top_down(
     """Visit the frontier's neighbours; return (edges inspected, own vertices discovered, vertices binned).
 
     A new vertex of this rank is labelled and queued in ``discovered``. A new vertex of another rank is appended to its
-    owner's bin, which starts at ``owner * n_local`` of ``bin_rows`` and has ``bin_ends[owner]`` entries.
+    owner's bin, which has ``bin_ends[owner]`` of ``bin_rows.size / p`` entries.
+
+    ``resume``, int64[2], is where the pass begins: a place in the frontier, and an edge of that row. Afterwards it is
+    where the pass stopped: at an edge whose bin is full, or at the frontier's end.
     """
     n_local = row_offsets.size - 1
+    entries = bin_rows.size // bin_ends.size
     width = np.uint32(n_local)
     first = np.uint32(first_id)
     edges = 0
     found = 0
     sent = 0
-    for row in frontier:
-        start, stop = row_offsets[row], row_offsets[row + 1]
+    skipped = resume[1]
+    for i in range(resume[0], frontier.size):
+        row = frontier[i]
+        start, stop = row_offsets[row] + skipped, row_offsets[row + 1]
+        skipped = 0
         edges += stop - start
         for k in range(start, stop):
             u = columns[k]
-            if not claim(visited, u):
+            word = visited[u >> np.uint32(5)]
+            bit = np.uint32(1) << (u & np.uint32(31))
+            if word & bit:
                 continue
             # Unsigned, so that an id below first becomes a large number: one comparison tests both ends.
             own = u - first
             if own < width:
+                visited[u >> np.uint32(5)] = word | bit
                 distances[own] = distance
                 if predecessors.size:
                     predecessors[own] = first + row
@@ -71,12 +82,17 @@ def top_down(
             else:
                 owner = u // width
                 end = bin_ends[owner]
-                at = np.int64(owner) * n_local + end
+                if end == entries:
+                    resume[0], resume[1] = i, k - row_offsets[row]
+                    return edges - (stop - k), found, sent
+                visited[u >> np.uint32(5)] = word | bit
+                at = np.int64(owner) * entries + end
                 bin_rows[at] = u - owner * width
                 if predecessors.size:
                     bin_parents[at] = first + row
                 bin_ends[owner] = end + 1
                 sent += 1
+    resume[0], resume[1] = frontier.size, 0
     return edges, found, sent
 
 

@@ -119,7 +119,9 @@ class CudaBackend:
         )
         return int(count.item()) if rows.size else 0
 
-    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
+    def top_down(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
+    ) -> tuple[int, int, int, bool]:
         """Reads 4 bytes and probes one bit an edge, reads 60 bytes a vertex and writes 24; writes only discoveries."""
         partition, frontier, first_id = scratch.partition, scratch.frontier, np.uint32(scratch.first_id)
         starts, ends = self._edges(partition.row_offsets, frontier)
@@ -140,7 +142,8 @@ class CudaBackend:
         counts[partition.rank] = 0
         sent = sum(counts) - int(bins.bin_ends.sum())
         bins.bin_ends[:] = counts
-        return inspected, own, sent
+        # Bins on a GPU hold ``n_local`` entries and so never are full.
+        return inspected, own, sent, False
 
     def bottom_up(self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: Any) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""

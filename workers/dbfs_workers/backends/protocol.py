@@ -49,8 +49,9 @@ class OutgoingBins(Protocol):
     """The bins that a rank fills level by level for the other ranks; an ``Exchange`` sends them at the next crossing.
 
     Attributes:
-        bin_rows: uint32[p * n_local], local ids on the owner; the bin of owner ``o`` starts at ``o * n_local``.
-        bin_parents: uint32[p * n_local], the parents' internal ids; may be empty if the run records no predecessors.
+        bin_rows: uint32[p * entries], local ids on the owner; the bin of owner ``o`` starts at ``o * entries``. On GPUs
+            ``entries`` is ``n_local``.
+        bin_parents: uint32[p * entries], the parents' internal ids; may be empty if the run records no predecessors.
         bin_ends: int64[p], number of entries of each bin, a NumPy array on every backend.
     """
 
@@ -107,14 +108,17 @@ class Backend(Protocol):
         """
         ...
 
-    def top_down(self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins) -> tuple[int, int, int]:
+    def top_down(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
+    ) -> tuple[int, int, int, bool]:
         """Run ``expand``, ``filter_partition`` and the contraction of the own bin in one pass over the frontier.
 
         The rank's own discoveries are labelled with ``distance`` and written into ``scratch.next_queue``. Those of the
-        other ranks are appended to ``bins``.
+        other ranks are appended to ``bins``. The pass stops before a bin that is full; the next call goes on there
+        (``scratch.resume``).
 
         Returns:
-            Edges inspected, own vertices discovered, vertices binned for other ranks.
+            Edges inspected, own vertices discovered, vertices binned for other ranks, whether a bin was full.
         """
         ...
 

@@ -8,7 +8,7 @@ so a rank that is one crossing ahead has not overwritten the record that its pee
 
 from numba import types
 
-from dbfs_workers.exchange.segment import ABORT, ARRIVED, RECORDS, RUN, SLEEPERS
+from dbfs_workers.exchange.segment import ABORT, ARRIVED, ENDS, RECORDS, RUN, SLEEPERS
 from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, sleep_while, wake, yield_core
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel
 
@@ -32,17 +32,26 @@ _CROSSINGS_WITHOUT_YIELDS = 1000
 NO_YIELD, CLOCK = 0, 1
 
 
-@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, INT64, READ_INT64, INT64)
-def wait(words, stride, record, tag, first, gathered, timeout, backoff):
-    """Wait for the ranks from ``first`` on, and copy their records into ``gathered`` (int64[(p + 1) * record.size]).
+# Bits of the abort word under the run's number, and under the cause.
+RUN_SHIFT, CAUSE_SHIFT = 32, 24
+RANK_MASK = (1 << CAUSE_SHIFT) - 1
+
+
+@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
+def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
+    """Wait for the ranks from ``first`` on, and copy their records into ``gathered``.
+
+    ``gathered`` is int64[(p + 1) * (record.size + 1)]: by rank its record, and the end of its bin for this rank. The
+    last row has the sums.
 
     Args:
         words: int64, the head of the segment.
         stride: words of a rank's part of the head.
-        record: int64, this rank's record.
+        record: int64, this rank's digest of the run and its counts.
         tag: this crossing.
+        rank: this rank.
         first: the first rank to wait for; the records of the ranks before it were copied by an earlier call.
-        gathered: the records by rank, and their sums in the last row.
+        gathered: see above.
         timeout: int64[2], seconds and nanoseconds: the longest single sleep.
         backoff: int64[5], the rank's memory of its waits; zeros at first.
 
@@ -53,8 +62,11 @@ def wait(words, stride, record, tag, first, gathered, timeout, backoff):
         (ABORTED, peer): the run was aborted while this rank waited for the peer (p: after all ranks arrived).
         (STALE, peer): the peer is in another run.
     """
-    width = record.size
+    size = record.size
+    width = size + 1
     p = gathered.size // width - 1
+    # Two records, each with ``p`` ends in whole cache lines.
+    at_record = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for peer in range(first, p):
         tries = 0
         slept = 0
@@ -62,7 +74,7 @@ def wait(words, stride, record, tag, first, gathered, timeout, backoff):
             seen = load_acquire(words, peer * stride + ARRIVED)
             if seen >= tag:
                 break
-            if load_acquire(words, ABORT) >> 16 == tag >> 32:
+            if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
                 return ABORTED, peer
             tries += 1
             if tries > _SPINS and backoff[NO_YIELD] == 0 and tries <= _SPINS + _YIELDS:
@@ -79,15 +91,16 @@ def wait(words, stride, record, tag, first, gathered, timeout, backoff):
                 if seen < tag:
                     sleep_while(words, peer * stride + ARRIVED, seen, timeout)
                 fetch_add(words, peer * stride + SLEEPERS, -1)
-        at = peer * stride + RECORDS + (tag & 1) * width
-        for i in range(width):
+        at = peer * stride + at_record
+        for i in range(size):
             gathered[peer * width + i] = words[at + i]
+        gathered[peer * width + size] = words[at + ENDS + rank]
         if seen >> 32 != tag >> 32 or gathered[peer * width + RUN] != record[RUN]:
             return STALE, peer
     # The ranks of a cancelled run may all arrive. Without this check the run would go on to the next level.
-    if load_acquire(words, ABORT) >> 16 == tag >> 32:
+    if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
         return ABORTED, p
-    for i in range(width):
+    for i in range(size):
         total = 0
         for peer in range(p):
             total += gathered[peer * width + i]
@@ -95,18 +108,25 @@ def wait(words, stride, record, tag, first, gathered, timeout, backoff):
     return CROSSED, p
 
 
-@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, INT64, READ_INT64, INT64)
-def cross(words, stride, record, tag, rank, gathered, timeout, backoff):
-    """Publish this rank's record, wake the ranks that sleep until it arrives, and ``wait`` for all ranks."""
-    at = rank * stride + RECORDS + (tag & 1) * record.size
+@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64)
+def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff):
+    """Publish this rank's record and the ends of its bins, empty the bins, and ``wait`` for all ranks.
+
+    Arguments are those of ``wait``. ``bin_ends``, int64[p], is published and then zero. The ranks that sleep until this
+    rank arrives are woken.
+    """
+    at = rank * stride + RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for i in range(record.size):
         words[at + i] = record[i]
+    for owner in range(bin_ends.size):
+        words[at + ENDS + owner] = bin_ends[owner]
+        bin_ends[owner] = 0
     if backoff[NO_YIELD]:
         backoff[NO_YIELD] -= 1
     exchange(words, rank * stride + ARRIVED, tag)
     if fetch_add(words, rank * stride + SLEEPERS, 0):
         wake(words, rank * stride + ARRIVED)
-    return wait(words, stride, record, tag, 0, gathered, timeout, backoff)
+    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff)
 
 
 @kernel(types.boolean, INT64, int64)
@@ -117,7 +137,7 @@ def set_abort(words, value):
     """
     while True:
         seen = load_acquire(words, ABORT)
-        if seen >> 16 >= value >> 16:
+        if seen >> RUN_SHIFT >= value >> RUN_SHIFT:
             return False
         if compare_exchange(words, ABORT, seen, value) == seen:
             return True
@@ -125,5 +145,5 @@ def set_abort(words, value):
 
 @kernel(int64, INT64)
 def get_abort(words):
-    """Return the abort word: ``run number << 16 | cause << 8 | rank``, or 0 before the first abort."""
+    """Return the abort word: ``run number << 32 | cause << 24 | rank``, or 0 before the first abort."""
     return load_acquire(words, ABORT)

@@ -40,9 +40,11 @@ class Exchange(Protocol):
     Attributes:
         rank: this rank.
         p: number of ranks.
-        bin_rows: uint32[p * n_local], the bin for owner ``o`` starting at ``o * n_local``: local ids on the owner.
-        bin_parents: uint32[p * n_local], the internal id of each entry's parent; unused without predecessors.
-        bin_ends: int64[p], the number of entries in each bin since ``reset``.
+        bin_rows: uint32[p * entries], the bin for owner ``o`` starting at ``o * entries``: local ids on the owner. A
+            crossing may exchange the arrays for others.
+        bin_parents: uint32[p * entries], the internal id of each entry's parent; unused without predecessors.
+        bin_ends: int64[p], the number of entries in each bin. Zero after a crossing if bins have fewer than ``n_local``
+            entries; else they may stay and grow from ``reset`` on, since a rank sends a remote vertex once only.
         gathered: int64[p, COUNTS], the counts of the last crossing by rank.
     """
 

@@ -11,12 +11,13 @@ The head has one part for each rank, ``stride`` int64 words apart:
 | ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | the rank, before it aborts |
 | ``RECORDS`` | two records by crossing parity: ``RUN`` (the run's digest), counts, ends of the bins | the rank |
 
-A page-aligned body for each rank follows the head (uint32 words): ``rows[p][n_local]`` and ``parents[p][n_local]``, its
-bins by owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap by crossing parity.
+A page-aligned body for each rank follows the head (uint32 words), by crossing parity: ``rows[2][p][entries]`` and
+``parents[2][p][entries]``, its bins by owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap.
 
-A bin is filled once from front to back during a whole traversal, because a rank sends a remote vertex at most once
-(Merrill 2012, section 6). So ``n_local`` entries are enough, and no entry is overwritten while a peer reads it. Pages
-that are never written take no memory.
+A rank fills the bins of one parity while its peers read those of the other, which it filled before the last crossing.
+At the crossing after that, its peers have read them. So a bin is emptied at every second crossing, and ``entries`` is a
+choice: a rank whose bin is full crosses and goes on with its level (``bin_entries``). Pages that are never written take
+no memory.
 
 The memory is a nameless file (memfd), which peers open through ``/proc/<pid>/fd`` once its label has shown that it is
 the right one (``dbfs_workers.tokens``). No name has to be unlinked: the kernel frees the memory when the last process
@@ -49,7 +50,14 @@ ATTACHED = 18
 MESSAGE = 24
 MESSAGE_BYTES = 256
 RECORDS = MESSAGE + MESSAGE_BYTES // 8
+# In a record: the run's digest and the counts have a cache line, the ends of the bins begin in the next one. So a peer
+# reads two lines of a record, however many ranks there are.
 RUN = 0
+ENDS = 8
+
+# A bin of this many entries is filled in microseconds, so that a crossing more for each costs little beside it. On one
+# host the bins of 64 ranks with as few take 2 MiB a rank.
+_LEAST_ENTRIES = 1024
 
 _FLOCK = "hhqqi"
 
@@ -60,34 +68,48 @@ class SegmentHandle:
 
     Attributes:
         token: the token of the creator's file, which is the memory.
-        stripe: the stripe of the graph, which determines the layout.
-        record: words of a record.
+        stripe: the stripe of the graph.
+        entries: entries of a bin.
     """
 
     token: Token
     stripe: Stripe
-    record: int
+    entries: int
 
 
-def head_words(record: int) -> int:
-    """Return the int64 words of one rank's part of the head, for records of ``record`` words."""
-    return -(-(RECORDS + 2 * record) // 8) * 8
+def bin_entries(stripe: Stripe) -> int:
+    """Return the entries of a bin such that all bins of a rank together take O(n / p) bytes.
+
+    The bins of both parities hold as many entries as a rank has rows. A level that bins every vertex of a peer fills
+    that peer's bin 2 p times.
+    """
+    return min(stripe.n_local, max(_LEAST_ENTRIES, -(-stripe.n_local // (2 * stripe.p))))
 
 
-def body_words(stripe: Stripe) -> int:
+def record_words(p: int) -> int:
+    """Return the int64 words of a record, whole cache lines."""
+    return ENDS + -(-p // 8) * 8
+
+
+def head_words(p: int) -> int:
+    """Return the int64 words of one rank's part of the head."""
+    return RECORDS + 2 * record_words(p)
+
+
+def body_words(stripe: Stripe, entries: int) -> int:
     """Return the uint32 words of one rank's body, rounded up to whole pages."""
-    return _pages(4 * (2 * stripe.p * stripe.n_local + 2 * stripe.words_local)) // 4
+    return _pages(4 * (4 * stripe.p * entries + 2 * stripe.words_local)) // 4
 
 
 def resident_nbytes(stripe: Stripe, *, predecessors: bool) -> int:
-    """Return the most bytes of one rank's body that become resident: all vertices of the peers binned, two slices."""
-    bins = (stripe.p - 1) * stripe.n_local * 4 * (2 if predecessors else 1)
+    """Return the most bytes of one rank's body that become resident: the bins for all peers, two slices."""
+    bins = 2 * (stripe.p - 1) * bin_entries(stripe) * 4 * (2 if predecessors else 1)
     return bins + 2 * stripe.words_local * 4
 
 
-def nbytes(stripe: Stripe, record: int) -> int:
+def nbytes(stripe: Stripe, entries: int) -> int:
     """Return the size of the segment in bytes of address space; ``resident_nbytes`` is what a traversal uses of it."""
-    return _pages(8 * stripe.p * head_words(record)) + 4 * stripe.p * body_words(stripe)
+    return _pages(8 * stripe.p * head_words(stripe.p)) + 4 * stripe.p * body_words(stripe, entries)
 
 
 class Segment:
@@ -97,20 +119,25 @@ class Segment:
         rank: this rank.
         words: int64[p * stride], the head.
         stride: words of a rank's part of the head.
+        bodies: uint32[p * body_words], the bodies by rank.
+        body_words: words of a rank's body.
         handle: what peers attach with; valid while the creator has the segment open.
     """
 
     def __init__(self, descriptor: int, handle: SegmentHandle, rank: int) -> None:
         self.handle = handle
         self.rank = rank
-        self.stride = head_words(handle.record)
+        stripe = handle.stripe
+        self.stride = head_words(stripe.p)
+        self.body_words = body_words(stripe, handle.entries)
         self._descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, nbytes(handle.stripe, handle.record))
-        self.words: NDArray[np.int64] = np.frombuffer(self._memory, np.int64, self.stride * handle.stripe.p)
+        self._memory = mmap.mmap(descriptor, nbytes(stripe, handle.entries))
+        self.words: NDArray[np.int64] = np.frombuffer(self._memory, np.int64, self.stride * stripe.p)
+        self.bodies: NDArray[np.uint32] = np.frombuffer(self._memory, np.uint32, offset=_pages(self.words.nbytes))
 
     @classmethod
-    def create(cls, stripe: Stripe, record: int, graph_id: str) -> "Segment":
-        """Make the segment of a graph's gang, as its rank 0.
+    def create(cls, stripe: Stripe, entries: int, graph_id: str) -> "Segment":
+        """Make the segment of a graph's gang, as its rank 0, with bins of ``entries`` entries.
 
         Raises:
             ExchangeUnavailableError: the system lacks memfd, open-file-description locks or futex.
@@ -122,9 +149,9 @@ class Segment:
             raise ExchangeUnavailableError("shared memory between workers needs Linux (memfd, open-file locks, futex)")
         token = issue(graph_id)
         with _closing_on_error(token.descriptor) as descriptor:
-            os.ftruncate(descriptor, nbytes(stripe, record))
+            os.ftruncate(descriptor, nbytes(stripe, entries))
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            segment = cls(descriptor, SegmentHandle(token, stripe, record), 0)
+            segment = cls(descriptor, SegmentHandle(token, stripe, entries), 0)
         segment._join()
         return segment
 
@@ -140,25 +167,27 @@ class Segment:
         failed = f"rank {rank} can't open the shared memory of process {token.pid}"
         with _closing_on_error(token.open(graph_id, failed)) as descriptor:
             size = os.fstat(descriptor).st_size
-            if size != nbytes(handle.stripe, handle.record):
-                expected = f"{nbytes(handle.stripe, handle.record)} bytes are expected"
+            if size != nbytes(handle.stripe, handle.entries):
+                expected = f"{nbytes(handle.stripe, handle.entries)} bytes are expected"
                 raise ExchangeUnavailableError(f"{failed}: it has {size} bytes, {expected}")
             segment = cls(descriptor, handle, rank)
         segment._join()
         return segment
 
-    def rows(self, rank: int) -> NDArray[np.uint32]:
-        """Return uint32[p * n_local], a rank's bins by owner."""
-        return self._body(rank, 0, self.handle.stripe.p * self.handle.stripe.n_local)
+    def rows(self, rank: int, parity: int) -> NDArray[np.uint32]:
+        """Return uint32[p * entries], a rank's bins by owner for crossings of that parity."""
+        size = self.handle.stripe.p * self.handle.entries
+        return self._body(rank, parity * size, size)
 
-    def parents(self, rank: int) -> NDArray[np.uint32]:
-        """Return uint32[p * n_local], the parents of a rank's bins."""
-        return self._body(rank, self.handle.stripe.p * self.handle.stripe.n_local, None)
+    def parents(self, rank: int, parity: int) -> NDArray[np.uint32]:
+        """Return uint32[p * entries], the parents of a rank's bins for crossings of that parity."""
+        size = self.handle.stripe.p * self.handle.entries
+        return self._body(rank, (2 + parity) * size, size)
 
     def slices(self, rank: int, parity: int) -> NDArray[np.uint32]:
         """Return uint32[words_local], a rank's slice of the frontier's bitmap for crossings of that parity."""
         stripe = self.handle.stripe
-        return self._body(rank, 2 * stripe.p * stripe.n_local + parity * stripe.words_local, stripe.words_local)
+        return self._body(rank, 4 * stripe.p * self.handle.entries + parity * stripe.words_local, stripe.words_local)
 
     def write_message(self, text: str) -> None:
         """Write the reason of this rank's abort, cut to 255 bytes."""
@@ -185,7 +214,7 @@ class Segment:
             return
         os.close(self._descriptor)
         self._descriptor = -1
-        del self.words
+        del self.words, self.bodies
         with contextlib.suppress(BufferError):
             self._memory.close()
 
@@ -197,10 +226,9 @@ class Segment:
         at = rank * self.stride + MESSAGE
         return self.words[at : at + MESSAGE_BYTES // 8]
 
-    def _body(self, rank: int, offset: int, size: int | None) -> NDArray[np.uint32]:
-        stripe = self.handle.stripe
-        start = _pages(8 * stripe.p * self.stride) + 4 * (rank * body_words(stripe) + offset)
-        return np.frombuffer(self._memory, np.uint32, stripe.p * stripe.n_local if size is None else size, start)
+    def _body(self, rank: int, offset: int, size: int) -> NDArray[np.uint32]:
+        start = rank * self.body_words + offset
+        return self.bodies[start : start + size]
 
     def _lock(self, command: int, rank: int) -> int:
         request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, rank, 1, 0)

@@ -7,6 +7,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,62 +15,70 @@ from numpy.typing import NDArray
 from dbfs_workers.errors import (
     DbfsError,
     DeadlineExceededError,
-    ExchangeUnavailableError,
     StaleRunError,
     WorkerLostError,
 )
 from dbfs_workers.exchange import barrier_kernels as kernels
 from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error, require_later
-from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle
+from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.storage.stripe import Stripe
 
 # The longest sleep before a rank looks for an abort: seconds, nanoseconds.
 _TIMEOUT = np.array([0, 2_000_000], np.int64)
 _LIVENESS_INTERVAL = 0.02  # seconds
-_MAX_RANKS = 255  # the abort word has one byte for the rank
 
 
 class SharedMemoryExchange:
-    """An ``Exchange`` in a shared memory segment. Rank 0 makes it with ``create``, the other ranks with ``attach``."""
+    """An ``Exchange`` in a shared memory segment. Rank 0 makes it with ``create``, the other ranks with ``attach``.
+
+    Attributes:
+        kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
+            of a body, the entries of a bin, and the arguments of ``barrier_kernels.cross`` except the tag.
+    """
 
     def __init__(self, segment: Segment) -> None:
-        stripe = segment.handle.stripe
         self.rank = segment.rank
-        self.p = stripe.p
+        self.p = segment.handle.stripe.p
         self._segment = segment
-        self._n_local = stripe.n_local
-        width = _record_words(stripe)
-        self._record = np.zeros(width, np.int64)
-        self.bin_ends = self._record[1 + COUNTS :]
+        self._entries = segment.handle.entries
+        self._record = np.zeros(1 + COUNTS, np.int64)
+        self.bin_ends = np.zeros(self.p, np.int64)
         # One row for each rank, and one for the sums.
-        gathered = np.zeros((self.p + 1, width), np.int64)
+        gathered = np.zeros((self.p + 1, 2 + COUNTS), np.int64)
         self._gathered = gathered.ravel()
         self.gathered = gathered[: self.p, 1 : 1 + COUNTS]
         self._sums = gathered[self.p, 1 : 1 + COUNTS]
-        self._ends = gathered[: self.p, 1 + COUNTS + self.rank]
-        self._read_ends = [0] * self.p
-        self._rows = [segment.rows(rank) for rank in range(self.p)]
-        self._parents = [segment.parents(rank) for rank in range(self.p)]
+        self._ends = gathered[: self.p, 1 + COUNTS]
+        self._rows = [[segment.rows(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
+        self._parents = [[segment.parents(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
         self._slices = [[segment.slices(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
-        self.bin_rows = self._rows[self.rank]
-        self.bin_parents = self._parents[self.rank]
         self._backoff = np.zeros(5, np.int64)
         self._predecessors = False
         self._run_id = ""
         self._number = 0
         self._crossing = 0
         self._deadline = 0.0
+        self._choose_bins()
+        self.kernel_arguments: tuple[Any, ...] = (
+            *(segment.bodies, segment.body_words, self._entries, segment.words, segment.stride),
+            *(self._record, self.bin_ends, self.rank, self._gathered, _TIMEOUT, self._backoff),
+        )
         self._closed = False
         self._aborting = threading.Lock()
 
     @classmethod
-    def create(cls, stripe: Stripe, graph_id: str) -> "SharedMemoryExchange":
+    def create(cls, stripe: Stripe, graph_id: str, entries: int | None = None) -> "SharedMemoryExchange":
         """Make the segment and rank 0's end of the exchange. Peers attach with its ``handle``.
 
+        Args:
+            stripe: the stripe of the graph.
+            graph_id: the graph.
+            entries: entries of a bin; None for ``segment.bin_entries``.
+
         Raises:
-            ExchangeUnavailableError: there are more than 255 ranks, or the system can't share memory in this way.
+            ExchangeUnavailableError: the system can't share memory in this way.
         """
-        return cls(Segment.create(stripe, _record_words(stripe), graph_id))
+        return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id))
 
     @classmethod
     def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> "SharedMemoryExchange":
@@ -83,6 +92,16 @@ class SharedMemoryExchange:
         return cls(Segment.attach(handle, rank, graph_id))
 
     @property
+    def number(self) -> int:
+        """The gang's serial number of the run."""
+        return self._number
+
+    @property
+    def crossing(self) -> int:
+        """Number of the run's last crossing."""
+        return self._crossing
+
+    @property
     def handle(self) -> SegmentHandle:
         """What the other ranks attach with."""
         return self._segment.handle
@@ -92,6 +111,7 @@ class SharedMemoryExchange:
         require_later(self.rank, run_id, number, self._number)
         self._run_id, self._number, self._deadline = run_id, number, deadline
         self._crossing = 0
+        self._choose_bins()
         # The ranks start one after another. At the first crossing the early ranks wait long, and the late ones need
         # their cores to start: so no yields in this crossing. (The kernel counts down before it waits, hence 2.)
         self._backoff[kernels.NO_YIELD] = max(2, self._backoff[kernels.NO_YIELD])
@@ -101,7 +121,6 @@ class SharedMemoryExchange:
     def reset(self, predecessors: bool) -> None:
         """See ``Exchange.reset``."""
         self.bin_ends[:] = 0
-        self._read_ends = [0] * self.p
         self._predecessors = predecessors
 
     def slice(self) -> NDArray[np.uint32]:
@@ -115,22 +134,35 @@ class SharedMemoryExchange:
         tag = self._number << 32 | self._crossing
         segment = self._segment
         status, peer = kernels.cross(
-            segment.words, segment.stride, self._record, tag, self.rank, self._gathered, _TIMEOUT, self._backoff
+            *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
+            *(self._gathered, _TIMEOUT, self._backoff),
         )
-        if status != kernels.CROSSED or time.monotonic() > self._deadline:
-            self._wait(status, peer, tag, level, phase)
+        self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
         return sums
 
+    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
+        """Go on after a kernel that crossed by itself, with ``kernel_arguments``.
+
+        Args:
+            crossing: number of the last crossing of the kernel.
+            status, peer: what ``barrier_kernels.cross`` returned there.
+            level: the level, named in errors.
+            phase: the phase, named in errors.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see ``cross``.
+        """
+        self._crossing = crossing
+        self._finish(status, peer, level, phase)
+
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
-        base = self.rank * self._n_local
-        for source, end in enumerate(self._ends.tolist()):
-            start = self._read_ends[source]
-            if end > start:
-                self._read_ends[source] = end
-                parents = self._parents[source][base + start : base + end] if self._predecessors else None
-                yield self._rows[source][base + start : base + end], parents
+        parity, base = self._crossing & 1, self.rank * self._entries
+        for source, size in enumerate(self._ends.tolist()):
+            if size:
+                parents = self._parents[parity][source][base : base + size] if self._predecessors else None
+                yield self._rows[parity][source][base : base + size], parents
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
         """See ``Exchange.slice_of``."""
@@ -146,12 +178,20 @@ class SharedMemoryExchange:
         with self._aborting:
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
+            self.kernel_arguments = ()
             self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
             self._segment.close()
 
-    def _wait(self, status: int, peer: int, tag: int, level: int, phase: str) -> None:
+    def _finish(self, status: int, peer: int, level: int, phase: str) -> None:
+        """Finish a crossing, and fill the bins of the next one from now on."""
+        if status != kernels.CROSSED or time.monotonic() > self._deadline:
+            self._wait(status, peer, level, phase)
+        self._choose_bins()
+
+    def _wait(self, status: int, peer: int, level: int, phase: str) -> None:
         """Finish a crossing, or raise: check the deadline and the peer's process between calls of the wait kernel."""
         segment = self._segment
+        tag = self._number << 32 | self._crossing
         checked = 0.0
         while True:
             where = f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
@@ -173,25 +213,25 @@ class SharedMemoryExchange:
                     self._abort(self._number, Cause.LOST, "", peer)
                     raise WorkerLostError(f"{where}: lost rank {peer}")
             status, peer = kernels.wait(
-                segment.words, segment.stride, self._record, tag, peer, self._gathered, _TIMEOUT, self._backoff
+                *(segment.words, segment.stride, self._record, tag, self.rank, peer),
+                *(self._gathered, _TIMEOUT, self._backoff),
             )
+
+    def _choose_bins(self) -> None:
+        parity = (self._crossing + 1) & 1
+        self.bin_rows, self.bin_parents = self._rows[parity][self.rank], self._parents[parity][self.rank]
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:
         with self._aborting:
             segment = self._segment
-            if not self._closed and kernels.get_abort(segment.words) >> 16 < number:
+            if not self._closed and kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
                 segment.write_message(message)
-                kernels.set_abort(segment.words, number << 16 | int(cause) << 8 | rank)
+                word = number << kernels.RUN_SHIFT | int(cause) << kernels.CAUSE_SHIFT | rank
+                kernels.set_abort(segment.words, word)
 
     def _aborted(self, where: str) -> DbfsError:
         word = kernels.get_abort(self._segment.words)
-        rank = word & 0xFF
-        cause = Cause(word >> 8 & 0xFF)
+        rank = word & kernels.RANK_MASK
+        cause = Cause((word & (1 << kernels.RUN_SHIFT) - 1) >> kernels.CAUSE_SHIFT)
         message = f"lost rank {rank}" if cause is Cause.LOST else self._segment.read_message(rank)
         return abort_error(cause, where, rank, message)
-
-
-def _record_words(stripe: Stripe) -> int:
-    if stripe.p > _MAX_RANKS:
-        raise ExchangeUnavailableError(f"{stripe.p} ranks: shared memory serves {_MAX_RANKS} at most")
-    return 1 + COUNTS + stripe.p

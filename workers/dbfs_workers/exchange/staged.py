@@ -21,7 +21,10 @@ def nbytes(stripe: Stripe) -> int:
 
 
 class StagedExchange:
-    """An ``Exchange`` whose bins, parents and slices are arrays of a backend, carried by the exchange ``host``."""
+    """An ``Exchange`` whose bins, parents and slices are arrays of a backend, carried by the exchange ``host``.
+
+    The bins of ``host`` have ``n_local`` entries each, as those on the device, so that a level needs one crossing.
+    """
 
     def __init__(self, host: Exchange, stripe: Stripe, backend: Backend) -> None:
         self.rank = host.rank
@@ -31,7 +34,7 @@ class StagedExchange:
         self._n_local = stripe.n_local
         self.bin_rows: NDArray[np.uint32] = backend.xp.empty(stripe.p * stripe.n_local, np.uint32)
         self.bin_parents: NDArray[np.uint32] = backend.xp.empty(0, np.uint32)
-        self.bin_ends = host.bin_ends
+        self.bin_ends = np.zeros(self.p, np.int64)
         self.gathered = host.gathered
         self._staged = [0] * self.p
         # One buffer is enough: peers read the copies of the host exchange, which has two by parity.
@@ -45,6 +48,7 @@ class StagedExchange:
     def reset(self, predecessors: bool) -> None:
         """See ``Exchange.reset``."""
         self._host.reset(predecessors)
+        self.bin_ends[:] = 0
         self._staged = [0] * self.p
         self._predecessors = predecessors
         if predecessors and not self.bin_parents.size:
@@ -56,14 +60,18 @@ class StagedExchange:
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
         """See ``Exchange.cross``."""
+        host = self._host
         for owner, end in enumerate(self.bin_ends.tolist()):
             start = self._staged[owner]
             if end > start:
                 self._staged[owner] = end
                 binned = np.s_[owner * self._n_local + start : owner * self._n_local + end]
-                self._backend.to_host(self.bin_rows[binned], self._host.bin_rows[binned])
+                first = owner * self._n_local + int(host.bin_ends[owner])
+                host.bin_ends[owner] += end - start
+                there = np.s_[first : first + end - start]
+                self._backend.to_host(self.bin_rows[binned], host.bin_rows[there])
                 if self._predecessors:
-                    self._backend.to_host(self.bin_parents[binned], self._host.bin_parents[binned])
+                    self._backend.to_host(self.bin_parents[binned], host.bin_parents[there])
         if sliced:
             self._backend.to_host(self._slice, self._host.slice())
         return self._host.cross(level, phase, counts, sliced=sliced)

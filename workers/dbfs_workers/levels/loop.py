@@ -1,7 +1,9 @@
 """The resident loop: every rank runs the same levels over an exchange, without returning to the client.
 
 All ranks decide from the same numbers, the sums of a crossing, so no rank has to decide for the others. A level is one
-phase of work and one crossing.
+phase of work and one crossing. If a rank's bins are too small for a top-down level, all ranks take the level in several
+rounds, with a crossing each. On CPUs that share memory one kernel runs consecutive top-down levels
+(``top_down_levels``).
 
 After some top-down levels the ranks cross a second time, when the peers' bins are contracted: in a traversal with
 targets, and if the frontier may be large enough for a bottom-up level (``direction.bottom_up_may_pay``). The second
@@ -28,15 +30,17 @@ from dbfs_workers.errors import (
 )
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import own_rows
 
-_DISCOVERED = COUNT_FIELDS.index("discovered")
-# Place of the largest degree among the counts of a crossing: see ``LevelLoop._cross``.
-_MAX_DEGREE = 3
+_EDGES, _DISCOVERED, _BYTES_SENT = map(COUNT_FIELDS.index, ("edges", "discovered", "bytes_sent"))
+_EXCHANGE = TIME_FIELDS.index("exchange")
+# Places among the counts of a crossing: see ``LevelLoop._cross``.
+_MAX_DEGREE = _UNFINISHED = 3
 
 
 class Watch:
@@ -123,8 +127,9 @@ class LevelLoop:
         reached: vertices of this rank labelled so far.
         edges: sum of the degrees of this rank's expanded vertices.
         frontier_degrees: sum of the degrees of this rank's part of the frontier; exact before a bottom-up level only.
-        counts: a row of ``COUNT_FIELDS`` a level.
-        seconds: a row of ``TIME_FIELDS`` a level.
+        kernel: runs consecutive top-down levels; None where Python directs each of them.
+        counts: blocks with a row of ``COUNT_FIELDS`` a level.
+        seconds: blocks with a row of ``TIME_FIELDS`` a level.
         ended: when the last level ended, on the same clock.
         frontier: over all ranks, vertices of the frontier; an upper bound after a top-down level with one crossing.
         frontier_edges: over all ranks, the sum of the frontier's degrees; exact before a bottom-up level only.
@@ -146,12 +151,13 @@ class LevelLoop:
     adaptive: bool
     bottom_up: bool
     sliced: bool
+    kernel: TopDownLevels | None
     level: int = 0
     reached: int = 0
     edges: int = 0
     frontier_degrees: int = 0
-    counts: list[tuple[int, ...]] = field(default_factory=list)
-    seconds: list[tuple[float, float, float]] = field(default_factory=list)
+    counts: list[NDArray[np.int64]] = field(default_factory=lambda: [np.empty((0, len(COUNT_FIELDS)), np.int64)])
+    seconds: list[NDArray[np.float64]] = field(default_factory=lambda: [np.empty((0, len(TIME_FIELDS)), np.float64)])
     ended: float = 0.0
     frontier: int = 0
     frontier_edges: int = 0
@@ -179,6 +185,7 @@ class LevelLoop:
         exchange.reset(spec.predecessors)
         labels = scratch.start(spec)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
+        adaptive = spec.direction == "auto" and partition.parents is not None
         return cls(
             backend=backend,
             scratch=scratch,
@@ -187,9 +194,10 @@ class LevelLoop:
             began=began,
             labels=labels,
             target_rows=None if targets is None else backend.xp.asarray(targets),
-            adaptive=spec.direction == "auto" and partition.parents is not None,
+            adaptive=adaptive,
             bottom_up=spec.direction == "bottom-up",
             sliced=spec.direction == "bottom-up",
+            kernel=TopDownLevels.where_possible(backend, scratch, spec, exchange, labels, adaptive=adaptive),
             reached=scratch.frontier.size,
             frontier_degrees=backend.edge_count(partition.row_offsets, scratch.frontier),
         )
@@ -209,14 +217,18 @@ class LevelLoop:
         ):
             if self.sliced:
                 self._absorb_slices()
-            self.reached += self._bottom_up_level() if self.bottom_up else self._top_down_level()
-            self.level += 1
+            if self.bottom_up:
+                self._bottom_up_level()
+            elif self.kernel is None:
+                self._top_down_level()
+            else:
+                self._top_down_levels(self.kernel)
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition.row_offsets, scratch.frontier)
-        counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
+        counts = np.concatenate(self.counts)
         return RankRun(
             labels=self.labels,
-            levels=CountedLevels(counts, np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS))),
+            levels=CountedLevels(counts, np.concatenate(self.seconds)),
             reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
@@ -224,40 +236,79 @@ class LevelLoop:
             setup=started - self.began,
         )
 
-    def _top_down_level(self) -> int:
-        """Expand the frontier, cross with the bins, and contract the peers' bins; return the vertices discovered."""
-        scratch, backend, labels, distance = self.scratch, self.backend, self.labels, self.level + 1
-        queue, expanded = scratch.next_queue, scratch.frontier.size
+    def _top_down_levels(self, kernel: TopDownLevels) -> None:
+        """Run top-down levels by the kernel, until the traversal may end or change direction."""
         self.sliced = False
+        stretch = kernel.run(self.level, self.max_degree, self.unexplored_edges, self.search_share, self.ended)
+        counts, seconds = stretch.counts, stretch.seconds
+        # The last level, for errors, until the next one begins.
+        self.level += len(counts) - 1
+        self.reached += int(counts[:, _DISCOVERED].sum())
+        self.edges += int(counts[:, _EDGES].sum())
+        self.frontier, self.ended = stretch.frontier, stretch.ended
+        self.expanded_edges, self.unexplored_edges = stretch.expanded_edges, stretch.unexplored_edges
+        if self.frontier and (self.target_rows is not None or stretch.may_turn):
+            counts[-1, _BYTES_SENT] += self._measure_frontier()
+            self.ended = time.perf_counter()
+            seconds[-1, _EXCHANGE] += self.ended - stretch.ended
+        self.level += 1
+        self.counts.append(counts)
+        self.seconds.append(seconds)
+
+    def _top_down_level(self) -> None:
+        """Expand the frontier, cross with the bins, and contract the peers' bins."""
+        scratch, expanded = self.scratch, self.scratch.frontier.size
+        self.sliced = False
+        self.frontier = self.expanded_edges = 0
+        rounds = [self._top_down_round()]
+        while self.exchange.gathered[:, _UNFINISHED].any():
+            rounds.append(self._top_down_round())
+        edges, own, sent, received = map(sum, zip(*(counts for counts, _ in rounds), strict=True))
+        searching, crossing, contracting = map(sum, zip(*(seconds for _, seconds in rounds), strict=True))
+        measuring = 0.0
+        discovered = scratch.queued
+        scratch.advance(discovered)
+        self.reached += discovered
+        self.edges += edges
+        self.unexplored_edges -= self.expanded_edges
+        bytes_sent = sent * (8 if self.spec.predecessors else 4)
+        if self.frontier and (self.target_rows is not None or self._may_turn_bottom_up()):
+            contracted = self.ended
+            bytes_sent += self._measure_frontier()
+            self.ended = time.perf_counter()
+            measuring = self.ended - contracted
+        filtered, culled = edges - own - sent, own + received - discovered
+        # In the order of COUNT_FIELDS.
+        counts = (0, expanded, edges, filtered, own, sent, culled, discovered, bytes_sent)
+        self._end_level(counts, (searching, crossing + measuring, contracting))
+
+    def _top_down_round(self) -> tuple[tuple[int, int, int, int], tuple[float, float, float]]:
+        """Expand the frontier as far as the bins hold its neighbours, cross with them, and contract the peers' bins.
+
+        Returns:
+            Edges inspected, own vertices discovered, vertices sent and vertices received; and seconds of the work on
+            own edges, of the crossing and of the contraction.
+        """
+        scratch, backend, labels, distance = self.scratch, self.backend, self.labels, self.level + 1
         start = self.ended
-        edges, own, sent = backend.top_down(scratch, labels, distance, self.exchange)
+        edges, own, sent, unfinished = backend.top_down(scratch, labels, distance, self.exchange)
+        scratch.queued += own
         binned = time.perf_counter()
         # A vertex that two ranks found counts twice in the first sum. A sum of 0, which ends the traversal, is exact.
-        self.frontier, self.expanded_edges, _, _, _ = self._cross("top-down", own + sent, edges)
+        found, expanded_edges, _, _, _ = self._cross("top-down", own + sent, edges, 0, int(unfinished))
+        self.frontier += found
+        self.expanded_edges += expanded_edges
         crossed = time.perf_counter()
-        discovered = own
         received = 0
         for rows, parents in self.exchange.incoming():
             received += rows.size
-            discovered += backend.contract(rows, parents, scratch.own_visited, distance, labels, queue[discovered:])
-        scratch.advance(discovered)
-        self.edges += edges
-        self.ended = contracted = time.perf_counter()
-        self.unexplored_edges -= self.expanded_edges
-        waited = crossed - binned
-        bytes_sent = sent * (8 if self.spec.predecessors else 4)
-        if self.frontier and (self.target_rows is not None or self._may_turn_bottom_up()):
-            bytes_sent += self._measure_frontier()
-            self.ended = time.perf_counter()
-            waited += self.ended - contracted
-        filtered, culled = edges - own - sent, own + received - discovered
-        # In the order of COUNT_FIELDS.
-        self.counts.append((0, expanded, edges, filtered, own, sent, culled, discovered, bytes_sent))
-        self.seconds.append((binned - start, waited, contracted - crossed))
-        return discovered
+            new = backend.contract(rows, parents, scratch.own_visited, distance, labels, scratch.next_queue)
+            scratch.queued += new
+        self.ended = time.perf_counter()
+        return (edges, own, sent, received), (binned - start, crossed - binned, self.ended - crossed)
 
-    def _bottom_up_level(self) -> int:
-        """Search the unvisited rows for parents, and cross with the slices; return the vertices discovered."""
+    def _bottom_up_level(self) -> None:
+        """Search the unvisited rows for parents, and cross with the slices."""
         scratch, expanded = self.scratch, self.scratch.frontier.size
         start = self.ended
         found_bits = self.exchange.slice()
@@ -265,6 +316,7 @@ class LevelLoop:
         self.edges += self.frontier_degrees
         self.frontier_degrees = degrees
         scratch.advance(discovered)
+        self.reached += discovered
         found = time.perf_counter()
         self.sliced = True
         missing = self._count_missing_targets()
@@ -274,9 +326,14 @@ class LevelLoop:
         self._choose_direction(frontier, edges, missing)
         bytes_sent = found_bits.nbytes * (self.exchange.p - 1)
         # In the order of COUNT_FIELDS.
-        self.counts.append((1, expanded, searched, searched - discovered, discovered, 0, 0, discovered, bytes_sent))
-        self.seconds.append((found - start, self.ended - found, 0.0))
-        return discovered
+        counts = (1, expanded, searched, searched - discovered, discovered, 0, 0, discovered, bytes_sent)
+        self._end_level(counts, (found - start, self.ended - found, 0.0))
+
+    def _end_level(self, counts: tuple[int, ...], seconds: tuple[float, ...]) -> None:
+        """Record a level's counts and times."""
+        self.level += 1
+        self.counts.append(np.array([counts], np.int64))
+        self.seconds.append(np.array([seconds], np.float64))
 
     def _measure_frontier(self) -> int:
         """Cross again, with the exact size and degrees of the new frontier; return the bytes sent."""
@@ -325,7 +382,7 @@ class LevelLoop:
         return 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
 
     def _cross(
-        self, phase: str, frontier: int, edges: int, missing: int = 0, max_degree: int = 0, searched: int = 0
+        self, phase: str, frontier: int, edges: int, missing: int = 0, extra: int = 0, searched: int = 0
     ) -> list[int]:
         """Cross with the peers; return the sums over the ranks of the five counts, in the order of the parameters.
 
@@ -337,8 +394,9 @@ class LevelLoop:
             edges: sum of the new frontier's degrees; in phase "top-down" the edges that this rank expanded, in phase
                 "start" all edges of this rank.
             missing: this rank's targets without a label; 0 in phase "top-down".
-            max_degree: at the start, the largest degree of this rank's rows. The peers read it in ``gathered``.
+            extra: at the start, the largest degree of this rank's rows; in phase "top-down", 1 if a full bin ended this
+                rank's work early. The peers read it in ``gathered``.
             searched: after a bottom-up level, the edges that it looked at.
         """
-        counts = (frontier, edges, missing, max_degree, searched)
+        counts = (frontier, edges, missing, extra, searched)
         return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)

@@ -34,7 +34,12 @@ class Scratch:
             showed as visited.
         own_visited: uint32[words_local], the slice of ``visited`` with the rank's own rows. Rows without in-edges count
             as visited, so that no bottom-up level looks at them.
+        queues: two uint32[n_local]. A level reads its frontier from one and writes its discoveries into the other.
+        current: index of the queue with the frontier.
         frontier: uint32 local ids of the rank's vertices at the current distance.
+        queued: vertices of the next frontier that are in ``next_queue`` already.
+        resume: int64[2], on the host: where the pass of a top-down level over the frontier begins, if it stopped before
+            a full bin: a place in the frontier, and an edge of that row. Zeros at a level's beginning.
         frontier_bits: uint32[words], the whole frontier for a bottom-up level; None without known parents.
     """
 
@@ -48,10 +53,11 @@ class Scratch:
         self.visited: NDArray[np.uint32] = xp.zeros(stripe.words, np.uint32)
         own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
         self.own_visited = self.visited[own]
-        # A level reads its frontier from one queue and writes its discoveries into the other.
-        self._queues: list[NDArray[np.uint32]] = [xp.empty(stripe.n_local, np.uint32) for _ in (0, 1)]
-        self._current = 0
-        self.frontier = self._queues[0][:0]
+        self.queues: list[NDArray[np.uint32]] = [xp.empty(stripe.n_local, np.uint32) for _ in (0, 1)]
+        self.current = 0
+        self.frontier = self.queues[0][:0]
+        self.queued = 0
+        self.resume = np.zeros(2, np.int64)
         self.frontier_bits: NDArray[np.uint32] | None = None
         self._unreachable: NDArray[np.uint32] | None = None
         if partition.parents is not None:
@@ -62,23 +68,31 @@ class Scratch:
     @property
     def nbytes(self) -> int:
         """Bytes kept between traversals, the edges not included."""
-        kept = [self.visited, self.frontier_bits, self._unreachable, *self._queues]
+        kept = [self.visited, self.frontier_bits, self._unreachable, *self.queues]
         return sum(array.nbytes for array in kept if array is not None)
 
     @property
     def next_queue(self) -> NDArray[np.uint32]:
-        """uint32[n_local] for a level's discoveries, the next frontier."""
-        return self._queues[1 - self._current]
+        """uint32[n_local - queued] for a level's next discoveries."""
+        return self.queues[1 - self.current][self.queued :]
 
     def advance(self, discovered: int) -> None:
         """Make the first ``discovered`` entries of the next queue the frontier."""
-        self._current = 1 - self._current
-        self.frontier = self._queues[self._current][:discovered]
+        self.adopt(1 - self.current, discovered)
+
+    def adopt(self, queue: int, size: int) -> None:
+        """Make the first ``size`` entries of a queue the frontier."""
+        self.current = queue
+        self.frontier = self.queues[queue][:size]
+        self.queued = 0
+        self.resume[:] = 0
 
     def start(self, spec: TraversalSpec) -> RankLabels:
         """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier."""
         stripe = self.partition.stripe
         self.visited[:] = 0
+        # The last traversal may have ended in the middle of a level.
+        self.queued = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
         labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=self._pool)

@@ -1,0 +1,73 @@
+"""Many ranks that share memory, as threads of one process: p x direction x predecessors against SciPy."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from dbfs_workers import backends
+from dbfs_workers.errors import RunAbortedError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.levels import loop
+from dbfs_workers.reports import RankRun
+from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import graphs, oracle
+from tests.support.gang import PATIENCE, Answer, partitions, spec
+
+
+def exchanges(stripe: Stripe, ranks: range) -> Iterator[SharedMemoryExchange]:
+    """Yield the ends of an exchange. Ranks outside of ``ranks`` never join."""
+    first = SharedMemoryExchange.create(stripe, "graph")
+    yield first
+    for rank in ranks[1:]:
+        yield SharedMemoryExchange.attach(first.handle, rank, "graph")
+
+
+@pytest.mark.parametrize("p", [7, pytest.param(16, marks=pytest.mark.full)])
+def test_labels_are_scipys(p: int) -> None:
+    n, src, dst = graphs.random(3000, 30_000, 5)
+    tail = np.arange(3000, 3400)
+    src, dst, n = np.concatenate([src, [7], tail[:-1]]), np.concatenate([dst, [3000], tail[1:]]), 3400
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    specs = [
+        spec(source, direction=direction, predecessors=predecessors)
+        for source in (0, n - 1)
+        for direction in DIRECTIONS
+        for predecessors in (False, True)
+    ]
+
+    def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
+        deadline = time.monotonic() + PATIENCE
+        scratch = Scratch(partition, np)
+        return loop.traverse(backends.get("cpu"), scratch, specs, end, watch=loop.Watch(1), deadline=deadline)
+
+    stripe = Stripe(n, p)
+    ends = list(exchanges(stripe, range(p)))
+    with ThreadPoolExecutor(p) as pool:
+        ranks = list(pool.map(part, ends, partitions(n, src, dst, p, directed=False)))
+    for traversal, runs in zip(specs, zip(*ranks, strict=True), strict=True):
+        answer, sources = Answer(runs), list(traversal.sources)
+        expected = oracle.distances(matrix, sources)
+        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
+        if traversal.predecessors:
+            oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
+    for end in ends:
+        end.close()
+
+
+def test_an_abort_names_any_rank_and_a_run_any_number() -> None:
+    last, number = 999, 2**31 - 1
+    stripe = Stripe(2000, last + 1)
+    first, *_, other = exchanges(stripe, range(0, last + 1, last))
+    first.begin("run", number, time.monotonic() + PATIENCE)
+    other.abort(number, Cause.FAILED, "no memory")
+    with pytest.raises(RunAbortedError, match=f"rank 0, level 3, test: rank {last} failed first: no memory"):
+        first.cross(3, "test", (0, 0, 0, 0, 0), sliced=False)
+    first.close()
+    other.close()

@@ -1,0 +1,232 @@
+"""The kernel of consecutive top-down levels on a CPU: many levels without a return to Python.
+
+A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
+takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases are
+those of ``cpu_resident_kernels`` and ``cpu_kernels``, the crossing is that of ``barrier_kernels``.
+"""
+
+from typing import Final
+
+from numba import types
+
+from dbfs_workers.backends.cpu_kernels import contract
+from dbfs_workers.backends.cpu_resident_kernels import top_down
+from dbfs_workers.exchange.barrier_kernels import CROSSED, cross
+from dbfs_workers.intrinsics import monotonic_ns
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
+
+LEVELS: Final = 64
+"""Most levels of one call. Progress is shown between calls."""
+
+# A call ends after the level in which this time has passed: nanoseconds.
+_LONGEST = 2_000_000
+
+# Places in ``state``, int64[STATE]. The caller sets those up to MAX_DEGREE before the first call of a traversal's
+# consecutive levels. The kernel keeps the others.
+LEVEL = 0  # the level in progress, or the next one
+QUEUE = 1  # the queue with the frontier, 0 or 1
+FRONTIER = 2  # vertices of this rank's frontier
+CROSSING = 3  # the last crossing of the run
+NUMBER = 4  # the gang's serial number of the run
+ENDED = 5  # when the last step ended, in nanoseconds of the monotonic clock
+UNEXPLORED = 6  # over all ranks, the sum of the degrees of vertices that are not expanded
+LAST_LEVEL = 7  # the level at which the traversal ends at the latest
+MEASURED = 8  # 1 if every level is followed by a crossing with the frontier's exact size
+ADAPTIVE = 9  # 1 if levels may be bottom-up
+MAX_DEGREE = 10  # the graph's largest degree
+AWAITED = 11  # 1 while a crossing is unfinished
+DONE = 12  # levels of this call
+FOUND = 13  # over all ranks, vertices of the next frontier, or more
+EXPANDED_EDGES = 14  # over all ranks, edges of the last level
+MAY_TURN = 15  # 1 if a bottom-up level may pay now
+# Of the level in progress, on this rank.
+EDGES, OWN, SENT, RECEIVED, QUEUED, SEARCHING, WAITING, CONTRACTING = 16, 17, 18, 19, 20, 21, 22, 23
+STATE: Final = 24
+
+COUNTED: Final = len(COUNT_FIELDS)
+TIMED: Final = len(TIME_FIELDS)
+# Place of a rank's unfinished work among its counts of a crossing, after the run's digest.
+_UNFINISHED = 4
+
+
+@kernel(
+    types.UniTuple(int64, 2),
+    READ_INT64,
+    READ_UINT32,
+    UINT32,
+    UINT32,
+    INT64,
+    UINT32,
+    INT32,
+    UINT32,
+    UINT32,
+    int64,
+    int64,
+    INT64,
+    int64,
+    INT64,
+    INT64,
+    int64,
+    INT64,
+    READ_INT64,
+    INT64,
+    types.float64,
+    types.float64,
+    INT64,
+    INT64,
+    INT64,
+)
+def top_down_levels(
+    row_offsets,
+    columns,
+    even_queue,
+    odd_queue,
+    resume,
+    visited,
+    distances,
+    predecessors,
+    bodies,
+    body_words,
+    entries,
+    words,
+    stride,
+    record,
+    bin_ends,
+    rank,
+    gathered,
+    timeout,
+    backoff,
+    share,
+    least_edges,
+    state,
+    counts,
+    times,
+):
+    """Run top-down levels until the traversal ends, a bottom-up level may pay, or the call has lasted long enough.
+
+    Args:
+        row_offsets, columns: the rank's edges.
+        even_queue, odd_queue: uint32[n_local], the frontier and its successor in turn.
+        resume: int64[2], see ``top_down``.
+        visited: uint32[words], the rank's bitmap of visited vertices.
+        distances, predecessors: the rank's labels; empty predecessors mean none.
+        bodies, body_words, entries: the bodies of all ranks, the words of each, and the entries of a bin: see
+            ``segment``.
+        words, stride, record, rank, gathered, timeout, backoff: see ``barrier_kernels.wait``.
+        bin_ends: see ``barrier_kernels.cross``.
+        share, least_edges: a bottom-up level may pay if the frontier's edges are more than that share of the other
+            unexplored edges, and ``least_edges`` on top: see ``direction``.
+        state: int64[STATE], updated.
+        counts: int64[LEVELS * COUNTED], a row a level of this call.
+        times: int64[LEVELS * TIMED], a row a level of this call, in nanoseconds.
+
+    Returns:
+        (CROSSED, p): ``state[DONE]`` levels are complete.
+        Otherwise what ``barrier_kernels.wait`` returned: the caller finishes the crossing and calls again.
+    """
+    n_local = row_offsets.size - 1
+    own_words = visited.size // bin_ends.size
+    own_visited = visited[rank * own_words : (rank + 1) * own_words]
+    p = bin_ends.size
+    size = record.size
+    bins = p * entries
+    if state[AWAITED] == 0:
+        state[DONE] = 0
+    begun = monotonic_ns(backoff[1:])
+    while True:
+        level = state[LEVEL]
+        frontier_queue, next_queue = (odd_queue, even_queue) if state[QUEUE] else (even_queue, odd_queue)
+        if state[AWAITED] == 0:
+            frontier = frontier_queue[: state[FRONTIER]]
+            body = rank * body_words + ((state[CROSSING] + 1) & 1) * bins
+            edges, own, sent = top_down(
+                row_offsets,
+                columns,
+                frontier,
+                resume,
+                rank * n_local,
+                visited,
+                bodies[body : body + bins],
+                bodies[body + 2 * bins : body + 3 * bins],
+                bin_ends,
+                level + 1,
+                distances,
+                predecessors,
+                next_queue[state[QUEUED] :],
+            )
+            state[EDGES] += edges
+            state[OWN] += own
+            state[SENT] += sent
+            state[QUEUED] += own
+            record[1] = own + sent
+            record[2] = edges
+            record[3] = 0
+            record[_UNFINISHED] = resume[0] < frontier.size
+            record[5] = 0
+            now = monotonic_ns(backoff[1:])
+            state[SEARCHING] += now - state[ENDED]
+            state[ENDED] = now
+            state[CROSSING] += 1
+            state[AWAITED] = 1
+            tag = state[NUMBER] << 32 | state[CROSSING]
+            status, peer = cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff)
+            if status != CROSSED:
+                return status, peer
+        state[AWAITED] = 0
+        now = monotonic_ns(backoff[1:])
+        state[WAITING] += now - state[ENDED]
+        state[ENDED] = now
+        sums = p * (size + 1)
+        # A vertex that two ranks found counts twice in the first sum. A sum of 0, which ends the traversal, is exact.
+        state[FOUND] += gathered[sums + 1]
+        state[EXPANDED_EDGES] += gathered[sums + 2]
+        for source in range(p):
+            received = gathered[source * (size + 1) + size]
+            if received:
+                state[RECEIVED] += received
+                body = source * body_words + (state[CROSSING] & 1) * bins + rank * entries
+                state[QUEUED] += contract(
+                    bodies[body : body + received],
+                    bodies[body + 2 * bins : body + 2 * bins + received],
+                    own_visited,
+                    level + 1,
+                    distances,
+                    predecessors,
+                    next_queue[state[QUEUED] :],
+                )
+        now = monotonic_ns(backoff[1:])
+        state[CONTRACTING] += now - state[ENDED]
+        state[ENDED] = now
+        if gathered[sums + _UNFINISHED]:
+            continue
+
+        row = state[DONE] * COUNTED
+        # In the order of COUNT_FIELDS.
+        counts[row] = 0
+        counts[row + 1] = state[FRONTIER]
+        counts[row + 2] = state[EDGES]
+        counts[row + 3] = state[EDGES] - state[OWN] - state[SENT]
+        counts[row + 4] = state[OWN]
+        counts[row + 5] = state[SENT]
+        counts[row + 6] = state[OWN] + state[RECEIVED] - state[QUEUED]
+        counts[row + 7] = state[QUEUED]
+        counts[row + 8] = state[SENT] * (8 if predecessors.size else 4)
+        row = state[DONE] * TIMED
+        times[row], times[row + 1], times[row + 2] = state[SEARCHING], state[WAITING], state[CONTRACTING]
+
+        remaining = state[UNEXPLORED] - state[EXPANDED_EDGES]
+        state[UNEXPLORED] = remaining
+        edges = min(types.float64(state[FOUND]) * state[MAX_DEGREE], types.float64(remaining))
+        state[MAY_TURN] = state[ADAPTIVE] and edges > (remaining - edges) * share + least_edges
+        ends = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1
+        state[LEVEL] = level + 1
+        state[DONE] += 1
+        state[FRONTIER] = state[QUEUED]
+        state[QUEUE] = 1 - state[QUEUE]
+        resume[0] = resume[1] = 0
+        state[EDGES] = state[OWN] = state[SENT] = state[RECEIVED] = state[QUEUED] = 0
+        state[SEARCHING] = state[WAITING] = state[CONTRACTING] = 0
+        if ends or state[LEVEL] == state[LAST_LEVEL] or state[DONE] == LEVELS or now - begun > _LONGEST:
+            return CROSSED, p
+        state[FOUND] = state[EXPANDED_EDGES] = 0

@@ -1,0 +1,136 @@
+"""Consecutive top-down levels of a rank on the CPU, run by one kernel where the ranks share memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.levels import level_kernels as kernels
+from dbfs_workers.levels.direction import ROWS_PER_EDGE
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+
+_PHASE = "top-down"
+_WITHOUT_END = 1 << 62
+_NONE = np.empty(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive levels that one call of the kernel completed.
+
+    Attributes:
+        counts: int64[levels, len(COUNT_FIELDS)].
+        seconds: float64[levels, len(TIME_FIELDS)].
+        frontier: over all ranks, vertices of the frontier; an upper bound.
+        expanded_edges: over all ranks, edges that the last level expanded.
+        unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
+        may_turn: whether a bottom-up level may pay now.
+        ended: when the last level ended, in seconds of ``time.perf_counter()``.
+    """
+
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    frontier: int
+    expanded_edges: int
+    unexplored_edges: int
+    may_turn: bool
+    ended: float
+
+
+class TopDownLevels:
+    """The kernel's state in one traversal of a rank.
+
+    Args:
+        scratch: the rank's working memory.
+        spec: the traversal.
+        exchange: the rank's end of the exchange.
+        labels: the rank's labels.
+        adaptive: whether levels may be bottom-up.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        spec: TraversalSpec,
+        exchange: SharedMemoryExchange,
+        labels: RankLabels,
+        *,
+        adaptive: bool,
+    ) -> None:
+        self._scratch = scratch
+        self._exchange = exchange
+        self._state = np.zeros(kernels.STATE, np.int64)
+        self._state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
+        self._state[kernels.MEASURED] = bool(spec.targets)
+        self._state[kernels.ADAPTIVE] = adaptive
+        partition = scratch.partition
+        self._rank_arguments = (
+            *(partition.row_offsets, partition.columns, *scratch.queues, scratch.resume, scratch.visited),
+            *(labels.distances, _NONE if labels.predecessors is None else labels.predecessors),
+        )
+        self._least_edges = partition.stripe.n / ROWS_PER_EDGE
+        self._counts = np.zeros((kernels.LEVELS, kernels.COUNTED), np.int64)
+        self._times = np.zeros((kernels.LEVELS, kernels.TIMED), np.int64)
+
+    @classmethod
+    def where_possible(
+        cls,
+        backend: Backend,
+        scratch: Scratch,
+        spec: TraversalSpec,
+        exchange: Exchange,
+        labels: RankLabels,
+        *,
+        adaptive: bool,
+    ) -> "TopDownLevels | None":
+        """Return the state of a traversal whose ranks are on the CPU and share memory; None for other traversals."""
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
+            return cls(scratch, spec, exchange, labels, adaptive=adaptive)
+        return None
+
+    def run(self, level: int, max_degree: int, unexplored_edges: int, share: float, ended: float) -> Stretch:
+        """Run levels from ``level`` on, at least one, and leave the next frontier in the scratch.
+
+        Args:
+            level: the first level.
+            max_degree: the graph's largest degree.
+            unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
+            share: share of the unexplored edges that a bottom-up level is expected to look at.
+            ended: when the last level ended, in seconds of ``time.perf_counter()``.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
+                ``Exchange.cross``.
+        """
+        scratch, exchange, state = self._scratch, self._exchange, self._state
+        state[kernels.LEVEL] = level
+        state[kernels.QUEUE], state[kernels.FRONTIER] = scratch.current, scratch.frontier.size
+        state[kernels.CROSSING], state[kernels.NUMBER] = exchange.crossing, exchange.number
+        state[kernels.ENDED] = int(ended * 1e9)
+        state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
+        state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
+        while True:
+            status, peer = kernels.top_down_levels(
+                *self._rank_arguments,
+                *exchange.kernel_arguments,
+                *(share, self._least_edges, state, self._counts.ravel(), self._times.ravel()),
+            )
+            exchange.follow(int(state[kernels.CROSSING]), status, peer, int(state[kernels.LEVEL]), _PHASE)
+            if not state[kernels.AWAITED]:
+                break
+        scratch.adopt(int(state[kernels.QUEUE]), int(state[kernels.FRONTIER]))
+        done = int(state[kernels.DONE])
+        return Stretch(
+            counts=self._counts[:done].copy(),
+            seconds=np.multiply(self._times[:done], 1e-9, dtype=np.float64),
+            frontier=int(state[kernels.FOUND]),
+            expanded_edges=int(state[kernels.EXPANDED_EDGES]),
+            unexplored_edges=int(state[kernels.UNEXPLORED]),
+            may_turn=bool(state[kernels.MAY_TURN]),
+            ended=int(state[kernels.ENDED]) * 1e-9,
+        )
