@@ -11,8 +11,8 @@ demo: .venv/installed
 test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
-# Folders whose tests of the second size may run beside each other: none of them kills or stops a worker.
-PAIRED := $(addprefix tests/,cuda generate networkx readers tables writers)
+# Tests of the second size that may run beside each other: they kill no worker, or one of a cluster of their own.
+PAIRED := $(addprefix tests/,test_service_machine.py cuda generate networkx readers tables writers)
 
 # Everything: make test, then the tests of the second size (the mark "full").
 test-all: test

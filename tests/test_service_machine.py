@@ -44,7 +44,7 @@ from tests.support.runs import Background
 WORKERS = 3
 KINDS = ("path", "hub", "sparse random", "two components", "one vertex")
 # Levels enough for a test to interrupt a traversal from the end of this path.
-LONG = 200_000
+LONG = 1_000_000
 PATIENCE = 30.0
 
 
@@ -248,7 +248,12 @@ class Service(RuleBasedStateMachine):
         with pytest.raises(NotOwnerError):
             ServiceClient.of(client).call(UnloadGraph(handle.graph.record.graph_id, client.id))
 
-    @rule(user=clients, how=st.sampled_from(["cancel", "deadline", "unload", "kill"]), ranks=st.integers(2, WORKERS))
+    # A deadline and a kill are rare, because the wait takes longer than all other steps of a sequence.
+    @rule(
+        user=clients,
+        how=st.sampled_from(["cancel", "unload"] * 4 + ["deadline", "kill"]),
+        ranks=st.integers(2, WORKERS),
+    )
     def interrupt(self, user: int, how: str, ranks: int) -> None:
         """End a run that another client's run waits for."""
         if how == "kill" and self.killed:
@@ -256,8 +261,8 @@ class Service(RuleBasedStateMachine):
         client, stranger = self.users[user], self.users[1 - user]
         graph = dbfs.load(f"path:n={LONG}", client=client, ranks=ranks)
         waits = dbfs.load("path:n=9", client=stranger, ranks=WORKERS)
-        run = Background(graph, deadline=0.5 if how == "deadline" else 60)
-        with pytest.raises(DeadlineExceededError, match="in the queue behind run"):
+        run = Background(graph, deadline=3 if how == "deadline" else 60)
+        with pytest.raises(DeadlineExceededError):
             waits.bfs(0, deadline=0.1)
         with pytest.raises(NotOwnerError):
             dbfs.runs(client=stranger)[0].cancel()
@@ -278,7 +283,6 @@ class Service(RuleBasedStateMachine):
         waits.unload()
 
     @precondition(lambda self: not self.killed)
-    # One time in six, because a new worker takes longer to start than all other steps of a sequence.
     @rule(worker=st.integers(0, 6 * WORKERS - 1))
     def kill(self, worker: int) -> None:
         if worker < WORKERS:
@@ -294,16 +298,16 @@ class Service(RuleBasedStateMachine):
 
     @invariant()
     def the_service_has_what_the_model_has(self) -> None:
-        expected = sorted((graph.name, graph.n, graph.lost) for graph in self.loaded)
+        expected = sorted((graph.name, graph.n, graph.lost) for graph in self.loaded), 0
         found = None
         for _ in range(int(PATIENCE / 0.02)):
-            # The scheduler learns a moment later that a client has left.
-            found = sorted((status.name, status.n, bool(status.lost)) for status in dbfs.graphs(client=self.main))
+            # The scheduler learns a moment later that a client has left, or abandoned a stream.
+            graphs, runs = dbfs.graphs(client=self.main), dbfs.runs(client=self.main)
+            found = sorted((status.name, status.n, bool(status.lost)) for status in graphs), len(runs)
             if found == expected:
                 break
             time.sleep(0.02)
         assert found == expected
-        assert dbfs.runs(client=self.main) == []
 
     def kill_worker(self, address: str) -> None:
         self.killed = True
