@@ -169,17 +169,17 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     graphs: list[list[str]] = []
     submit = Gang.submit
 
-    def watched(gang: Gang, graph: TaskGraph, keys: list[Key], priority: int = 0) -> object:
+    def watched(gang: Gang, graph: TaskGraph, keys: list[Key]) -> object:
         graphs.append([str(key[0]).rpartition("-")[0] for tasks in graph._ranks.values() for key in tasks])
-        return submit(gang, graph, keys, priority)
+        return submit(gang, graph, keys)
 
     monkeypatch.setattr(Gang, "submit", watched)
     return graphs
 
 
-@pytest.mark.parametrize(("fuse_below", "most"), [(4096, 5), (1, 9), (0, 13)])
-def test_a_level_has_few_tasks_and_one_more_is_submitted_at_most(
-    client: distributed.Client, submitted: list[list[str]], fuse_below: int, most: int
+@pytest.mark.parametrize(("fuse_below", "tasks"), [(1, 9), (0, 13)])
+def test_a_level_has_few_tasks_and_none_is_submitted_in_vain(
+    client: distributed.Client, submitted: list[list[str]], fuse_below: int, tasks: int
 ) -> None:
     # Of an undirected path, the last vertex's owner does not know that the vertex before is reached.
     path = dbfs.from_arrays(np.arange(9), np.arange(1, 10), n=10, directed=True)
@@ -187,9 +187,37 @@ def test_a_level_has_few_tasks_and_one_more_is_submitted_at_most(
         submitted.clear()
         result = graph.bfs(0, engine="taskgraph")
         levels = [names for names in submitted if "barrier" in names]
-    barriers = [names.count("barrier") for names in levels]
-    assert max(len(names) / count for names, count in zip(levels, barriers, strict=True)) == most
-    assert len(result.reports) <= sum(barriers) <= len(result.reports) + 1
+    assert [len(names) for names in levels] == [tasks] * len(result.reports)
+
+
+@pytest.mark.parametrize(("max_depth", "windows"), [(None, 3), (17, 2), (16, 1), (5, 1)])
+def test_small_levels_share_tasks(
+    client: distributed.Client, submitted: list[list[str]], max_depth: int | None, windows: int
+) -> None:
+    path = dbfs.from_arrays(np.arange(39), np.arange(1, 40), n=40, directed=True)
+    with dbfs.load(path, client=client) as graph:
+        submitted.clear()
+        result = graph.bfs(0, engine="taskgraph", direction="top-down", max_depth=max_depth)
+        levels = [names for names in submitted if "state" not in names and "summary" not in names]
+        assert result.distances().tolist() == [d if d <= (max_depth or 40) else -1 for d in range(40)]
+    assert levels == [["small-levels"] * graph.ranks] * windows
+    assert len(result.reports) == (max_depth or 40)
+
+
+def test_a_window_ends_before_a_large_level(client: distributed.Client, submitted: list[list[str]]) -> None:
+    # A path into a star, and a path out of each of its arms.
+    arms = np.arange(10, 40)
+    tails, heads = [np.arange(9), np.full(30, 9), arms], [np.arange(1, 10), arms, arms + 30]
+    graph = dbfs.from_arrays(np.concatenate(tails), np.concatenate(heads), n=70, directed=True)
+    with dbfs.load(graph, client=client, ranks=2) as loaded, dask.config.set({"dbfs.taskgraph.fuse-below": 20}):
+        submitted.clear()
+        result = loaded.bfs(0, engine="taskgraph", direction="top-down")
+    assert result.levels["frontier"].tolist() == [1] * 10 + [30, 30]
+    assert [set(names) for names in submitted[1:-1]] == [
+        {"small-levels"},
+        {"expand-filter-partition", "contract", "barrier"},
+        {"expand-filter-partition", "contract", "barrier"},
+    ]
 
 
 def test_phases_are_tasks_of_their_own(client: distributed.Client, submitted: list[list[str]]) -> None:
@@ -204,7 +232,7 @@ def test_directions_are_those_of_the_resident_engine(client: distributed.Client,
         tasks, resident = (graph.bfs(source, engine=engine) for engine in ("taskgraph", "resident"))
         assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
         assert set(tasks.levels["direction"]) == {"top-down", "bottom-up"}
-    assert max(len(names) / names.count("barrier") for names in submitted if "barrier" in names) <= 2 * 4 + 1
+    assert max(len(names) for names in submitted if "barrier" in names) <= 2 * 4 + 1
 
 
 def test_bottom_up_levels_need_in_edges(client: distributed.Client) -> None:

@@ -38,7 +38,11 @@ class LevelCost:
 
 
 # By ``dbfs.taskgraph.fuse-below``.
-TASKGRAPH = {"taskgraph, a task per phase": 0, "taskgraph, two tasks per rank": 1, "taskgraph, one task per rank": 4096}
+TASKGRAPH = {
+    "taskgraph, a task per phase": 0,
+    "taskgraph, two tasks per rank": 1,
+    "taskgraph, small levels in windows": 4096,
+}
 RESIDENT_LEVELS = 2000
 
 

@@ -124,13 +124,10 @@ class Gang:
         """Number of ranks."""
         return len(self.addresses)
 
-    def submit(self, graph: TaskGraph, keys: Iterable[Key], priority: int = 0) -> dict[Key, distributed.Future]:
-        """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live.
-
-        A worker runs tasks of higher ``priority`` first.
-        """
+    def submit(self, graph: TaskGraph, keys: Iterable[Key]) -> dict[Key, distributed.Future]:
+        """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live."""
         keys = list(keys)
-        futures = self.client.get(graph.pinned(self.addresses), keys, sync=False, priority=priority)
+        futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
         return dict(zip(keys, futures, strict=True))
 
     def gather(

@@ -5,9 +5,10 @@ The rule is that of the resident loop: ``dbfs_workers.levels.direction``.
 
 from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphRecord
-from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks.barriers import Barrier
+from dbfs_workers.tasks.windows import SmallLevels
 
 
 class Directions:
@@ -39,18 +40,14 @@ class Directions:
         self._frontier_edges = 0
         self._search_share = expected_search_share()
 
-    def may_turn_bottom_up(self, found: int) -> bool:
-        """Return whether the level after a top-down level may be bottom-up.
-
-        Args:
-            found: vertices that the top-down level expands, or more.
-        """
-        reached = min(found * self._max_degree, self._n)
-        remaining = self._unexplored_edges
-        return self.adaptive and bottom_up_may_pay(reached, self._max_degree, remaining, self._n, self._search_share)
+    def small_levels(self, fuse_below: int) -> SmallLevels:
+        """Return the rule for levels that may run in a window, as of the next level."""
+        return SmallLevels(
+            fuse_below, self.adaptive, self._n, self._max_degree, self._unexplored_edges, self._search_share
+        )
 
     def pass_uncounted(self, barrier: Barrier) -> None:
-        """Take note of a top-down level whose bins are not contracted yet; the next level is top-down."""
+        """Take note of a top-down level whose next frontier is not counted; the next level is top-down."""
         self._unexplored_edges -= barrier.edges
 
     def pass_counted(self, barrier: Barrier) -> None:

@@ -1,11 +1,12 @@
-"""The taskgraph engine: every level is a small Dask graph, which Dask's dashboard shows.
+"""The taskgraph engine: levels are small Dask graphs, which Dask's dashboard shows.
 
 A top-down level has three phases on each rank and one ``barrier`` that adds up the ranks' counts. The client reads the
 barrier, chooses the next level's direction, and stops when no vertex was found. Bins and counts go by mail
 (``dbfs_workers.tasks.mail``), so that Dask moves no results between workers. The shapes of a level on p ranks:
 
-- Small: one task on each rank contracts the bins of the level before, expands, and filters + partitions. The bins
-  travel through the barrier: 2 (p - 1) letters. There are p + 1 tasks.
+- Small: consecutive small levels are a window, one ``small-levels`` task on each rank
+  (``dbfs_workers.tasks.windows``). Bins and counts travel through rank 0: 2 (p - 1) letters a level. There are p tasks
+  for up to ``MOST_LEVELS`` levels.
 - Large: ``expand-filter-partition`` and ``contract`` on each rank. A rank sends each bin to its owner. There are
   2 p + 1 tasks. The barrier counts the next frontier exactly.
 - Phases, if ``dbfs.taskgraph.fuse-below`` is 0: as large, with ``expand`` and ``filter-partition`` as tasks of their
@@ -13,9 +14,9 @@ barrier, chooses the next level's direction, and stops when no vertex was found.
 - Bottom-up: one ``bottom-up`` task on each rank. The ranks send each other bitmaps of the frontier. There are p + 1
   tasks.
 
-While the frontier grows slowly, the client submits a small level before it reads the barrier of the level before. So
-the workers need not wait for the client. At most one level is submitted in vain. The state of a rank
-(``TraversalState``) is itself the result of a task; the phases change the state in place and check their own order.
+No level is submitted before the barrier of the level before is read, and a window ends where the traversal does. The
+state of a rank (``TraversalState``) is itself the result of a task. The phases change the state in place, and check
+their own order.
 """
 
 import time

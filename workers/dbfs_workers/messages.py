@@ -227,13 +227,13 @@ class ReportLostPeer(WorkerMessage[None]):
 
 
 @dataclass(frozen=True)
-class ReadBarrier(WorkerMessage[Barrier | None]):
-    """Return the counts of a barrier of the taskgraph engine, from rank 0; None if it is not there in time.
+class ReadBarriers(WorkerMessage[list[Barrier]]):
+    """Return the counts of barriers of the taskgraph engine, from rank 0; none if the first is not there in time.
 
     Attributes:
         run_id: the run.
-        level: the level.
-        seconds: how long to wait for the barrier.
+        level: the level of the first barrier wanted; those after it are returned as far as they are there.
+        seconds: how long to wait for the first barrier.
     """
 
     run_id: str

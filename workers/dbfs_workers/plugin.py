@@ -41,7 +41,7 @@ from dbfs_workers.messages import (
     LeaveGang,
     OpenDoor,
     PublishRankLabels,
-    ReadBarrier,
+    ReadBarriers,
     RecoverGpu,
     ReportLostPeer,
     StartRank,
@@ -56,7 +56,7 @@ from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering, mail
-from dbfs_workers.tasks.barriers import Barrier, read_barrier
+from dbfs_workers.tasks.barriers import Barrier, read_barriers
 
 if TYPE_CHECKING:
     from dbfs_workers.members.on_gpu import CudaMember, Infos
@@ -217,10 +217,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.peer_lost(message.number, message.rank)
 
-    @ReadBarrier.handler
-    async def read_barrier(self, message: ReadBarrier) -> Barrier | None:
-        """See ``ReadBarrier``."""
-        return await read_barrier(message.run_id, message.level, message.seconds)
+    @ReadBarriers.handler
+    async def read_barriers(self, message: ReadBarriers) -> list[Barrier]:
+        """See ``ReadBarriers``."""
+        return await read_barriers(message.run_id, message.level, message.seconds)
 
     @AbortTasks.handler
     async def abort_tasks(self, message: AbortTasks) -> None:

@@ -34,7 +34,7 @@ class TraversalState:
         backend: runs the phases.
         scratch: the rank's edges, bitmaps and frontier.
         labels: the rank's labels.
-        barriers: on rank 0, the counts of the last two levels' barriers, each with its level, by level parity.
+        barriers: on rank 0, the barrier of each level so far.
         levels: the counts of each level so far.
         started: when the state was ready, in seconds of this worker's ``time.perf_counter()``.
     """
@@ -43,7 +43,7 @@ class TraversalState:
     backend: Backend
     scratch: Scratch
     labels: RankLabels
-    barriers: list[Any] = field(default_factory=lambda: [None, None])
+    barriers: list[Any] = field(default_factory=list)
     levels: list[LevelCounts] = field(default_factory=list)
     started: float = 0.0
     # Level and phases of which one may come next; None during a phase, and after one that failed.

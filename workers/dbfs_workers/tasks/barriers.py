@@ -1,16 +1,21 @@
 """The barrier of a level of the taskgraph engine: the sums of the ranks' counts, which the client reads on rank 0.
 
-The client asks rank 0's worker for a barrier while the level runs, and gets the answer as soon as the barrier is
-there. By ``Client.gather`` the counts would take the way through the scheduler, after Dask's notice that the task is
-done.
+The client asks rank 0's worker for barriers while levels run, and gets the answer as soon as a barrier is there. By
+``Client.gather`` the counts would take the way through the scheduler, after Dask's notice that the task is done.
 """
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Final
 
 from dbfs_workers.levels.state import TraversalState
-from dbfs_workers.tasks.mail import Post, receive, send, state_of
+from dbfs_workers.tasks.mail import Post, receive, state_of
+
+# Seconds that an answer may wait for further barriers of the same window. An answer takes the client and rank 0 about a
+# millisecond, and a level of a window may take as little.
+_TOGETHER: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Barrier:
     Attributes:
         expanded, edges, count, degrees, missing, searched: sums of ``RankCounts``. A ``count`` of 0 ends the traversal.
         at: when the barrier was reached, in seconds of rank 0's ``time.perf_counter()``.
+        last: whether the level is the last of its tasks.
     """
 
     expanded: int
@@ -51,51 +57,52 @@ class Barrier:
     missing: int
     searched: int
     at: float
+    last: bool = True
+
+    @classmethod
+    def total(cls, counts: Iterable[RankCounts]) -> "Barrier":
+        """Return the sums of the ranks' counts."""
+        found = list(counts)
+        sums = {field.name: sum(getattr(each, field.name) for each in found) for field in fields(RankCounts)}
+        return cls(**sums, at=time.perf_counter())
 
 
-# By run id and level, the barriers that clients wait for. Barriers and their readers share the worker's event loop.
-_awaited: dict[tuple[str, int], asyncio.Future[Barrier]] = {}
+# By run id, the client's wait for news of rank 0's barriers. Barriers and their readers share the worker's event loop.
+_readers: dict[str, asyncio.Future[None]] = {}
 
 
-async def reach(traversal: TraversalState, level: int, post: Post, pass_on: bool, _after: object) -> Barrier:
-    """Receive all ranks' counts of a level, and sum them. Runs on rank 0.
-
-    Args:
-        traversal: rank 0's state, which keeps the barrier for ``read_barrier``.
-        level: the level.
-        post: the ranks' addresses.
-        pass_on: whether the ranks sent their bins along, of which each rank gets those for its own vertices now.
-    """
-    run_id, ranks = traversal.spec.run_id, range(len(post.addresses))
-    letters = [await receive(post, run_id, 0, ("counts", level, rank)) for rank in ranks]
-    found: list[RankCounts] = [counts for counts, _ in letters]
-    if pass_on:
-        for rank in ranks:
-            await send(post, run_id, rank, ("bins", level), [bins[rank] for _, bins in letters])
-    sums = {field.name: sum(getattr(counts, field.name) for counts in found) for field in fields(RankCounts)}
-    barrier = Barrier(**sums, at=time.perf_counter())
-    traversal.barriers[level % 2] = (level, barrier)
-    reader = _awaited.get((run_id, level))
+def keep(traversal: TraversalState, level: int, barrier: Barrier) -> None:
+    """Keep a level's barrier in rank 0's state, for ``read_barriers``."""
+    assert len(traversal.barriers) == level
+    traversal.barriers.append(barrier)
+    reader = _readers.pop(traversal.spec.run_id, None)
     if reader is not None and not reader.done():
-        reader.set_result(barrier)
+        reader.set_result(None)
+
+
+async def reach(traversal: TraversalState, level: int, post: Post, _after: object) -> Barrier:
+    """Receive all ranks' counts of a level, and sum them. Runs on rank 0."""
+    run_id = traversal.spec.run_id
+    letters = [await receive(post, run_id, 0, ("counts", level, rank)) for rank in range(len(post.addresses))]
+    barrier = Barrier.total(letters)
+    keep(traversal, level, barrier)
     return barrier
 
 
-async def read_barrier(run_id: str, level: int, seconds: float) -> Barrier | None:
-    """Return a level's barrier; None if it is not there within ``seconds``.
+async def read_barriers(run_id: str, level: int, seconds: float) -> list[Barrier]:
+    """Return the barriers of a level and of those after it so far; none if the first is not there within ``seconds``.
 
-    The counts of the last two levels can be read.
+    Barriers of one window are returned together, as far as they follow within ``_TOGETHER`` seconds.
     """
-    traversal = state_of(run_id, 0)
-    kept = None if traversal is None else traversal.barriers[level % 2]
-    if kept is not None and kept[0] == level:
-        barrier: Barrier = kept[1]
-        return barrier
-    key = (run_id, level)
-    reader = _awaited.setdefault(key, asyncio.get_running_loop().create_future())
-    try:
-        return await asyncio.wait_for(asyncio.shield(reader), seconds)
-    except TimeoutError:
-        return None
-    finally:
-        _awaited.pop(key, None)
+    loop = asyncio.get_running_loop()
+    end, soon = loop.time() + seconds, loop.time() + _TOGETHER
+    while True:
+        traversal = state_of(run_id, 0)
+        barriers: list[Barrier] = [] if traversal is None else traversal.barriers[level:]
+        left = (soon if barriers else end) - loop.time()
+        if left <= 0 or (barriers and barriers[-1].last):
+            return barriers
+        # The state must not outlive the traversal because a client waits.
+        del traversal
+        reader = _readers.setdefault(run_id, loop.create_future())
+        await asyncio.wait({reader}, timeout=left)

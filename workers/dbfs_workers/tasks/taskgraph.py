@@ -32,8 +32,8 @@ from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from dbfs_workers.tasks.barriers import RankCounts
 from dbfs_workers.tasks.mail import Post, open_box, receive, send
 
-# Edges of a frontier that a task expands in the worker's event loop, in about 0.1 ms. More edges go to another thread.
-_MOST_EDGES: Final = 20_000
+MOST_EDGES: Final = 20_000
+"""Edges of a frontier that a task expands in the worker's event loop, in about 0.1 ms. More go to another thread."""
 
 # Comms that carry GPU memory (UCX) then send CuPy arrays from there. Other comms copy them through the host.
 register_generic(Bin, "cuda", cuda_serialize, cuda_deserialize)
@@ -77,10 +77,12 @@ def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> Traversal
     return started
 
 
-async def expand(traversal: TraversalState, run_id: str, level: int, post: Post, share: bool) -> EdgeFrontier:
+async def expand(
+    traversal: TraversalState, run_id: str, level: int, post: Post, share: bool, _after: object
+) -> EdgeFrontier:
     """Return the level's edge frontier; arguments as for ``expand_filter_partition``."""
     if share:
-        await _share_frontier(traversal, level, post)
+        await share_frontier(traversal, level, post)
     return await asyncio.to_thread(phases.expand, traversal, run_id, level)
 
 
@@ -90,16 +92,9 @@ async def filter_partition(traversal: TraversalState, run_id: str, level: int, e
 
 
 async def expand_filter_partition(
-    traversal: TraversalState,
-    run_id: str,
-    level: int,
-    post: Post,
-    share: bool,
-    carried: bool,
-    carry: bool,
-    _after: object,
+    traversal: TraversalState, run_id: str, level: int, post: Post, share: bool, _after: object
 ) -> None:
-    """Run the first two phases of a level as one task, and send the bins.
+    """Run the first two phases of a level as one task, and send each bin to its owner.
 
     Args:
         traversal: the state.
@@ -108,26 +103,10 @@ async def expand_filter_partition(
         post: the ranks' addresses.
         share: whether the ranks send each other the frontier first, which a bottom-up level found: so a rank need not
             send vertices that the frontier has.
-        carried: whether rank 0 sends this rank the bins of the level before, which are contracted first.
-        carry: whether the bins go to rank 0 with the level's counts, to be passed on together. Otherwise each goes to
-            its owner.
     """
-    if carried:
-        await contract_carried(traversal, run_id, level - 1, post)
     if share:
-        await _share_frontier(traversal, level, post)
-
-    def run() -> tuple[Bin, ...]:
-        return phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
-
-    edges = traversal.backend.edge_count(traversal.partition.row_offsets, traversal.scratch.frontier)
-    bins = await asyncio.to_thread(run) if edges > _MOST_EDGES else run()
-    if carry:
-        counts = traversal.levels[level]
-        letter = RankCounts(counts.frontier, counts.edges, counts.own + counts.sent), bins
-        await send(post, run_id, 0, ("counts", level, traversal.rank), letter)
-    else:
-        await _send_bins(bins, post)
+        await share_frontier(traversal, level, post)
+    await _send_bins(await make_bins(traversal, run_id, level), post)
 
 
 async def contract(traversal: TraversalState, run_id: str, level: int, post: Post, _after: object) -> None:
@@ -143,15 +122,7 @@ async def contract(traversal: TraversalState, run_id: str, level: int, post: Pos
     await _send_counts(traversal, level, part, post, counts.frontier, counts.edges)
 
 
-async def contract_carried(
-    traversal: TraversalState, run_id: str, level: int, post: Post, _after: object = None
-) -> None:
-    """Receive this rank's bins of a small level, and label their vertices."""
-    bins: list[Bin] = await receive(post, run_id, traversal.rank, ("bins", level))
-    phases.contract(traversal, run_id, level, bins)
-
-
-async def bottom_up(traversal: TraversalState, run_id: str, level: int, post: Post) -> None:
+async def bottom_up(traversal: TraversalState, run_id: str, level: int, post: Post, _after: object) -> None:
     """Share the frontier, run a bottom-up level, and send rank 0 the level's counts."""
     frontier = await _exchange_frontier(traversal, level, post)
     part = await asyncio.to_thread(phases.bottom_up, traversal, run_id, level, frontier)
@@ -191,7 +162,17 @@ def predecessors(traversal: TraversalState, _after: object) -> NDArray[np.int64]
     return np.where(ids == NO_VERTEX, np.int64(UNREACHED), stripe.vertex(ids.astype(np.int64)))
 
 
-async def _share_frontier(traversal: TraversalState, level: int, post: Post) -> None:
+async def make_bins(traversal: TraversalState, run_id: str, level: int) -> tuple[Bin, ...]:
+    """Run the first two phases of a level, in a thread if the frontier has many edges; return the bins by owner."""
+
+    def run() -> tuple[Bin, ...]:
+        return phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
+
+    edges = traversal.backend.edge_count(traversal.partition.row_offsets, traversal.scratch.frontier)
+    return await asyncio.to_thread(run) if edges > MOST_EDGES else run()
+
+
+async def share_frontier(traversal: TraversalState, level: int, post: Post) -> None:
     """Mark all ranks' frontier of a level as visited."""
     frontier = await _exchange_frontier(traversal, level, post)
     await asyncio.to_thread(phases.absorb, traversal, frontier)
@@ -216,4 +197,4 @@ async def _send_counts(
     traversal: TraversalState, level: int, part: FrontierPart, post: Post, expanded: int = 0, edges: int = 0
 ) -> None:
     counts = RankCounts(expanded, edges, part.count, part.degrees, part.missing, part.searched)
-    await send(post, traversal.spec.run_id, 0, ("counts", level, traversal.rank), (counts, ()))
+    await send(post, traversal.spec.run_id, 0, ("counts", level, traversal.rank), counts)
