@@ -35,6 +35,15 @@ def test_turns_by_memory(memory: int | str, turns: int, gib: int) -> None:
     assert ("built in" in str(needed)) == (turns > 1)
 
 
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_bins_and_validation_take_less_with_more_ranks(order: str) -> None:
+    options = BuildOptions(keep_edges=True, order=order)
+    one, many = (dbfs.estimate("kronecker:scale=22", ranks, options).run for ranks in (1, 16))
+    assert 8 * (many["bins"] + many["validation"]) <= one["bins"] + one["validation"]
+    # The degree order does not.
+    assert ("placed order" in one) == ("placed order" in many) == (order == "degree")
+
+
 def test_a_graph_that_does_not_fit() -> None:
     needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory="100GiB")
     assert (needed.turns, needed.fits) == (3, False)

@@ -49,7 +49,8 @@ def estimate(
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
     A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
-    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
+    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``. Ranks on CPUs are taken
+    to be on one host, where they share memory.
 
     Args:
         edges: what ``load`` takes, if its numbers of vertices and edges are known before reading.

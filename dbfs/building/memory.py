@@ -104,6 +104,7 @@ def estimate_bytes(
     in_edges: bool,
     ordered: bool,
     kept_edges: int = 0,
+    shared: bool = True,
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
@@ -115,6 +116,7 @@ def estimate_bytes(
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
+        shared: whether the ranks share memory, and so are on one host.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
@@ -131,11 +133,16 @@ def estimate_bytes(
         build["degree order"] = 8 * stripe.n + max(0, 24 * stripe.n - columns)
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
-        "bins": segment.resident_nbytes(stripe, predecessors=True),
+        "bins": segment.resident_nbytes(stripe, predecessors=True) if shared else _message_bins(stripe),
         # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
         "labels": (4 + 4 + 8) * rows,
     }
-    _add_kept(partition, run, stripe, kept_edges)
+    if kept_edges:
+        partition["input edges"] = _kept_bytes(stripe, kept_edges)
+        run["validation"] = _shared_validation(stripe) if shared else _validation(stripe)
+        if ordered:
+            # The first validation places the order on each rank.
+            run["placed order"] = 8 * stripe.n
     share = float(config.get("build.memory-share"))
     # As ``LabelRoom.of`` on a worker.
     fractions = [dask.config.get(f"distributed.worker.memory.{what}") or 1.0 for what in ("spill", "pause")]
@@ -174,7 +181,9 @@ def estimate_device_bytes(
         **sizes.member(stripe, m_local, bottom_up=in_edges or not directed),
         "labels": sizes.labels(stripe),
     }
-    _add_kept(partition, run, stripe, kept_edges)
+    if kept_edges:
+        partition["input edges"] = _kept_bytes(stripe, kept_edges)
+        run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
 
@@ -211,12 +220,30 @@ def usable_bytes(memory: int | str, backend: str) -> int:
     return size if backend == "cuda" else int(float(config.get("build.memory-share")) * size)
 
 
-def _add_kept(partition: dict[str, int], run: dict[str, int], stripe: Stripe, kept_edges: int) -> None:
-    """Add the kept edges and the memory of a validation, since edges are kept in order to validate."""
-    if kept_edges:
-        partition["input edges"] = 8 * -(-kept_edges // stripe.p)
-        # Per vertex: all ranks' labels as 8-byte words, the table made of them, a flag. Per row: this rank's labels.
-        run["validation"] = (8 + 8 + 1) * stripe.n + 16 * stripe.n_local
+def on_one_host(gang: Gang) -> bool:
+    """Return whether a gang's workers are on one host, where they share memory."""
+    return len({host_of(address) for address in gang.addresses}) == 1
+
+
+def _message_bins(stripe: Stripe) -> int:
+    """Return the bytes of a rank's bins if ranks exchange by messages: all vertices of the peers with their parents."""
+    return 8 * (stripe.p - 1) * stripe.n_local + 2 * 4 * stripe.words_local
+
+
+def _kept_bytes(stripe: Stripe, edges: int) -> int:
+    return 8 * -(-edges // stripe.p)
+
+
+def _validation(stripe: Stripe) -> int:
+    """Return the bytes of a rank for a validation, for which edges are kept, if ranks share no memory."""
+    # Per vertex: all ranks' labels as 8-byte words, the table made of them, a flag. Per row: this rank's labels.
+    return (8 + 8 + 1) * stripe.n + 16 * stripe.n_local
+
+
+def _shared_validation(stripe: Stripe) -> int:
+    """Return the bytes of a rank for a validation if ranks share a table of words."""
+    # Per row: the table, the rank's own words and its labels. Per vertex: a bit.
+    return (8 + 8 + 16) * stripe.n_local + 4 * stripe.words
 
 
 def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_bytes, require_fit
+from dbfs.building.memory import Estimate, estimate_bytes, on_one_host, require_fit
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.stripe import Stripe
@@ -32,11 +32,19 @@ class HostBuilder(Builder):
 
     @classmethod
     def estimate(
-        cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, memory: int | None = None
+        cls,
+        edges: EdgeList,
+        stripe: Stripe,
+        m: int,
+        options: BuildOptions,
+        memory: int | None = None,
+        *,
+        shared: bool = True,
     ) -> Estimate:
         """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
 
-        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges.
+        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``shared`` says whether the ranks
+        share memory.
         """
         largest = edges.largest_piece(cls.piece_edges(m, stripe.p), m)
         needed = estimate_bytes(
@@ -49,13 +57,15 @@ class HostBuilder(Builder):
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
+            shared=shared,
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
     def require_fit(self, n: int, m: int) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = Stripe(n, self.gang.p)
-        require_fit(self.gang, stripe, self.estimate(self.edges, stripe, m, self.options), self.edges.name)
+        needed = self.estimate(self.edges, stripe, m, self.options, shared=on_one_host(self.gang))
+        require_fit(self.gang, stripe, needed, self.edges.name)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""

@@ -24,6 +24,7 @@ from dbfs.building.memory import (
     estimate_bytes,
     estimate_device_bytes,
     free_gpu_bytes,
+    on_one_host,
     require_fit,
     too_large_for_gpus,
 )
@@ -68,8 +69,11 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
     return len(manifest.ranks) == ranks and (options.order == "degree") == ordered and same_layout
 
 
-def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None) -> Estimate:
-    """Estimate the bytes of a rank that takes its file as it is: there is no build."""
+def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None, *, shared: bool = True) -> Estimate:
+    """Estimate the bytes of a rank that takes its file as it is: there is no build.
+
+    ``shared`` says whether the ranks share memory, if they are on CPUs.
+    """
     manifest = edges.manifest
     options: dict[str, Any] = {
         "in_edges": manifest.in_edges,
@@ -79,7 +83,7 @@ def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None
     if backend == "cuda":
         needed = estimate_device_bytes(manifest.stripe, manifest.m, 0, directed=edges.directed, **options)
     else:
-        needed = estimate_bytes(manifest.stripe, manifest.m, 0, **options)
+        needed = estimate_bytes(manifest.stripe, manifest.m, 0, shared=shared, **options)
     needed = replace(needed, build={}, memory=memory)
     return replace(needed, peaks=(needed.peak_bytes,))
 
@@ -254,7 +258,8 @@ class SavedLoad:
 
     def _require_fit(self) -> None:
         """Raise ``GraphTooLargeError`` if the graph won't fit the workers, or their GPUs."""
-        needed, stripe = estimate_as_saved(self.edges, self.backend), self.edges.manifest.stripe
+        needed = estimate_as_saved(self.edges, self.backend, shared=on_one_host(self.gang))
+        stripe = self.edges.manifest.stripe
         if self.backend != "cuda":
             require_fit(self.gang, stripe, needed, self.edges.name)
             return

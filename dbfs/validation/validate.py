@@ -1,6 +1,7 @@
 """Validation of labels on the workers: each rank checks its own edges (``dbfs_workers.checks.validation``).
 
-During the check a rank needs the labels of all ranks, 8 bytes per vertex. Its edges stay in its memory, or its GPU's,
+During the check a rank needs the labels of all ranks, 8 bytes per vertex. Ranks on the CPUs of one host share one table
+of them. A rank's edges stay in its memory, or its GPU's,
 and are checked there. After ``load(..., keep_edges=True)`` the edges are those of the input, put aside before anything
 was built: the check then also finds a graph that was built wrong. Otherwise the edges are the graph's own.
 """
@@ -188,6 +189,11 @@ class _Check:
         order = None if record.order_key is None else Ref(record.order_key)
         orders = self._orders(order) if of_input and order is not None else [None] * self.gang.p
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
+        if graph.backend == "cpu" and graph.exchange == "shared_memory":
+            table = plan.add(0, f"label-table-{self.token}", tasks.make_table, self.stripe, graph.record.graph_id)
+            for rank, (own, of_rank) in enumerate(zip(packed, orders, strict=True)):
+                key = (f"share-words-{self.token}", rank)
+                packed[rank] = plan.add(rank, key, tasks.share_words, self.stripe, rank, own, table, of_rank)
         checks = []
         for rank in range(self.gang.p):
             key = (f"check-edges-{self.token}", rank)
@@ -198,6 +204,7 @@ class _Check:
             else:
                 check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             checks.append(check)
+        # The merging task depends on the table through the labels, so the table's memory stays until the verdict.
         key = (f"merge-findings-{self.token}", 0)
         plan.add(0, key, tasks.merge_findings, self.stripe, packed, checks, order, predecessors, of_input)
         verdict: Verdict = self._fetch(plan, key)

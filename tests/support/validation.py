@@ -1,5 +1,6 @@
 """The validator's functions on ranks in one process, and labels that are wrong in every way."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import predecessor_tree, validation
+from dbfs_workers.checks.shared_table import SharedTable
 from dbfs_workers.checks.verdict import Rule, Verdict
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.storage.partition import Partition
@@ -20,7 +22,10 @@ Distances, Parents = NDArray[np.int32], NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setting:
-    """A graph on ranks, the edges to check against, and the array module: NumPy, or CuPy in tests on GPUs."""
+    """A graph on ranks, the edges to check against, and the array module: NumPy, or CuPy in tests on GPUs.
+
+    ``shared`` says whether the ranks share a table of labels.
+    """
 
     n: int
     src: NDArray[np.int64]
@@ -29,6 +34,7 @@ class Setting:
     directed: bool
     edges: str = "input"
     xp: ModuleType = np
+    shared: bool = False
 
     @property
     def order(self) -> DegreeOrder | None:
@@ -69,6 +75,12 @@ class Setting:
             )
             for rank in ranks
         ]
+        if self.shared:
+            table, by_vertex = SharedTable.make(stripe, "graph"), order if of_input else None
+            packed = [
+                validation.share_words(stripe, rank, labels, pickle.loads(pickle.dumps(table)), by_vertex)
+                for rank, labels in enumerate(packed)
+            ]
         checks = []
         for rank in ranks:
             if of_input:

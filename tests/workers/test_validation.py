@@ -5,6 +5,7 @@ given order of vertices and by degree) or of the partitions.
 """
 
 import itertools
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation
+from dbfs_workers.checks.shared_table import SharedTable
 from dbfs_workers.checks.verdict import Rule
-from dbfs_workers.errors import ValidationError
+from dbfs_workers.errors import ExchangeUnavailableError, ValidationError
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
@@ -47,6 +49,34 @@ def test_every_mutation_is_caught_by_its_rule(ranks: int, directed: bool, edges:
                 assert rules == [], mutate.__name__
             else:
                 assert rule in rules, (mutate.__name__, rule, rules)
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_ranks_that_share_a_table_come_to_the_same_verdict(edges: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "_BLOCK_WORDS", 32)
+    for ranks, given in itertools.product((1, 3), ("both", "distances")):
+        setting = Setting(*GRAPHS["two components"](), ranks, False, edges)
+        sharing = replace(setting, shared=True)
+        right = right_labels(setting, [0])
+        verdicts = set()
+        for mutate in (lambda *_: None, *MUTATIONS):
+            distances, parents = right[0].copy(), right[1].copy()
+            mutate(distances, parents)
+            labels = (distances, parents if given == "both" else None)
+            assert sharing.verdict(*labels) == setting.verdict(*labels)
+            verdicts.add(sharing.verdict(*labels).violations == ())
+        assert verdicts == {True, False}
+
+
+def test_a_released_table_is_refused() -> None:
+    table = SharedTable.make(Stripe(100, 2), "graph")
+    words, seen = table.words(), pickle.loads(pickle.dumps(table))
+    words[99] = 7
+    assert seen.words()[99] == 7
+    del table
+    with pytest.raises(ExchangeUnavailableError, match="the labels of process .* can't be mapped"):
+        seen.words()
+    assert words[99] == 7
 
 
 @pytest.mark.matrix

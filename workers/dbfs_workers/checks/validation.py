@@ -5,6 +5,7 @@ own and no edge moves:
 
 1. Each rank packs its labels into one word a vertex, and checks that they are in range (``pack_labels``).
 2. Each rank gets all words, 8 bytes a vertex, and checks its edges, whichever ranks own their ends (``check_edges``).
+   Ranks on the CPUs of one host share one table of them (``share_words``).
    No edge may leave the reached set or span more than one level. An edge supports a vertex if it comes from its
    predecessor; without predecessors, if it comes from any vertex one level up.
 3. One rank merges the findings (``merge_findings``). Every reached vertex other than a source must be supported by an
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation_kernels as kernels
 from dbfs_workers.checks.predecessor_tree import find_rootless
+from dbfs_workers.checks.shared_table import SharedTable
 from dbfs_workers.checks.verdict import Rule, Verdict, Violation, merge_violations
 from dbfs_workers.errors import ValidationError
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, host_bytes, on, on_host
@@ -43,6 +45,8 @@ BLOCK_EDGES: Final = 1 << 20
 DEVICE_BLOCK_EDGES: Final = 1 << 25
 """Edges of a partition in one block of pairs, on the CPU and on a GPU; each takes some 24 bytes of temporary arrays."""
 
+# Words of a table that are compared at once.
+_BLOCK_WORDS: Final = 1 << 18
 _LEVEL_SHIFT: Final = np.uint64(32)
 _PARENT_MASK: Final = np.uint64(0xFFFFFFFF)
 
@@ -76,11 +80,12 @@ class PackedLabels:
 
     Attributes:
         words: uint64[rows without padding], distance + 1 in the high half, predecessor in the low half. An unreached
-            vertex, and one whose label is out of range, has 0 and ``NO_VERTEX``. Or the words on a rank's GPU.
+            vertex, and one whose label is out of range, has 0 and ``NO_VERTEX``. Or the words on a rank's GPU. Or the
+            table of all ranks' words.
         violations: at most one a rule, in positions.
     """
 
-    words: NDArray[np.uint64] | WordsOnGpu
+    words: NDArray[np.uint64] | WordsOnGpu | SharedTable
     violations: tuple[Violation, ...]
 
     def __sizeof__(self) -> int:
@@ -149,6 +154,27 @@ def pack_labels(
     return PackedLabels(words, tuple(violations))
 
 
+def share_words(
+    stripe: Stripe, rank: int, packed: PackedLabels, table: SharedTable, order: DegreeOrder | None
+) -> PackedLabels:
+    """Write a rank's words into the table that the ranks share; return the labels with that table as their words.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        rank: the rank that owns the labels.
+        packed: the rank's labels.
+        table: the table of all ranks.
+        order: the graph's order by degree if the table is by vertex; None if it is by position.
+    """
+    assert isinstance(packed.words, np.ndarray)
+    own = packed.words
+    if order is None:
+        table.words()[rank :: stripe.p] = own
+    else:
+        table.words()[order.vertex[rank :: stripe.p]] = _with_vertices(np, own.copy(), order)
+    return PackedLabels(table, packed.violations)
+
+
 def partition_edges(partition: Partition) -> Iterator[InputEdges]:
     """Yield a partition's edges between positions, block by block.
 
@@ -213,7 +239,7 @@ def check_edges(
         check = device.check_edges
     table = _join_words(xp, stripe, packed, order)
     # Levels in words begin with 1 at the sources.
-    unsupported = _pack_bits(table >= np.uint64(2) << _LEVEL_SHIFT)
+    unsupported = _below_the_sources(table)
     # Every distance is below n; a bound of the caller's may not fit the kernel's 64 bits.
     bound = stripe.n + 1 if farthest is None else min(farthest, stripe.n) + 1
     found = xp.zeros(kernels.FOUND, np.int64)
@@ -307,14 +333,24 @@ def _unsupported(
 def _join_words(
     xp: ModuleType, stripe: Stripe, packed: Sequence[PackedLabels], order: Order | None
 ) -> NDArray[np.uint64]:
-    """Return uint64[n], the words of all ranks by position. With an order: by vertex, predecessors as vertices."""
+    """Return uint64[n], the words of all ranks by position. With an order: by vertex, predecessors as vertices.
+
+    A table that the ranks share has that order already.
+    """
+    if packed and isinstance(packed[0].words, SharedTable):
+        return packed[0].words.words()
     table: NDArray[np.uint64] = xp.empty(stripe.n, np.uint64)
     for rank, labels in enumerate(packed):
         words = labels.words
+        assert not isinstance(words, SharedTable)
         table[rank :: stripe.p] = words.on(xp) if isinstance(words, WordsOnGpu) else on(xp, words)
     if order is None:
         return table
-    table = table[on(xp, order.position)]
+    return _with_vertices(xp, table[on(xp, order.position)], order)
+
+
+def _with_vertices(xp: ModuleType, table: NDArray[np.uint64], order: Order) -> NDArray[np.uint64]:
+    """Replace the predecessors in words, positions, by vertices; return the words."""
     parents = table & _PARENT_MASK
     present = parents != NO_VERTEX
     parents[present] = on(xp, order.vertex)[parents[present].astype(np.int64)]
@@ -323,10 +359,13 @@ def _join_words(
     return table
 
 
-def _pack_bits(flags: NDArray[np.bool]) -> NDArray[np.uint32]:
-    """Return flags as a bitmap of whole words, at least one."""
-    xp = array_module(flags)
-    bits = xp.packbits(flags, bitorder="little")
-    words: NDArray[np.uint32] = xp.zeros(max(1, -(-bits.size // 4)), np.uint32)
-    words.view(np.uint8)[: bits.size] = bits
+def _below_the_sources(table: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """Return the bitmap of reached vertices other than sources, at least one word."""
+    xp = array_module(table)
+    words: NDArray[np.uint32] = xp.zeros(max(1, -(-table.size // 32)), np.uint32)
+    # In blocks, so that no flags of all vertices take a byte each. A GPU has the memory, and would wait for each block.
+    block = _BLOCK_WORDS if xp is np else max(1, table.size)
+    for start in range(0, table.size, block):
+        bits = xp.packbits(table[start : start + block] >= np.uint64(2) << _LEVEL_SHIFT, bitorder="little")
+        words.view(np.uint8)[start // 8 : start // 8 + bits.size] = bits
     return words

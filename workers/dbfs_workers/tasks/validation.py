@@ -23,6 +23,7 @@ from dbfs_workers.tasks.gpu_data import GpuResident
 
 if TYPE_CHECKING:
     from dbfs_workers.checks.predecessor_tree import Levels
+    from dbfs_workers.checks.shared_table import SharedTable
     from dbfs_workers.checks.validation import EdgeCheck, PackedLabels
     from dbfs_workers.checks.verdict import Verdict, Violation
     from dbfs_workers.storage.labels import RankLabels
@@ -104,6 +105,30 @@ def place_order(order: DegreeOrder, edges: list[InputEdges]) -> DegreeOrder | Or
         return order
     with _typed_errors(xp, "placing the degree order"):
         return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
+
+
+def make_table(stripe: Stripe, graph_id: str) -> SharedTable:
+    """Make the table in which the ranks of one host share the words of their labels.
+
+    Raises:
+        ExchangeUnavailableError: the system has no memfd.
+    """
+    from dbfs_workers.checks.shared_table import SharedTable
+
+    return SharedTable.make(stripe, graph_id)
+
+
+def share_words(
+    stripe: Stripe, rank: int, packed: PackedLabels, table: SharedTable, order: DegreeOrder | None
+) -> PackedLabels:
+    """Write a rank's packed labels into the shared table; see ``checks.validation.share_words`` for the arguments.
+
+    Raises:
+        ExchangeUnavailableError: the table's maker is on another host or has ended.
+    """
+    from dbfs_workers.checks import validation
+
+    return validation.share_words(stripe, rank, packed, table, order)
 
 
 def check_input(
