@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import dask.system
 import distributed
 import numpy as np
 import pytest
@@ -51,6 +52,16 @@ def test_the_plans_that_come_along_are_plans() -> None:
         assert {series.kind for series in scaling.series} == {"strong", "weak"}
         assert corpus.settings.backend == scaling.settings.backend == {"small": "cpu", "full": "cuda"}[name]
         assert max(corpus.ranks[-1], scaling.ranks) == {"small": 2, "full": 4}[name]
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks"), [(1, [1, 2]), (2, [1, 2, 4]), (6, [1, 2, 4, 6, 12]), (8, [1, 2, 4, 8, 16])]
+)
+def test_ranks_up_to_the_cores_and_beyond(monkeypatch: pytest.MonkeyPatch, cores: int, ranks: list[int]) -> None:
+    monkeypatch.setattr(dask.system, "cpu_count", lambda: cores)
+    plan = ScalingPlan.read(find("scaling", "cores"))
+    assert [list(series.graphs) for series in plan.series] == [ranks, ranks]
+    assert plan.ranks == 2 * cores
 
 
 def test_an_installed_package_has_its_plans_beside_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

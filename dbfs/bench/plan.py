@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask.system
 import yaml
 
 from dbfs.building.build import ORDERS
@@ -18,6 +19,8 @@ from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
 from dbfs.records import BACKENDS
 from dbfs_workers.spec import DIRECTIONS
+
+_CORES = "cores"
 
 _INSTALLED = Path(__file__).with_name("plans")
 _CHECKOUT = Path(__file__).parents[2] / "configs" / "bench"
@@ -42,6 +45,15 @@ class Settings:
     order: str
     in_edges: bool
     backend: str
+
+
+def cores_and_beyond() -> tuple[int, ...]:
+    """Return the powers of two below the number of this machine's cores, that number, and twice that number.
+
+    Counted are the cores that this process may use: an affinity mask and a container's share of time are respected.
+    """
+    cores = dask.system.cpu_count()
+    return (*(2**k for k in range((cores - 1).bit_length())), cores, 2 * cores)
 
 
 def find(benchmark: str, plan: str) -> Path:
@@ -113,6 +125,13 @@ class Section:
         if len(set(values)) < len(values):
             raise self._wrong(key, "a list of different numbers", values)
         return tuple(sorted(values))
+
+    def ranks(self, key: str) -> tuple[int, ...]:
+        """Take ``counts``, or the text ``cores`` for numbers of ranks up to this machine's cores and beyond."""
+        if self._values.get(key) != _CORES:
+            return self.counts(key)
+        self._take(key, None)
+        return cores_and_beyond()
 
     def flag(self, key: str, default: bool) -> bool:
         """Take true or false."""

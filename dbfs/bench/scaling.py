@@ -61,7 +61,7 @@ class ScalingPlan:
         series = []
         for section in whole.sections(STRONG):
             name, graph = section.text("name"), section.graph("graph")
-            series.append(Series(name, STRONG, dict.fromkeys(section.counts("ranks"), graph)))
+            series.append(Series(name, STRONG, dict.fromkeys(section.ranks("ranks"), graph)))
             section.end()
         for section in whole.sections(WEAK):
             series.append(Series(section.text("name"), WEAK, section.graphs_by_ranks("graphs")))
