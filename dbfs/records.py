@@ -69,6 +69,9 @@ class GraphRecord:
         created: time of loading, in seconds since the epoch.
         read_seconds: time of reading, if reading finished before building; else 0.
         build_seconds: time of reading and building.
+        mutable: whether updates may change the graph.
+        version: number of the graph's version; each update of edges or vertices makes the next.
+        updated: edges and vertices that updates have inserted and deleted so far.
     """
 
     graph_id: Identifier
@@ -89,6 +92,9 @@ class GraphRecord:
     created: float
     read_seconds: float
     build_seconds: float
+    mutable: bool = False
+    version: int = 0
+    updated: int = 0
 
     @property
     def keys(self) -> list[Hashable]:
@@ -127,6 +133,7 @@ class GraphStatus:
         backend: the device of the ranks: ``cpu`` or ``cuda``.
         exchange: the exchange of the resident engine.
         lost: ranks whose workers left.
+        version: number of the graph's version: 0 unless updates changed the graph.
     """
 
     name: str
@@ -139,6 +146,7 @@ class GraphStatus:
     backend: str
     exchange: str
     lost: tuple[int, ...]
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,6 +191,7 @@ class FinishedRun:
         reached: vertices that the last traversal reached; for a run that failed, those of the latest look.
         edges: directed edges of the traversed components, summed over all traversals.
         error: type and message of the error that ended the run early; empty if it finished.
+        update: kind of the update that the run made; empty for traversals.
     """
 
     run_id: str
@@ -195,6 +204,7 @@ class FinishedRun:
     reached: int = 0
     edges: int = 0
     error: str = ""
+    update: str = ""
 
     @property
     def mteps(self) -> float:
@@ -255,6 +265,8 @@ class RunStatus:
         running: False while the run waits for its workers.
         seconds: time since the run started; while it waits, since it was queued.
         progress: the run's progress; None while it waits, and before its first level.
+        update: kind of the update that the run makes; empty for traversals.
+        version: number of the graph's version at this moment.
     """
 
     run_id: str
@@ -264,3 +276,5 @@ class RunStatus:
     running: bool
     seconds: float
     progress: RunProgress | None
+    update: str = ""
+    version: int = 0

@@ -14,6 +14,7 @@ from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
     AddGraph,
+    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -23,6 +24,7 @@ from dbfs.service.messages import (
     EndTaskRun,
     Enqueue,
     FreeAll,
+    GetGraph,
     GetProgress,
     ListGraphs,
     ListRuns,
@@ -68,11 +70,13 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.id_table import IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, printable
 from dbfs_workers.tokens import Token
 
 STRIPE = Stripe(100, 2)
 SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
+SPEC = Pickled.of(UpdateSpec("insert-edges", hub_first=False))
 KEY = ("partition", 1)
 MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, entries=8)
 RECORD = GraphRecord(
@@ -122,12 +126,14 @@ EXAMPLES: list[Message[Any]] = [
     ChooseBackend(RECORD.addresses, "auto", "auto"),
     AddGraph(RECORD),
     OpenGraph("roads"),
+    GetGraph("id"),
     ListGraphs(),
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token", 2),
     Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
     BeginTaskRun("id", "me", "run", 2, 60.0),
+    ApplyUpdate("id", "me", "run", "insert-edges", SPEC, (KEY, KEY), strict=True),
     AwaitTaskRun("run", "me"),
     NoteTaskRun("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     EndTaskRun("run", "me", Pickled.of([]), None),
@@ -158,7 +164,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 39
+    assert len(every) == 41
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

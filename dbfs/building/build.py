@@ -20,7 +20,6 @@ from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionE
 from dbfs.integers import whole_count
 from dbfs.records import BuildProgress
 from dbfs_workers import gpus
-from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -84,7 +83,7 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
-    stripe = Stripe(n, whole_count(ranks, "ranks", 1))
+    stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
     if isinstance(listed, SavedEdges):
         options = layout(listed, options)
         if is_as_saved(listed, stripe.p, options):

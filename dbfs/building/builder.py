@@ -109,6 +109,7 @@ class BuildOptions:
             for the order of a saved graph, and for ``given`` of all other edges.
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
+        room: vertices that updates may add later.
 
     Raises:
         InvalidOptionError: the order or the ids are unknown.
@@ -118,12 +119,17 @@ class BuildOptions:
     order: str | None = None
     keep_edges: bool = False
     ids: str = "given"
+    room: int = 0
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
+
+    def stripe(self, n: int, p: int) -> Stripe:
+        """Return the stripe of n vertices on p ranks, with the room."""
+        return Stripe(n, p, self.room)
 
     def offset_ids(self, edges: EdgeList) -> GraphIds:
         """Return the ids of an edge list whose number of vertices is known."""
@@ -197,7 +203,7 @@ class Builder(ABC):
         if self.options.keep_edges:
             dealt = self._read_and_keep(dealt)
         read_seconds = 0.0 if dealt.unread else time.perf_counter() - start
-        stripe = Stripe(dealt.n, gang.p)
+        stripe = self.options.stripe(dealt.n, gang.p)
 
         graph = TaskGraph()
         added = self.add_tasks(graph, dealt, stripe)

@@ -63,7 +63,7 @@ class HostBuilder(Builder):
 
     def require_fit(self, n: int, m: int) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
-        stripe = Stripe(n, self.gang.p)
+        stripe = self.options.stripe(n, self.gang.p)
         needed = self.estimate(self.edges, stripe, m, self.options, shared=on_one_host(self.gang))
         require_fit(self.gang, stripe, needed, self.edges.name)
 

@@ -66,7 +66,8 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
-    return len(manifest.ranks) == ranks and (options.order == "degree") == ordered and same_layout
+    same_rows = len(manifest.ranks) == ranks and not options.room
+    return same_rows and (options.order == "degree") == ordered and same_layout
 
 
 def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None, *, shared: bool = True) -> Estimate:

@@ -71,7 +71,19 @@ def graphs(scheduler: str, as_json: bool) -> None:
     with connect(scheduler, None) as client:
         found = dbfs.graphs(client=client)
     now = time.time()
-    columns = ("name", "vertices", "edges", "ranks", "per rank", "backend", "exchange", "runs", "age", "state")
+    columns = (
+        "name",
+        "vertices",
+        "edges",
+        "ranks",
+        "per rank",
+        "backend",
+        "exchange",
+        "runs",
+        "version",
+        "age",
+        "state",
+    )
     rows = [
         (
             status.name,
@@ -82,6 +94,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
             status.backend,
             status.exchange,
             str(status.runs),
+            str(status.version),
             format_seconds(now - status.created),
             _state(status),
         )

@@ -27,7 +27,8 @@ def _row(status: RunStatus) -> tuple[str, ...]:
     at = status.progress
     state, seconds = "running" if status.running else "waiting", format_seconds(status.seconds)
     if at is None:
-        return (status.run_id[:8], status.graph, f"of {status.traversals}", state, "", "", "", "", seconds)
+        what = status.update or f"of {status.traversals}"
+        return (status.run_id[:8], status.graph, what, state, "", "", "", "", seconds)
     traversal = f"{min(at.finished + 1, at.traversals)} of {at.traversals}"
     where = (f"{at.level:,}", at.direction, f"{at.frontier:,}", f"{at.reached:,}")
     return (status.run_id[:8], status.graph, traversal, state, *where, seconds)

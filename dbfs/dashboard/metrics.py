@@ -54,15 +54,27 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
         )
         lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are lost", labels=["graph"])
+        version = GaugeMetricFamily(self.build_name("graph_version"), "Version of a graph", labels=["graph"])
+        updated = CounterMetricFamily(
+            self.build_name("graph_updated"), "Edges and vertices inserted and deleted", labels=["graph"]
+        )
+        free = GaugeMetricFamily(
+            self.build_name("graph_free_pages"),
+            "Pages of a graph that updates changed which hold no row",
+            labels=["graph"],
+        )
         for name, same in _by_name(service).items():
             # Graphs that were loaded without a name have their edges' name, which several may share.
             vertices.add_metric([name], sum(graph.record.stripe.n for graph in same))
             edges.add_metric([name], sum(info.m_local for graph in same for info in graph.record.infos))
             lost.add_metric([name], sum(len(graph.lost) for graph in same))
+            version.add_metric([name], max(graph.record.version for graph in same))
+            updated.add_metric([name], sum(graph.record.updated for graph in same))
+            free.add_metric([name], sum(info.free_pages for graph in same for info in graph.record.infos))
             for rank in range(max(graph.record.stripe.p for graph in same)):
                 nbytes = sum(graph.record.infos[rank].nbytes for graph in same if rank < graph.record.stripe.p)
                 size.add_metric([name, str(rank)], nbytes)
-        yield from (vertices, edges, size, lost)
+        yield from (vertices, edges, size, lost, version, updated, free)
 
     def _under_way(self, service: ServiceView) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]

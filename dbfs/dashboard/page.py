@@ -70,6 +70,7 @@ _GRAPHS: Columns = {
     "bytes per rank": (90, _BYTES),
     "bytes in all": (90, _BYTES),
     "runs": (60, _COUNT),
+    "version": (60, _COUNT),
     "lost ranks": (90, _TEXT),
 }
 _RUNS: Columns = {
@@ -338,6 +339,7 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
         max(sizes),
         sum(sizes),
         graph.runs,
+        record.version,
         ", ".join(map(str, sorted(graph.lost))),
     )
 
@@ -347,7 +349,7 @@ def _run_row(run: RunView) -> tuple[Any, ...]:
     seconds = time.time() - (run.started or run.queued)
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
-        return (*head, f"of {run.traversals:,}", None, "", None, None, "", seconds)
+        return (*head, run.update or f"of {run.traversals:,}", None, "", None, None, "", seconds)
     traversal = f"{min(at.finished + 1, run.traversals):,} of {run.traversals:,}"
     share = f"{at.reached / max(1, run.graph.record.stripe.n):.1%}"
     return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds)

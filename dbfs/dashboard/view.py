@@ -18,7 +18,7 @@ class GraphView(Protocol):
 
     @property
     def record(self) -> GraphRecord:
-        """The graph as it was loaded."""
+        """The graph as it is now."""
         ...
 
     @property
@@ -53,6 +53,11 @@ class RunView(Protocol):
     @property
     def traversals(self) -> int:
         """Number of traversals."""
+        ...
+
+    @property
+    def update(self) -> str:
+        """Kind of the update that the run makes; empty for traversals."""
         ...
 
     @property

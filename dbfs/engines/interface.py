@@ -127,6 +127,7 @@ class Outcome:
         seconds: time from the start of the first level to the end of the last.
         setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None if the
             engine does not measure it.
+        version: version of the graph that was traversed.
     """
 
     labels: LabelSource
@@ -136,6 +137,7 @@ class Outcome:
     edges: int
     seconds: float
     setup_seconds: float | None
+    version: int = 0
 
 
 Progress = Callable[[RunProgress], None]

@@ -114,6 +114,7 @@ def _outcome(labels: ResidentLabels, ranks: Sequence[RankReport]) -> Outcome:
         edges=sum(rank.edges for rank in ranks),
         seconds=max(rank.elapsed for rank in ranks),
         setup_seconds=max(rank.setup for rank in ranks),
+        version=ranks[0].version,
     )
 
 

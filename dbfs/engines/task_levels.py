@@ -256,6 +256,7 @@ class TaskGraphTraversal:
             edges=sum(rank.edges for rank in ranks),
             seconds=seconds,
             setup_seconds=None,
+            version=ranks[0].version,
         )
         return outcome, ranks
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dbfs.engines import LevelReport
+    from dbfs.records import GraphRecord
     from dbfs_workers.storage.ordering import DegreeOrder
 
 P = ParamSpec("P")
@@ -46,6 +47,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         seconds: time from the start of the first level to the end of the last.
         setup_seconds: time before that; None after a run of the taskgraph engine.
         mteps: directed edges of the traversed component per second, in millions.
+        version: version of the graph that was traversed.
         farthest: distance beyond which vertices were left unreached; None if none were.
     """
 
@@ -61,6 +63,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         self.seconds = result.seconds
         self.setup_seconds = result.setup_seconds
         self.mteps = result.mteps
+        self.version = result.version
 
     distances = awaited(BFSResult.distances, unchanged)
     predecessors = awaited(BFSResult.predecessors, unchanged)
@@ -178,10 +181,11 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
     ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
-    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``save`` and ``unload`` take the arguments of
-    ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async with graph:``
-    unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in
-    another thread.
+    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``, ``delete_edges``,
+    ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``save`` and ``unload`` take the
+    arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async
+    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
+    are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -221,8 +225,26 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     id_of = awaited(Graph.id_of, unchanged)
     ids_of = awaited(Graph.ids_of, unchanged)
     ids = awaited(Graph.ids, unchanged)
+    refresh = awaited(Graph.refresh, unchanged)
+    insert_edges = awaited(Graph.insert_edges, unchanged)
+    delete_edges = awaited(Graph.delete_edges, unchanged)
+    insert_vertices = awaited(Graph.insert_vertices, unchanged)
+    delete_vertices = awaited(Graph.delete_vertices, unchanged)
+    compact = awaited(Graph.compact, unchanged)
+    freeze = awaited(Graph.freeze, unchanged)
+    thaw = awaited(Graph.thaw, unchanged)
     save = awaited(Graph.save, unchanged)
     unload = awaited(Graph.unload, unchanged)
+
+    @property
+    def record(self) -> GraphRecord:
+        """The service's record of the graph, as ``synchronous`` read it last."""
+        return self.synchronous.record
+
+    @property
+    def version(self) -> Coroutine[Any, Any, int]:
+        """Awaitable of ``Graph.version``."""
+        return in_thread(self.gang.client, lambda: self.synchronous.version)
 
     @property
     def unloaded(self) -> bool:

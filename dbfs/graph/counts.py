@@ -7,12 +7,17 @@ from dbfs_workers.storage.stripe import Stripe
 class GraphCounts:
     """The counts of a graph.
 
-    Attributes:
+    Args:
         record: the service's record of the graph.
     """
 
     def __init__(self, record: GraphRecord) -> None:
-        self.record = record
+        self._record = record
+
+    @property
+    def record(self) -> GraphRecord:
+        """The service's record of the graph."""
+        return self._record
 
     @property
     def n(self) -> int:

@@ -25,7 +25,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.graph.counts import edges_in_words
-from dbfs.graph.naming import NamedVertices
+from dbfs.graph.living import LivingVertices
 from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dbfs.analytics import Components, DiameterBounds
 
 
-class Graph(NamedVertices):
+class Graph(LivingVertices):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
 
     Callers name vertices by the ids of the file or the table: integers, strings, or tuples of these. The vertices
@@ -316,7 +316,7 @@ class Graph(NamedVertices):
 
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
-                ``dbfs.write.folders`` does not allow the folder.
+                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``.
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU.
             WorkerLostError, DeadlineExceededError: a worker was lost, or ``dbfs.build-deadline`` has passed.
@@ -324,7 +324,7 @@ class Graph(NamedVertices):
         """
         from dbfs.graph.saving import save
 
-        self._require_loaded()
+        self.refresh()
         return save(self._gang, self.record, path, replace=replace)
 
     def unload(self) -> None:
@@ -400,6 +400,9 @@ class Graph(NamedVertices):
             for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
         ]
         self._results.update(results)
+        if results and results[0].version != self.record.version:
+            # Another client has updated the graph.
+            self.refresh()
         return results
 
     def bfs_from_vertices(self, sources: Sequence[int]) -> BFSResult:

@@ -19,6 +19,7 @@ from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
+from dbfs.integers import whole_count
 from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
@@ -48,6 +49,8 @@ def load(
     order: str | None = None,
     ids: str = "given",
     keep_edges: bool = False,
+    mutable: bool = False,
+    room: int = 0,
     backend: str = "auto",
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
@@ -86,6 +89,10 @@ def load(
             numbers 0..n-1 instead, in ascending order of the ids.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
+        mutable: allow updates of edges and vertices: ``Graph.insert_edges`` and its neighbours. On CPUs only, and not
+            together with ``keep_edges``, because validation would compare results with edges that are gone. The first
+            update moves the rows to pages, which takes a copy of the graph for a moment.
+        room: vertices that ``Graph.insert_vertices`` may add beyond those of the edges.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
@@ -102,7 +109,7 @@ def load(
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable.
-        InvalidOptionTypeError: ``ranks`` is not an integer.
+        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     if replace and name is None:
         raise InvalidOptionError("replace=True needs name=, the name of the graph to replace")
@@ -116,9 +123,10 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
-    options = BuildOptions(in_edges, order, keep_edges, ids)
+    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"))
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
+    _require_changeable(options, chosen, mutable)
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
     if name is not None:
@@ -145,6 +153,7 @@ def load(
             created=time.time(),
             read_seconds=built.read_seconds,
             build_seconds=built.seconds,
+            mutable=mutable,
         )
         try:
             formed = service.call(AddGraph(record))
@@ -175,6 +184,19 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
     client = current_client(client)
     record, formed = ServiceClient.of(client).call(OpenGraph(name))
     return Graph(record, formed, client)
+
+
+def _require_changeable(options: BuildOptions, backend: str, mutable: bool) -> None:
+    """Refuse options of a graph that updates may change which do not go together."""
+    if not mutable:
+        if options.room:
+            raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
+    elif backend != "cpu":
+        raise InvalidOptionError("mutable=True is not supported on GPUs, which have no pages: it needs backend='cpu'")
+    elif options.keep_edges:
+        raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
+    elif options.room and options.order == "degree":
+        raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
 
 
 def choose_backend(gang: Gang, backend: str) -> str:

@@ -47,6 +47,7 @@ class BFSResult:
         seconds: time from the start of the first level to the end of the last.
         setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None after a
             run of the taskgraph engine, which does not measure it.
+        version: version of the graph that was traversed. The labels are of this version, whatever updates follow.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class BFSResult:
         self.spec = spec
         self.seconds = outcome.seconds
         self.setup_seconds = outcome.setup_seconds
+        self.version = outcome.version
         self._source = outcome.labels
         self._labels: PublishedLabels | None = None
         # Labels that no caller read are dropped with the last reference to this object. Published labels are freed

@@ -14,9 +14,11 @@ from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
+from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
+from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
     import distributed
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
     """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
+    stripe = record.stripe
+    if stripe.n_local != Stripe(stripe.n, stripe.p).n_local:
+        raise InvalidOptionError(
+            f"{record.name} has room for {stripe.room:,} more vertices, which a saved graph can't keep: load the graph "
+            "without room= to save it"
+        )
     folder = Folder.at(path)
     require_writable(folder.path, shared=gang.client.cluster is None)
     deadline = Deadline(config.seconds("build-deadline"))

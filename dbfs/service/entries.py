@@ -38,7 +38,7 @@ class GraphEntry:
     """A graph in the cluster.
 
     Attributes:
-        record: the graph as it was loaded.
+        record: the graph as it is now: as it was loaded, and then updated.
         formed: the backend and the exchange of its gang.
         must_recover: whether a run on GPUs ended early, so that the ranks must clear their state before the next run.
         lost: ranks whose workers left.
@@ -93,6 +93,7 @@ class GraphEntry:
             backend=self.formed.backend,
             exchange=self.formed.exchange,
             lost=tuple(sorted(self.lost)),
+            version=self.record.version,
         )
 
 
@@ -115,6 +116,7 @@ class RunEntry:
         trail: looks at the traversal under way, oldest first: those that found a frontier.
         under_lease: whether the run's client has a lease: then the run did not wait in the queue.
         of_tasks: whether the client submits the run's levels as Dask tasks.
+        update: kind of the update that the run makes; empty for traversals.
         before: number of traversals that earlier parts of a leased run have made.
     """
 
@@ -135,6 +137,7 @@ class RunEntry:
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
         self.under_lease = False
         self.of_tasks = False
+        self.update = ""
         self.before = 0
 
     @classmethod
@@ -194,6 +197,8 @@ class RunEntry:
             running=self.started is not None,
             seconds=time.time() - (self.started or self.queued),
             progress=self.progress,
+            update=self.update,
+            version=self.graph.record.version,
         )
 
 

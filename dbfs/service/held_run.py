@@ -77,7 +77,7 @@ class HeldRun:
 
 @contextlib.contextmanager
 def held_run(
-    service: ServiceClient, graph_id: str, run_id: str, traversals: int, deadline: Deadline
+    service: ServiceClient, graph_id: str, run_id: str, traversals: int, deadline: Deadline, update: str = ""
 ) -> Iterator[HeldRun]:
     """Wait for the turn of a run, and hold the workers of its gang for the length of the context.
 
@@ -87,12 +87,13 @@ def held_run(
         run_id: the run's id.
         traversals: number of traversals.
         deadline: the run's deadline.
+        update: kind of the update that the run makes; empty for traversals.
 
     Raises:
         DbfsError: see ``BeginTaskRun``.
     """
     client = service.client
-    begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining)
+    begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining, update)
     try:
         waited = service.call(begin)
     except BaseException as error:

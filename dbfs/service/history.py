@@ -63,6 +63,17 @@ class History:
         self.edges += edges
         self.seconds += seconds
 
+    def add_update(self, run: RunEntry) -> None:
+        """Add an update that finished."""
+        now = time.time()
+        seconds = now - (run.started or now)
+        finished = FinishedRun(
+            run.run_id, run.graph.record.name, run.client, 0, ended=now, seconds=seconds, update=run.update
+        )
+        self.finished.append(finished)
+        log.run_finished(run, finished)
+        self.outcomes["finished"] += 1
+
     def fail(self, run: RunEntry, error: Exception) -> None:
         """Add a run that failed or was cancelled, with the error that ended it."""
         now = time.time()
@@ -76,6 +87,7 @@ class History:
             depth=0 if run.progress is None else run.progress.level,
             reached=0 if run.progress is None else run.progress.reached,
             error=f"{type(error).__name__}: {error}",
+            update=run.update,
         )
         outcome = "cancelled" if isinstance(error, RunCancelledError) else "failed"
         self.failed.append(ended)

@@ -77,5 +77,5 @@ def _graph(record: GraphRecord) -> str:
 
 
 def _run(run: RunEntry) -> str:
-    count = "1 traversal" if run.traversals == 1 else f"{run.traversals:,} traversals"
+    count = run.update or ("1 traversal" if run.traversals == 1 else f"{run.traversals:,} traversals")
     return f"run {run.run_id[:8]} ({count} of {run.graph.record.name!r} for {run.client})"

@@ -6,7 +6,11 @@ them because their fields and answers are records of ``dbfs``, which workers do 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
@@ -16,6 +20,7 @@ from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, Identifier
 
 
@@ -108,6 +113,20 @@ class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formed]]):
     """
 
     name: GraphName
+
+
+@dataclass(frozen=True)
+class GetGraph(SchedulerMessage[GraphRecord]):
+    """Return a graph as it is now, after the updates of all clients.
+
+    Attributes:
+        graph_id: the graph.
+
+    Raises:
+        GraphNotFoundError: the graph was unloaded.
+    """
+
+    graph_id: str
 
 
 @dataclass(frozen=True)
@@ -222,6 +241,7 @@ class BeginTaskRun(SchedulerMessage[str]):
 
     Attributes:
         graph_id, client, run_id, traversals, deadline: as in ``Enqueue``.
+        update: kind of the update that the run makes; empty for traversals.
 
     Raises:
         GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: see
@@ -233,6 +253,62 @@ class BeginTaskRun(SchedulerMessage[str]):
     run_id: Identifier
     traversals: int
     deadline: float
+    update: str = ""
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What an update did.
+
+    Attributes:
+        record: the graph as it is now.
+        edges: edges inserted or deleted.
+        refused: duplicates of an insertion, or missing edges of a deletion.
+        first_refused: one of these, as vertices (positions, if the graph is ordered by degree); None if none was.
+        vertices: int64, the vertices inserted or deleted.
+        absent: vertices to delete that were deleted before.
+        applied: whether the graph has the changes; False if ``ApplyUpdate.strict`` refused the whole update.
+    """
+
+    record: GraphRecord
+    edges: int
+    refused: int
+    first_refused: tuple[int, int] | None
+    vertices: NDArray[np.int64]
+    absent: int
+    applied: bool
+
+
+@dataclass(frozen=True)
+class ApplyUpdate(SchedulerMessage[UpdateReport]):
+    """Change a graph on all ranks at once, or on none, in a run of tasks that has its turn.
+
+    Every rank prepares the next version first. Only if all have prepared it, they commit it. So after an error the
+    graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
+
+    Attributes:
+        graph_id: the graph.
+        client: id of the run's client.
+        run_id: the run.
+        kind: kind of the update, one of ``update_spec.KINDS``.
+        spec: the update. The scheduler passes it on unread.
+        collections: by rank, Dask keys of the collections with the batch's edges; empty for an update without edges.
+        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+
+    Raises:
+        GraphNotFoundError: the graph was unloaded.
+        RunNotFoundError: the run does not hold the workers.
+        RunCancelledError, WorkerLostError, DeadlineExceededError: the update must end early.
+        GraphTooLargeError, InvalidVertexError, StaleRunError: a rank could not prepare the version.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    kind: str
+    spec: Pickled[UpdateSpec]
+    collections: tuple[Hashable, ...]
+    strict: bool
 
 
 @dataclass(frozen=True)

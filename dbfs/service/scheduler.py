@@ -35,6 +35,7 @@ from dbfs.service.history import History
 from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
+    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -44,6 +45,7 @@ from dbfs.service.messages import (
     EndTaskRun,
     Enqueue,
     FreeAll,
+    GetGraph,
     GetProgress,
     LeaseGrant,
     ListGraphs,
@@ -54,10 +56,12 @@ from dbfs.service.messages import (
     ReleaseName,
     ReserveName,
     UnloadGraph,
+    UpdateReport,
 )
 from dbfs.service.queue import RunQueue
 from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
+from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import NoteRuns
@@ -94,6 +98,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._workers = WorkerCalls(scheduler)
         self._conductor = Conductor(self._workers)
         self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
+        self._updates = Updates(self._workers, self._task_runs)
         self._leases = Leases(self._workers, self.runs, self.history, self._queue.start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
@@ -162,6 +167,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         listed = f"the names are {', '.join(map(repr, names))}" if names else "no graph in the cluster has a name"
         raise GraphNotFoundError(f"no graph is named {message.name!r}; {listed}")
 
+    @GetGraph.handler
+    async def get_graph(self, message: GetGraph) -> GraphRecord:
+        """See ``GetGraph``."""
+        graph = self.graphs.get(message.graph_id)
+        if graph is None:
+            raise GraphNotFoundError("the graph was unloaded; load it again")
+        return graph.record
+
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
         """See ``ListGraphs``."""
@@ -212,6 +225,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._spawn(self._hold_workers(message, begun))
         return await begun
+
+    @ApplyUpdate.handler
+    async def apply_update(self, message: ApplyUpdate) -> UpdateReport:
+        """See ``ApplyUpdate``."""
+        return await self._updates.apply(message)
 
     @AwaitTaskRun.handler
     async def await_task_run(self, message: AwaitTaskRun) -> None:
@@ -366,6 +384,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._require_client(message.client, f"run {message.run_id}")
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
         run.of_tasks = isinstance(message, BeginTaskRun)
+        run.update = message.update if isinstance(message, BeginTaskRun) else ""
         try:
             async with self._queue.turn(run):
                 yield run
@@ -380,9 +399,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph = self.graphs.get(message.graph_id)
         try:
             async with self._turn(message) as run:
-                run.graph.runs += 1
+                run.graph.runs += not run.update
                 run.graph.last_client = run.client
-                self.history.add(run, await self._task_runs.hold(run, begun))
+                reports = await self._task_runs.hold(run, begun)
+                if run.update:
+                    self.history.add_update(run)
+                else:
+                    self.history.add(run, reports)
         except Exception as error:
             if graph is not None:
                 self._spawn(self._workers.call_all(graph.record.addresses, AbortTasks(message.run_id)))

@@ -6,7 +6,8 @@ to the client's ``AwaitTaskRun`` carries the error, and the client submits no fu
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
@@ -24,6 +25,7 @@ class _Held:
         run: the run.
         stopped: the error with which the run must end; None once the run is over.
         ended: the client's message that ends the run.
+        applying: held while the ranks change the graph, for which the run keeps the workers in any case.
     """
 
     def __init__(self, run: RunEntry) -> None:
@@ -31,6 +33,7 @@ class _Held:
         self.run = run
         self.stopped: asyncio.Future[DbfsError | None] = loop.create_future()
         self.ended: asyncio.Future[EndTaskRun] = loop.create_future()
+        self.applying = asyncio.Lock()
 
 
 class TaskRuns:
@@ -74,8 +77,24 @@ class TaskRuns:
             raise error or DeadlineExceededError(late)
         finally:
             del self._held[run.run_id]
+            async with held.applying:
+                pass
             if not held.stopped.done():
                 held.stopped.set_result(None)
+
+    @contextlib.asynccontextmanager
+    async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
+        """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.
+
+        Raises:
+            RunNotFoundError: the run does not hold workers.
+            DbfsError: the run must end.
+        """
+        held = self._of_client(run_id, client)
+        async with held.applying:
+            if held.stopped.done() and (error := held.stopped.result()) is not None:
+                raise error
+            yield held.run
 
     def stop(self, run: RunEntry, error: DbfsError) -> None:
         """Have the client of a run end the run with an error."""

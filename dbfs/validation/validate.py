@@ -91,7 +91,8 @@ def validate(
 
     Raises:
         ValidationError: names the broken rules, vertices that show each fault, and the ranks that found it.
-        InvalidOptionError: the result is another graph's, labels are not n integers, or no labels were given.
+        InvalidOptionError: the result is another graph's or another version's, labels are not n integers, or no labels
+            were given.
         InvalidVertexError: a source of the labels is not in the graph.
         ResultReleasedError: the result or the graph was released.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
@@ -110,6 +111,12 @@ def _validate(graph: Graph, result: BFSResult | Labels) -> Validation:
         if result.graph.record.graph_id != graph.record.graph_id:
             raise InvalidOptionError(
                 f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then"
+            )
+        graph.refresh()
+        if result.version != graph.record.version:
+            raise InvalidOptionError(
+                f"{result} is of version {result.version} of {graph.name}, which is {graph.record.version} now; "
+                "traverse again"
             )
         return check.result(result)
     finally:

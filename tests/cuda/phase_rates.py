@@ -110,7 +110,7 @@ def main() -> None:
         ("bottom-up, 1 of 2 in the frontier", 2 * ROWS, (40 + 8) * ROWS, 2 * ROWS, some(2), bottom_up),
         ("bottom-up, 1 of 32 in it", 12 * ROWS, (26 + 50) * ROWS, 12 * ROWS, some(32), bottom_up),
         ("mark", ROWS, 4 * ROWS, ROWS, empty, lambda: backend.mark(everybody, bits)),
-        ("edge count", ROWS, 20 * ROWS, 0, empty, lambda: backend.edge_count(offsets, everybody)),
+        ("edge count", ROWS, 20 * ROWS, 0, empty, lambda: backend.edge_count(partition, everybody)),
     ]
     print(f"{'phase':36}{'ms':>8}{'G/s':>8}{'limit, ms':>11}{'of it':>7}")
     for name, items, nbytes, probes, prepare, work in measured:

@@ -57,6 +57,7 @@ from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering, mail
 from dbfs_workers.tasks.barriers import Barrier, read_barriers
+from dbfs_workers.updates.worker import Updates
 
 if TYPE_CHECKING:
     from dbfs_workers.members.on_gpu import CudaMember, Infos
@@ -84,8 +85,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
         self.leases = WorkerLeases(worker)
+        self.updates = Updates(worker, self._member)
         self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data), EdgeReads(worker.data))
-        for service in (self, *self.reads):
+        for service in (self, self.updates, *self.reads):
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
@@ -160,6 +162,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def leave_gang(self, message: LeaveGang) -> None:
         """See ``LeaveGang``."""
         self.leases.leave(message.graph_id)
+        self.updates.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
             member.close()

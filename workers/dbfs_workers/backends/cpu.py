@@ -10,7 +10,7 @@ from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
@@ -25,7 +25,8 @@ class CpuBackend:
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""
-        total = kernels.edge_count(edges.row_offsets, frontier)
+        rows = edges.rows
+        total = kernels.edge_count(rows.starts, rows.ends, frontier)
         neighbours = np.empty(total, np.uint32)
         parents = np.empty(total, np.uint32) if with_parents else None
         kernels.expand(
@@ -86,10 +87,11 @@ class CpuBackend:
         self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
     ) -> tuple[int, int, int, bool]:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
-        partition = scratch.partition
+        rows = scratch.partition.rows
         edges, own, sent = resident_kernels.top_down(
-            partition.row_offsets,
-            partition.columns,
+            rows.starts,
+            rows.ends,
+            rows.columns,
             scratch.frontier,
             scratch.resume,
             scratch.first_id,
@@ -108,13 +110,15 @@ class CpuBackend:
         self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
     ) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
-        parents = scratch.partition.parents
+        rows, parents = scratch.partition.rows, scratch.partition.parent_rows
         assert parents is not None
         assert scratch.frontier_bits is not None
         counts: tuple[int, int, int] = resident_kernels.bottom_up(
-            parents.row_offsets,
+            parents.starts,
+            parents.ends,
             parents.columns,
-            scratch.partition.row_offsets,
+            rows.starts,
+            rows.ends,
             scratch.frontier_bits,
             scratch.own_visited,
             found_bits,
@@ -135,9 +139,10 @@ class CpuBackend:
         """Reads one bit a row and writes two."""
         resident_kernels.absorb(slice_bits, frontier_bits, visited)
 
-    def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
+    def edge_count(self, partition: Partition, frontier: NDArray[np.uint32]) -> int:
         """Reads 16 bytes of offsets a vertex."""
-        return int(kernels.edge_count(row_offsets, frontier))
+        rows = partition.rows
+        return int(kernels.edge_count(rows.starts, rows.ends, frontier))
 
     def typed_errors(self, where: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Return a context that changes nothing: NumPy and Numba raise no errors of a device."""

@@ -21,12 +21,12 @@ def claim(visited, i):
     return True
 
 
-@kernel(int64, READ_INT64, READ_UINT32)
-def edge_count(row_offsets, frontier):
+@kernel(int64, READ_INT64, READ_INT64, READ_UINT32)
+def edge_count(starts, ends, frontier):
     """Return the sum of the frontier's degrees."""
     total = 0
     for row in frontier:
-        total += row_offsets[row + 1] - row_offsets[row]
+        total += ends[row] - starts[row]
     return total
 
 

@@ -1,7 +1,8 @@
 """CPU kernels of the resident loop: one pass a level, over state that stays from level to level.
 
 ``top_down`` runs expand, filter + partition, and the contraction of the own bin (Merrill 2012, section 5). An edge
-costs 4 bytes of columns and one probed bit; only discoveries are written. ``bottom_up`` is the level of Beamer 2012,
+costs 4 bytes of columns and one probed bit; only discoveries are written. Row ``r`` has
+the columns ``starts[r]`` to ``ends[r] - 1``, in a CSR as on pages. ``bottom_up`` is the level of Beamer 2012,
 section 3. Bitmaps and empty arrays are as in ``cpu_kernels``.
 """
 
@@ -14,6 +15,7 @@ from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int6
 
 @kernel(
     types.UniTuple(int64, 3),
+    READ_INT64,
     READ_INT64,
     READ_UINT32,
     READ_UINT32,
@@ -29,7 +31,8 @@ from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int6
     UINT32,
 )
 def top_down(
-    row_offsets,
+    starts,
+    ends,
     columns,
     frontier,
     resume,
@@ -51,7 +54,7 @@ def top_down(
     ``resume``, int64[2], is where the pass begins: a place in the frontier, and an edge of that row. Afterwards it is
     where the pass stopped: at an edge whose bin is full, or at the frontier's end.
     """
-    n_local = row_offsets.size - 1
+    n_local = starts.size
     entries = bin_rows.size // bin_ends.size
     width = np.uint32(n_local)
     first = np.uint32(first_id)
@@ -61,7 +64,7 @@ def top_down(
     skipped = resume[1]
     for i in range(resume[0], frontier.size):
         row = frontier[i]
-        start, stop = row_offsets[row] + skipped, row_offsets[row + 1]
+        start, stop = starts[row] + skipped, ends[row]
         skipped = 0
         edges += stop - start
         for k in range(start, stop):
@@ -83,7 +86,7 @@ def top_down(
                 owner = u // width
                 end = bin_ends[owner]
                 if end == entries:
-                    resume[0], resume[1] = i, k - row_offsets[row]
+                    resume[0], resume[1] = i, k - starts[row]
                     return edges - (stop - k), found, sent
                 visited[u >> np.uint32(5)] = word | bit
                 at = np.int64(owner) * entries + end
@@ -99,7 +102,9 @@ def top_down(
 @kernel(
     types.UniTuple(int64, 3),
     READ_INT64,
+    READ_INT64,
     READ_UINT32,
+    READ_INT64,
     READ_INT64,
     READ_UINT32,
     UINT32,
@@ -110,9 +115,11 @@ def top_down(
     UINT32,
 )
 def bottom_up(
-    in_offsets,
+    in_starts,
+    in_ends,
     in_columns,
-    out_offsets,
+    out_starts,
+    out_ends,
     frontier_bits,
     own_visited,
     found_bits,
@@ -136,7 +143,7 @@ def bottom_up(
             b = trailing_zeros(todo)
             todo &= todo - np.uint32(1)
             row = np.int64(w) * 32 + b
-            start, stop = in_offsets[row], in_offsets[row + 1]
+            start, stop = in_starts[row], in_ends[row]
             k = start
             while k < stop:
                 u = in_columns[k]
@@ -148,7 +155,7 @@ def bottom_up(
                         predecessors[row] = u
                     discovered[found] = row
                     found += 1
-                    degrees += out_offsets[row + 1] - out_offsets[row]
+                    degrees += out_ends[row] - out_starts[row]
                     break
             edges += k - start
         found_bits[w] = bits

@@ -17,7 +17,7 @@ from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
@@ -170,11 +170,11 @@ class CudaBackend:
         frontier_bits[:] = slice_bits
         visited |= slice_bits
 
-    def edge_count(self, row_offsets: Any, frontier: Any) -> int:
+    def edge_count(self, partition: Partition, frontier: Any) -> int:
         """Reads 4 + 16 bytes a vertex."""
         total = self.xp.zeros(1, np.uint64)
         size = np.int64(frontier.size)
-        self._launch("edge_count", frontier.size, row_offsets, frontier, size, total)
+        self._launch("edge_count", frontier.size, partition.row_offsets, frontier, size, total)
         return int(total.item()) if frontier.size else 0
 
     def typed_errors(self, where: str) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Csr, host_bytes
+from dbfs_workers.storage.partition import Csr, Partition, host_bytes
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
@@ -145,8 +145,8 @@ class Backend(Protocol):
         """Copy a rank's slice of the frontier to ``frontier_bits`` and add it to ``visited``, slices of one size."""
         ...
 
-    def edge_count(self, row_offsets: NDArray[np.int64], frontier: NDArray[np.uint32]) -> int:
-        """Return the sum of the degrees of local ids."""
+    def edge_count(self, partition: Partition, frontier: NDArray[np.uint32]) -> int:
+        """Return the sum of the out-degrees of local ids."""
         ...
 
     def typed_errors(self, where: str) -> AbstractContextManager[None]:

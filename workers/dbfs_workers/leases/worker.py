@@ -192,7 +192,14 @@ class _Calls:
 def _part_of(member: Member, partition: Partition) -> Callable[[PartOfRun], list[RankReport]]:
     def run_part(part: PartOfRun) -> list[RankReport]:
         return member.make_part_alone(
-            partition, part.number, part.client, part.specs, part.deadline, part.dropped, part.first, part.following
+            member.latest or partition,
+            part.number,
+            part.client,
+            part.specs,
+            part.deadline,
+            part.dropped,
+            part.first,
+            part.following,
         )
 
     return run_part

@@ -53,6 +53,7 @@ _UNFINISHED = 4
 @kernel(
     types.UniTuple(int64, 2),
     READ_INT64,
+    READ_INT64,
     READ_UINT32,
     UINT32,
     UINT32,
@@ -78,7 +79,8 @@ _UNFINISHED = 4
     INT64,
 )
 def top_down_levels(
-    row_offsets,
+    starts,
+    ends,
     columns,
     even_queue,
     odd_queue,
@@ -106,7 +108,7 @@ def top_down_levels(
     """Run top-down levels until the traversal ends, a bottom-up level may pay, or the call has lasted long enough.
 
     Args:
-        row_offsets, columns: the rank's edges.
+        starts, ends, columns: the rank's edges: see ``partition.Rows``.
         even_queue, odd_queue: uint32[n_local], the frontier and its successor in turn.
         resume: int64[2], see ``top_down``.
         visited: uint32[words], the rank's bitmap of visited vertices.
@@ -125,7 +127,7 @@ def top_down_levels(
         (CROSSED, p): ``state[DONE]`` levels are complete.
         Otherwise what ``barrier_kernels.wait`` returned: the caller finishes the crossing and calls again.
     """
-    n_local = row_offsets.size - 1
+    n_local = starts.size
     own_words = visited.size // bin_ends.size
     own_visited = visited[rank * own_words : (rank + 1) * own_words]
     p = bin_ends.size
@@ -141,7 +143,8 @@ def top_down_levels(
             frontier = frontier_queue[: state[FRONTIER]]
             body = rank * body_words + ((state[CROSSING] + 1) & 1) * bins
             edges, own, sent = top_down(
-                row_offsets,
+                starts,
+                ends,
                 columns,
                 frontier,
                 resume,
@@ -219,7 +222,7 @@ def top_down_levels(
         state[UNEXPLORED] = remaining
         edges = min(types.float64(state[FOUND]) * state[MAX_DEGREE], types.float64(remaining))
         state[MAY_TURN] = state[ADAPTIVE] and edges > (remaining - edges) * share + least_edges
-        ends = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1
+        over = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1
         state[LEVEL] = level + 1
         state[DONE] += 1
         state[FRONTIER] = state[QUEUED]
@@ -227,6 +230,6 @@ def top_down_levels(
         resume[0] = resume[1] = 0
         state[EDGES] = state[OWN] = state[SENT] = state[RECEIVED] = state[QUEUED] = 0
         state[SEARCHING] = state[WAITING] = state[CONTRACTING] = 0
-        if ends or state[LEVEL] == state[LAST_LEVEL] or state[DONE] == LEVELS or now - begun > _LONGEST:
+        if over or state[LEVEL] == state[LAST_LEVEL] or state[DONE] == LEVELS or now - begun > _LONGEST:
             return CROSSED, p
         state[FOUND] = state[EXPANDED_EDGES] = 0

@@ -178,14 +178,14 @@ class LevelLoop:
         partition = scratch.partition
         if spec.direction not in DIRECTIONS:
             raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-        if spec.direction == "bottom-up" and partition.parents is None:
+        if spec.direction == "bottom-up" and partition.parent_rows is None:
             raise InvalidOptionError(
                 "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
             )
         exchange.reset(spec.predecessors)
         labels = scratch.start(spec)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
-        adaptive = spec.direction == "auto" and partition.parents is not None
+        adaptive = spec.direction == "auto" and partition.parent_rows is not None
         return cls(
             backend=backend,
             scratch=scratch,
@@ -199,7 +199,7 @@ class LevelLoop:
             sliced=spec.direction == "bottom-up",
             kernel=TopDownLevels.where_possible(backend, scratch, spec, exchange, labels, adaptive=adaptive),
             reached=scratch.frontier.size,
-            frontier_degrees=backend.edge_count(partition.row_offsets, scratch.frontier),
+            frontier_degrees=backend.edge_count(partition, scratch.frontier),
         )
 
     def run(self) -> RankRun:
@@ -224,7 +224,7 @@ class LevelLoop:
             else:
                 self._top_down_levels(self.kernel)
         if scratch.frontier.size:
-            self.edges += self.backend.edge_count(partition.row_offsets, scratch.frontier)
+            self.edges += self.backend.edge_count(partition, scratch.frontier)
         counts = np.concatenate(self.counts)
         return RankRun(
             labels=self.labels,
@@ -234,6 +234,7 @@ class LevelLoop:
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
             elapsed=self.ended - started,
             setup=started - self.began,
+            version=partition.version,
         )
 
     def _top_down_levels(self, kernel: TopDownLevels) -> None:
@@ -338,7 +339,7 @@ class LevelLoop:
     def _measure_frontier(self) -> int:
         """Cross again, with the exact size and degrees of the new frontier; return the bytes sent."""
         scratch = self.scratch
-        self.frontier_degrees = self.backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        self.frontier_degrees = self.backend.edge_count(scratch.partition, scratch.frontier)
         self.sliced = self.adaptive
         self._mark_slice()
         frontier, edges, missing, _, _ = self._cross(

@@ -98,7 +98,7 @@ def measure(state: TraversalState, level: int, *, bits: bool, searched: int = 0)
         if bits:
             marked = backend.xp.empty(scratch.partition.stripe.words_local, np.uint32)
             backend.mark(scratch.frontier, marked)
-        degrees = backend.edge_count(scratch.partition.row_offsets, scratch.frontier)
+        degrees = backend.edge_count(scratch.partition, scratch.frontier)
         return _part(state, level, scratch.frontier.size, degrees, searched, marked)
 
 
@@ -147,7 +147,7 @@ def edges_traversed(state: TraversalState) -> tuple[int, int]:
     Summed over the ranks, the degrees are the directed edges of the traversed component.
     """
     reached = state.backend.xp.flatnonzero(state.labels.distances >= 0).astype(np.uint32)
-    return reached.size, state.backend.edge_count(state.partition.row_offsets, reached)
+    return reached.size, state.backend.edge_count(state.partition, reached)
 
 
 def _part(

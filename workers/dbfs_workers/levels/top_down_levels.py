@@ -68,9 +68,9 @@ class TopDownLevels:
         self._state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
         self._state[kernels.MEASURED] = bool(spec.targets)
         self._state[kernels.ADAPTIVE] = adaptive
-        partition = scratch.partition
+        partition, rows = scratch.partition, scratch.partition.rows
         self._rank_arguments = (
-            *(partition.row_offsets, partition.columns, *scratch.queues, scratch.resume, scratch.visited),
+            *(rows.starts, rows.ends, rows.columns, *scratch.queues, scratch.resume, scratch.visited),
             *(labels.distances, _NONE if labels.predecessors is None else labels.predecessors),
         )
         self._least_edges = partition.stripe.n / ROWS_PER_EDGE

@@ -47,6 +47,7 @@ class Member(ABC):
         number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
         closed: whether the rank has left the gang.
         kept: labels of traversals, by run id and the traversal's index in the run.
+        latest: the partition of the latest version that an update has made; None before the first update.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
     """
 
@@ -63,6 +64,7 @@ class Member(ABC):
         self.number = 0
         self.closed = False
         self._following = 0
+        self.latest: Partition | None = None
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:

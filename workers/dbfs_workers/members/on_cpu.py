@@ -36,12 +36,14 @@ class LoopMember(Member):
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
         self._loop_exchange = exchange
         self._scratch: Any = None
+        # What ``latest`` was when the scratch was made.
+        self._traversed: Partition | None = None
         # Of labels in the host's memory.
         self._pool: LabelPool | None = None
         self._watch: loop.Watch | None = None
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """See ``Member``. The first run allocates the scratch."""
+        """See ``Member``. The first run of a version allocates the scratch."""
         from dbfs_workers.levels import loop
         from dbfs_workers.storage.scratch import Scratch
 
@@ -53,7 +55,11 @@ class LoopMember(Member):
             raise
         if self._scratch is None:
             self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
+        if self._scratch is None or self._traversed is not self.latest:
+            # The scratch before goes first, so that the two need not fit at once.
+            self._scratch = None
             self._scratch = Scratch(partition, backends.get(self.backend).xp, self._pool)
+            self._traversed = self.latest
         self._watch = loop.Watch(number)
         backend = backends.get(self.backend)
         return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
@@ -86,6 +92,6 @@ class LoopMember(Member):
     def _free(self) -> None:
         self.exchange.close()
         self._loop_exchange = self.exchange
-        self._scratch = None
+        self._scratch = self._traversed = None
         if self._pool is not None:
             self._pool.close()

@@ -43,6 +43,7 @@ class RankRun:
         elapsed: seconds from the first crossing, after which all ranks are ready, to the last.
         setup: seconds before the first crossing ended: clearing the state, taking memory for labels, waiting for the
             other ranks.
+        version: version of the graph that was traversed.
     """
 
     labels: RankLabels
@@ -52,6 +53,7 @@ class RankRun:
     depth: int
     elapsed: float
     setup: float
+    version: int = 0
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -77,12 +79,13 @@ class RankReport:
     elapsed: float
     setup: float
     packed: bytes
+    version: int = 0
 
     @classmethod
     def of(cls, run: RankRun) -> "RankReport":
         """Return the report of a traversal."""
         packed = packing.pack(run.levels)
-        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed)
+        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed, run.version)
 
     @functools.cached_property
     def _tables(self) -> packing.Tables:

@@ -3,17 +3,34 @@
 A partition built on a GPU has CuPy arrays, one built on a CPU has NumPy arrays.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.errors import InvalidVertexError
 from dbfs_workers.storage.stripe import Stripe
 
 InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """Sources and targets of input edges, as vertex ids: kept in uint32, half the memory of int64."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Adjacency lists of one rank's rows, as CPU kernels read them from a CSR and from pages alike.
+
+    Attributes:
+        starts: int64[n_local], index of each row's first column.
+        ends: int64[n_local], index after each row's last column.
+        columns: uint32, internal ids of the neighbours.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    columns: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,16 @@ class Csr:
         """Bytes of the arrays."""
         return self.row_offsets.nbytes + self.columns.nbytes
 
+    @property
+    def rows(self) -> Rows:
+        """The same lists, without a copy."""
+        return Rows(self.row_offsets[:-1], self.row_offsets[1:], self.columns)
+
+
+def no_vertices() -> NDArray[np.int64]:
+    """Return an empty array of vertices."""
+    return np.empty(0, np.int64)
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -49,6 +76,9 @@ class Partition:
         input_edges: edges read for the whole graph, before symmetrising.
         directed: whether an edge may lack its reverse.
         in_edges: the edges that end in this rank's rows, if a directed graph was loaded with them; else None.
+        version: number of the graph's version; a graph begins with 0, and each batch of changes makes the next.
+        deleted: int64, ascending: the deleted vertices of the whole graph (positions, if it is ordered by degree). They
+            have no edges.
     """
 
     stripe: Stripe
@@ -60,6 +90,8 @@ class Partition:
     input_edges: int
     directed: bool = True
     in_edges: Csr | None = None
+    version: int = 0
+    deleted: NDArray[np.int64] = field(default_factory=no_vertices)
 
     @property
     def nbytes(self) -> int:
@@ -72,9 +104,24 @@ class Partition:
         return Csr(self.row_offsets, self.columns)
 
     @property
+    def free_pages(self) -> int:
+        """Pages without a row: none in a CSR."""
+        return 0
+
+    @property
     def parents(self) -> Csr | None:
         """Each row's possible parents, which bottom-up levels search; None for a directed graph without in-edges."""
         return self.in_edges if self.directed else self.out_edges
+
+    @property
+    def rows(self) -> Rows:
+        """The edges that start in this rank's rows, as CPU kernels read them."""
+        return self.out_edges.rows
+
+    @property
+    def parent_rows(self) -> Rows | None:
+        """``parents`` as CPU kernels read them."""
+        return None if self.parents is None else self.parents.rows
 
     def on(self, xp: ModuleType) -> "Partition":
         """Return the partition as arrays of a module (NumPy, CuPy). Arrays of that module are not copied."""
@@ -96,12 +143,28 @@ class Partition:
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
 
 
+def require_present(partition: Partition, vertices: Sequence[int] | NDArray[np.int64]) -> None:
+    """Check that no vertex was deleted.
+
+    Raises:
+        InvalidVertexError: a vertex was deleted.
+    """
+    if partition.deleted.size:
+        gone = np.intersect1d(np.asarray(vertices, np.int64), partition.deleted)
+        if gone.size:
+            more = f" and {gone.size - 1:,} more" if gone.size > 1 else ""
+            raise InvalidVertexError(
+                f"vertex {gone[0]}{more} was deleted; version {partition.version} of the graph does not have it"
+            )
+
+
 @dataclass(frozen=True)
 class PartitionInfo:
     """The counts of a partition, which a client gets without the arrays. Attributes as in ``Partition``, and:
 
     Attributes:
         has_parents: whether ``Partition.parents`` is not None, which bottom-up levels need.
+        free_pages: pages without a row, if the rows are on pages; else 0.
     """
 
     rank: int
@@ -112,11 +175,12 @@ class PartitionInfo:
     input_edges: int
     max_degree: int
     has_parents: bool
+    free_pages: int = 0
 
 
 def describe(partition: Partition) -> PartitionInfo:
     """Return a partition's counts."""
-    offsets = partition.row_offsets
+    rows = partition.rows
     return PartitionInfo(
         rank=partition.rank,
         m_local=partition.m_local,
@@ -124,8 +188,9 @@ def describe(partition: Partition) -> PartitionInfo:
         self_loops=partition.self_loops,
         duplicates=partition.duplicates,
         input_edges=partition.input_edges,
-        max_degree=int((offsets[1:] - offsets[:-1]).max()),
-        has_parents=partition.parents is not None,
+        max_degree=int((rows.ends - rows.starts).max()),
+        has_parents=partition.parent_rows is not None,
+        free_pages=partition.free_pages,
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import Partition, require_present
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -49,7 +49,7 @@ class Scratch:
         self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
-        self.max_degree = int(xp.diff(partition.row_offsets).max())
+        self.max_degree = int((partition.rows.ends - partition.rows.starts).max())
         self.visited: NDArray[np.uint32] = xp.zeros(stripe.words, np.uint32)
         own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
         self.own_visited = self.visited[own]
@@ -60,10 +60,10 @@ class Scratch:
         self.resume = np.zeros(2, np.int64)
         self.frontier_bits: NDArray[np.uint32] | None = None
         self._unreachable: NDArray[np.uint32] | None = None
-        if partition.parents is not None:
+        parents = partition.parent_rows
+        if parents is not None:
             self.frontier_bits = xp.zeros(stripe.words, np.uint32)
-            offsets = partition.parents.row_offsets
-            self._unreachable = xp.packbits(offsets[1:] == offsets[:-1], bitorder="little").view(np.uint32)
+            self._unreachable = xp.packbits(parents.ends == parents.starts, bitorder="little").view(np.uint32)
 
     @property
     def nbytes(self) -> int:
@@ -88,8 +88,13 @@ class Scratch:
         self.resume[:] = 0
 
     def start(self, spec: TraversalSpec) -> RankLabels:
-        """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier."""
+        """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier.
+
+        Raises:
+            InvalidVertexError: a source was deleted.
+        """
         stripe = self.partition.stripe
+        require_present(self.partition, spec.sources)
         self.visited[:] = 0
         # The last traversal may have ended in the middle of a level.
         self.queued = 0

@@ -30,18 +30,20 @@ class Stripe:
     Attributes:
         n: vertices of the graph.
         p: ranks.
+        room: vertices that may be added later without a change of any internal id; rows are kept for them.
 
     Raises:
-        ValueError: ``p`` is less than 1, or ``n`` is negative.
+        ValueError: ``p`` is less than 1, or ``n`` or ``room`` is negative.
         GraphTooLargeError: the internal ids do not fit 32 bits.
     """
 
     n: int
     p: int
+    room: int = 0
 
     def __post_init__(self) -> None:
-        if self.p < 1 or self.n < 0:
-            raise ValueError(f"a stripe needs p >= 1 and n >= 0, not p={self.p}, n={self.n}")
+        if self.p < 1 or self.n < 0 or self.room < 0:
+            raise ValueError(f"a stripe needs p >= 1, n >= 0 and room >= 0, not {self.p}, {self.n} and {self.room}")
         if self.p * self.n_local > MAX_INTERNAL_IDS:
             raise GraphTooLargeError(
                 f"{self.n} vertices on {self.p} ranks need {self.p * self.n_local} internal ids; "
@@ -50,8 +52,8 @@ class Stripe:
 
     @property
     def n_local(self) -> int:
-        """Rows per rank: ceil(n / p) rounded up to whole bitmap words, at least one word. Rows past n are padding."""
-        rows = -(-self.n // self.p)
+        """Rows per rank: ceil((n + room) / p) rounded up to whole words, at least one. Rows past n are padding."""
+        rows = -(-(self.n + self.room) // self.p)
         return max(WORD_BITS, -(-rows // WORD_BITS) * WORD_BITS)
 
     @property
@@ -67,6 +69,10 @@ class Stripe:
     def owned(self, rank: int) -> int:
         """Return the number of vertices that a rank owns: its rows without padding."""
         return max(0, -(-(self.n - rank) // self.p))
+
+    def grown(self, count: int) -> "Stripe":
+        """Return the stripe with ``count`` more vertices, which take their rows from the room."""
+        return Stripe(self.n + count, self.p, self.room - count)
 
     def owner(self, vertex: Ids) -> Ids:
         """Return the rank of a vertex."""

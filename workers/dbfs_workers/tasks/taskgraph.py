@@ -143,6 +143,7 @@ def summarise(traversal: TraversalState, levels: int, _after: object) -> RankSum
         depth=int(np.flatnonzero(counts[:, COUNT_FIELDS.index("discovered")]).max(initial=-1)) + 1,
         elapsed=0.0,
         setup=0.0,
+        version=traversal.partition.version,
     )
     return RankSummary(RankReport.of(run), counted, traversal.started)
 
@@ -168,7 +169,7 @@ async def make_bins(traversal: TraversalState, run_id: str, level: int) -> tuple
     def run() -> tuple[Bin, ...]:
         return phases.filter_partition(traversal, run_id, level, phases.expand(traversal, run_id, level))
 
-    edges = traversal.backend.edge_count(traversal.partition.row_offsets, traversal.scratch.frontier)
+    edges = traversal.backend.edge_count(traversal.partition, traversal.scratch.frontier)
     return await asyncio.to_thread(run) if edges > MOST_EDGES else run()
 
 

@@ -1,0 +1,127 @@
+"""A batch of changes on its way to its owners: read and binned by tasks on the ranks, as a build bins its edges."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import distributed
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.building.on_cpu import HostBuilder
+from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.dask import DelayedPiece
+from dbfs.records import GraphRecord
+from dbfs_workers.storage.pieces import GeneratedPiece, Piece
+from dbfs_workers.tasks import changing, delivering
+
+# Bytes of a piece that goes with its task, through the scheduler. A larger one goes straight to its worker.
+_SMALL: Final = 64 * 1024
+
+
+class Batch:
+    """The bins of one update on the ranks. The caller releases ``held`` after the update, also after an error.
+
+    Args:
+        gang: the graph's workers.
+        record: the graph.
+        token: what the keys of the tasks end in.
+        deadline: when to give up.
+        check: called at intervals during a wait; may raise.
+
+    Attributes:
+        held: futures of the batch.
+        keys: by rank, Dask keys of the collections of bins.
+    """
+
+    def __init__(
+        self, gang: Gang, record: GraphRecord, token: str, deadline: Deadline, check: Callable[[], None]
+    ) -> None:
+        self.held: set[distributed.Future] = set()
+        self.keys: tuple[Key, ...] = tuple((f"open-bins-{token}", rank) for rank in range(gang.p))
+        self._gang = gang
+        self._record = record
+        self._token = token
+        self._deadline = deadline
+        self._check = check
+        self._graph = TaskGraph()
+        in_edges = record.directed and record.infos[0].has_parents
+        for rank, key in enumerate(self.keys):
+            self._graph.add(rank, key, delivering.open_collection, token, rank, record.stripe, in_edges)
+            self._graph.add(rank, self._key("bins-open", rank), delivering.collection_open, Ref(key))
+
+    def bin_edges(self, edges: EdgeList) -> int:
+        """Read and bin edges, and deliver the bins; return the number of edges.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
+            DbfsError: reading a piece raised it. Others as for ``Gang.gather``.
+        """
+        record, gang = self._record, self._gang
+        order = None if record.order_key is None else Ref(record.order_key)
+        first_ids = (edges.first_id if edges.n is not None else 0, record.ids.first_id)
+        symmetrise = not record.directed and not edges.mirrored
+        pieces = self._deal_out(edges.cut(HostBuilder.piece_edges(edges.m, gang.p)))
+        for index, piece in enumerate(pieces):
+            rank = index % gang.p
+            rest = (record.stripe, symmetrise, edges.name, order, self._deadline.remaining)
+            self._graph.add(
+                rank,
+                self._key("bin-changes", index),
+                changing.bin_changes,
+                piece,
+                first_ids,
+                *self._arguments(rank),
+                *rest,
+            )
+        return self._run([self._key("bin-changes", index) for index in range(len(pieces))], f"changing {record.name}")
+
+    def bin_incident(self, vertices: NDArray[np.int64]) -> int:
+        """Bin all edges of some vertices (positions, if the graph is ordered by degree); return their number.
+
+        Raises:
+            DbfsError: see ``Gang.gather``.
+        """
+        record = self._record
+        for rank, key in enumerate(record.partition_keys):
+            rest = (record.name, self._deadline.remaining)
+            self._graph.add(
+                rank,
+                self._key("bin-changes", rank),
+                changing.bin_incident,
+                Ref(key),
+                vertices,
+                *self._arguments(rank),
+                *rest,
+            )
+        return self._run([self._key("bin-changes", rank) for rank in range(self._gang.p)], f"changing {record.name}")
+
+    def _arguments(self, rank: int) -> tuple[Any, ...]:
+        opened = [Ref(self._key("bins-open", other)) for other in range(self._gang.p)]
+        return Ref(self.keys[rank]), opened, self._gang.addresses
+
+    def _run(self, counts: list[Key], doing: str) -> int:
+        futures = self._gang.submit(self._graph, [*self.keys, *counts])
+        self.held.update(futures.values())
+        awaited = [futures[key] for key in counts]
+        return sum(self._gang.gather(awaited, self._deadline, doing, self._check))
+
+    def _deal_out(self, pieces: Sequence[Piece]) -> list[Any]:
+        """Return the pieces as arguments of tasks, piece i on rank i % p."""
+        dealt: list[Any] = []
+        for index, piece in enumerate(pieces):
+            if isinstance(piece, GeneratedPiece) or sys.getsizeof(piece) < _SMALL:
+                dealt.append(piece)
+                continue
+            if isinstance(piece, DelayedPiece):
+                future = self._gang.client.compute(piece.delayed)
+            else:
+                address = self._gang.addresses[index % self._gang.p]
+                future = self._gang.client.scatter([piece], workers=[address], hash=False)[0]
+            self.held.add(future)
+            dealt.append(Ref(future.key))
+        return dealt
+
+    def _key(self, name: str, index: int) -> Key:
+        return (f"{name}-{self._token}", index)

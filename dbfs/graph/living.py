@@ -1,0 +1,287 @@
+"""LivingVertices: the part of a graph that changes: edges and vertices that come and go, version by version."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import config
+from dbfs.building.batch import Batch
+from dbfs.building.on_cpu import HostBuilder
+from dbfs.cluster.gang import Deadline, release
+from dbfs.edges import generate
+from dbfs.edges.arrays import ArrayEdges
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.schemes import require_readable
+from dbfs.edges.resolve import edge_list
+from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.ids import IdLookup
+from dbfs.graph.naming import NamedVertices
+from dbfs.integers import whole_count
+from dbfs.records import GraphRecord
+from dbfs.service.client import ServiceClient
+from dbfs.service.held_run import held_run
+from dbfs.service.messages import ApplyUpdate, GetGraph, UpdateReport
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.storage.update_spec import UpdateSpec
+
+if TYPE_CHECKING:
+    from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    Attributes:
+        version: number of the graph's version that the update made.
+        edges: edges inserted or deleted; those deleted with their vertices included.
+        skipped: duplicates of an insertion, missing edges of a deletion, or vertices deleted before: left out.
+        ids: ids of the vertices inserted or deleted.
+    """
+
+    version: int
+    edges: int
+    skipped: int
+    ids: tuple[Any, ...]
+
+
+class LivingVertices(NamedVertices):
+    """The vertices and edges of a graph, which updates change if the graph was loaded with ``mutable=True``.
+
+    An update waits for its turn in the queue of all runs, so no traversal is under way meanwhile: each sees one
+    version. An update changes all ranks at once or none of them: after an error the graph has its version before. Any
+    client may update a graph with a name.
+    """
+
+    @property
+    def version(self) -> int:
+        """Number of the graph's version at this moment: the updates of edges and vertices of all clients."""
+        self.refresh()
+        return self.record.version
+
+    def refresh(self) -> None:
+        """Read the graph's record anew: other clients may have updated the graph.
+
+        Raises:
+            GraphNotFoundError, ResultReleasedError: the graph was unloaded.
+        """
+        self._require_loaded()
+        if self.record.mutable or self.record.version:
+            self._take(ServiceClient.of(self._gang.client).call(GetGraph(self.record.graph_id)))
+
+    def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
+        """See ``NamedVertices``; with the vertices that other clients have inserted."""
+        if self.record.mutable:
+            self.refresh()
+        return super().vertices_named(given, what)
+
+    def insert_edges(
+        self,
+        edges: EdgeSource,
+        *,
+        format: str | None = None,  # noqa: A002 - the word users expect
+        source: ColumnNames = None,
+        target: ColumnNames = None,
+        strict: bool = False,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Insert edges. An edge that is there already is not inserted again.
+
+        Args:
+            edges: anything that ``load`` takes, between ids of this graph. In an undirected graph an edge (u, v) is
+                also the edge (v, u).
+            format, source, target: as of ``load``.
+            strict: refuse the whole batch if an edge is there already, or occurs twice.
+            deadline: seconds (or a Dask duration) that the update may take, the queue included; ``dbfs.deadline`` if
+                None.
+
+        Raises:
+            InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen. Or the edges are directed
+                and the graph is not, or the other way round.
+            InvalidVertexError, InvalidVertexTypeError: an end of an edge is not in the graph, or was deleted.
+            EdgeInputError: ``strict``, and an edge is there already. Also as for ``load``, as are errors of files.
+            GraphTooLargeError: the edges do not fit in a worker's memory.
+            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early.
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+        """
+        batch = self._edge_list(edges, format, source, target)
+        return self._change("insert-edges", batch, strict=strict, deadline=deadline)
+
+    def delete_edges(
+        self,
+        edges: EdgeSource,
+        *,
+        format: str | None = None,  # noqa: A002 - the word users expect
+        source: ColumnNames = None,
+        target: ColumnNames = None,
+        strict: bool = False,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Delete edges, with all their duplicates. An edge that is not there is skipped.
+
+        Arguments and errors as of ``insert_edges``; ``strict`` refuses a batch with an edge that is not there.
+        """
+        batch = self._edge_list(edges, format, source, target)
+        return self._change("delete-edges", batch, strict=strict, deadline=deadline)
+
+    def insert_vertices(self, count: int, *, deadline: float | str | None = None) -> Update:
+        """Insert vertices without edges; ``Update.ids`` are their ids. Ids of deleted vertices are used again first.
+
+        Raises:
+            InvalidOptionError: the graph is ordered by degree, or its ids are not consecutive integers; or as for
+                ``insert_edges``.
+            InvalidOptionTypeError: ``count`` is not an integer.
+            GraphTooLargeError: the graph has no room for so many; see ``load(..., room=)``.
+            Other errors as for ``insert_edges``.
+        """
+        if self.record.ids.keys or self.record.order_key is not None:
+            why = "its ids are not consecutive integers" if self.record.ids.keys else "it is ordered by degree"
+            raise InvalidOptionError(f"{self.record.name} can't get more vertices: {why}")
+        return self._change("insert-vertices", count=whole_count(count, "count"), deadline=deadline)
+
+    def delete_vertices(self, ids: Any, *, strict: bool = False, deadline: float | str | None = None) -> Update:
+        """Delete vertices with all their edges. ``n`` still counts them, until ``insert_vertices`` uses them again.
+
+        A traversal from a deleted vertex raises ``InvalidVertexError``.
+
+        Args:
+            ids: an id, or several.
+            strict: refuse the whole update if a vertex was deleted before.
+            deadline: as of ``insert_edges``, as are the errors.
+        """
+        vertices = self.vertices_named(ids, "id")
+        return self._change("delete-vertices", vertices=vertices, strict=strict, deadline=deadline)
+
+    def compact(self, *, deadline: float | str | None = None) -> None:
+        """Move all rows to a pool without free pages. Errors as for ``insert_edges``."""
+        self._change("compact", deadline=deadline)
+
+    def freeze(self, *, deadline: float | str | None = None) -> None:
+        """Move all rows to a CSR, and refuse updates until ``thaw``. Errors as for ``insert_edges``."""
+        self._change("freeze", deadline=deadline)
+
+    def thaw(self, *, deadline: float | str | None = None) -> None:
+        """Move the rows of a frozen graph to pages, and allow updates again.
+
+        Raises:
+            InvalidOptionError: the graph is on GPUs, or keeps its input edges (``keep_edges=True``).
+            Other errors as for ``insert_edges``.
+        """
+        self._change("thaw", deadline=deadline)
+
+    def _edge_list(
+        self,
+        edges: EdgeSource,
+        format: str | None,  # noqa: A002
+        source: ColumnNames,
+        target: ColumnNames,
+    ) -> EdgeList:
+        """Return a batch as an edge list whose direction is the graph's."""
+        own = isinstance(edges, EdgeList) or (isinstance(edges, str) and generate.is_spec(edges))
+        directed = None if own else self.record.directed
+        listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+        if listed.directed != self.record.directed:
+            raise InvalidOptionError(
+                f"{listed.name} is {_direction(listed.directed)}, and {self.record.name} is "
+                f"{_direction(self.record.directed)}: an update needs edges of the graph's own kind"
+            )
+        if listed.path is not None:
+            require_readable(listed.path, shared=self._gang.client.cluster is None)
+        return listed
+
+    def _change(
+        self,
+        kind: str,
+        edges: EdgeList | None = None,
+        *,
+        count: int = 0,
+        vertices: tuple[int, ...] = (),
+        strict: bool = False,
+        deadline: float | str | None = None,
+    ) -> Update:
+        self.refresh()
+        self._require_mutable(kind)
+        run_id, limit = uuid.uuid4().hex, Deadline(config.seconds("deadline", deadline))
+        if edges is not None and self.record.ids.keys:
+            edges = self._between_vertices(edges)
+        service, held = ServiceClient.of(self._gang.client), set[Any]()
+        positions = np.array(self.positions(vertices), np.int64)
+        try:
+            with held_run(service, self.record.graph_id, run_id, 0, limit, kind) as run:
+                # Another update may have come before this one's turn.
+                self.refresh()
+                self._require_mutable(kind)
+                batch = Batch(self._gang, self.record, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                held = batch.held
+                if edges is not None:
+                    batch.bin_edges(edges)
+                elif positions.size:
+                    batch.bin_incident(positions)
+                binned = edges is not None or positions.size > 0
+                spec = UpdateSpec(kind, self.record.order_key is not None, count, positions)
+                keys = batch.keys if binned else ()
+                client = self._gang.client.id
+                if kind == "delete-vertices" and not binned:
+                    return Update(self.record.version, 0, 0, ())
+                report = service.call(
+                    ApplyUpdate(self.record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict)
+                )
+                if not report.applied:
+                    raise self._refusal(kind, report)
+        finally:
+            release(held)
+        self._take(report.record)
+        ids = self.python_ids(self.vertices_at_positions(report.vertices.tolist()))
+        return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
+
+    def _between_vertices(self, edges: EdgeList) -> EdgeList:
+        """Return a batch between ids that have a table as one between vertices. The client reads and maps the ids."""
+        ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+        shift = edges.first_id if edges.n is not None else 0
+        for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p)):
+            for ids, mapped in zip(piece.read(), ends, strict=True):
+                mapped.append(self.vertices_of(ids + shift if shift else ids))
+        src, dst = (np.concatenate(mapped) for mapped in ends)
+        return ArrayEdges(edges.name, self.n, src.size, edges.directed, edges.mirrored, src=src, dst=dst)
+
+    def _require_mutable(self, kind: str) -> None:
+        record = self.record
+        if kind != "thaw":
+            if not record.mutable:
+                raise InvalidOptionError(f"{record.name} takes no updates: load it with mutable=True, or thaw() it")
+        elif record.backend != "cpu":
+            raise InvalidOptionError(f"{record.name} is on GPUs, which have no pages; load it on CPUs")
+        elif record.input_edge_keys:
+            raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
+
+    def _refusal(self, kind: str, report: UpdateReport) -> Exception:
+        name = self.record.name
+        if report.absent:
+            return InvalidVertexError(
+                f"{name}: {report.absent:,} of the vertices were deleted before; none was deleted"
+            )
+        assert report.first_refused is not None
+        source, target = self.python_ids(self.vertices_at_positions(report.first_refused))
+        wrong = "are there already, or occur twice" if kind == "insert-edges" else "are not there, or occur twice"
+        return EdgeInputError(
+            f"{name}: {report.refused:,} edges of the batch {wrong}, among them ({source!r}, {target!r}); "
+            "strict=True refuses the whole batch"
+        )
+
+    def _take(self, record: GraphRecord) -> None:
+        """Take over a record, unless this object has one of a later version."""
+        if record.version >= self.record.version:
+            grown = record.stripe.n != self.n
+            self._record = record
+            if grown:
+                self._lookup = IdLookup(self._gang, record)
+
+
+def _direction(directed: bool) -> str:
+    return "directed" if directed else "undirected"

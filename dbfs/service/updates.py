@@ -1,0 +1,124 @@
+"""Updates of living graphs on the scheduler: every rank prepares the next version, and then all commit it.
+
+An update is a run of tasks: its client bins the batch's edges by tasks, and then sends ``ApplyUpdate``. From then on
+the client is not needed. A client that dies before leaves bins that Dask drops; one that dies later leaves a graph that
+has the whole update or nothing of it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from dbfs.errors import DeadlineExceededError, WorkerLostError
+from dbfs.service.entries import GraphEntry, RunEntry, first_cause, name_lost_rank
+from dbfs.service.messages import ApplyUpdate, UpdateReport
+from dbfs.service.task_runs import TaskRuns
+from dbfs.service.worker_calls import GRACE, WorkerCalls
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
+
+# Seconds between two looks whether a rank of the graph was lost.
+_LOOK_EVERY: Final = 0.1
+
+
+class Updates:
+    """Carries out updates on the workers.
+
+    Args:
+        workers: calls to the workers.
+        task_runs: the runs of tasks whose turn has come.
+    """
+
+    def __init__(self, workers: WorkerCalls, task_runs: TaskRuns) -> None:
+        self._workers = workers
+        self._task_runs = task_runs
+
+    async def apply(self, message: ApplyUpdate) -> UpdateReport:
+        """Carry out an update; returns and errors as for ``ApplyUpdate``."""
+        async with self._task_runs.applying(message.run_id, message.client) as run:
+            graph, graph_id = run.graph, message.graph_id
+            graph.require_whole(f"run {run.run_id}")
+            collections = message.collections or (None,) * graph.record.stripe.p
+            prepare = [PrepareUpdate(graph_id, run.run_id, message.spec, each) for each in collections]
+            try:
+                ranks: list[RankUpdate] = await self._call(run, prepare, run.remaining)
+                graph.require_whole(f"run {run.run_id}")
+            except BaseException:
+                await self._drop(run)
+                raise
+            report = _report(graph, message.kind, ranks)
+            if message.strict and (report.refused or report.absent):
+                await self._drop(run)
+                return replace(report, record=graph.record, applied=False)
+            try:
+                await self._call(run, [CommitUpdate(graph_id, run.run_id)] * len(ranks), run.remaining + GRACE)
+            except Exception as error:
+                # Some ranks may have the new version and some the old one.
+                graph.lost.update(range(len(ranks)))
+                lost = f"{graph.record.name}: not all ranks committed version {ranks[0].version}; load the graph again"
+                raise WorkerLostError(f"{lost} ({error})") from error
+            thawed = {"freeze": False, "thaw": True}.get(message.kind, graph.record.mutable)
+            graph.record = replace(report.record, mutable=thawed)
+            return replace(report, record=graph.record)
+
+    async def _call(self, run: RunEntry, messages: Sequence[WorkerMessage[Any]], seconds: float) -> list[Any]:
+        """Send each rank its message, and return the answers by rank.
+
+        Raises:
+            WorkerLostError: a rank's worker is lost.
+            DeadlineExceededError: a rank did not answer in time.
+            Exception: a rank raised it.
+        """
+        addresses = run.graph.record.addresses
+        calls = [
+            asyncio.wait_for(self._workers.call(address, message), seconds)
+            for address, message in zip(addresses, messages, strict=True)
+        ]
+        gathering = asyncio.gather(*calls, return_exceptions=True)
+        # Dask tries for half a minute to reach a worker that is lost, and notices the loss by itself before.
+        while not (await asyncio.wait({gathering}, timeout=_LOOK_EVERY))[0]:
+            if run.graph.lost:
+                gathering.cancel()
+                run.graph.require_whole(f"run {run.run_id}")
+        answers = gathering.result()
+        errors: list[BaseException] = []
+        for rank, answer in enumerate(answers):
+            if isinstance(answer, TimeoutError) and not isinstance(answer, DeadlineExceededError):
+                errors.append(DeadlineExceededError(f"run {run.run_id}: no answer from rank {rank} in {seconds:.3g} s"))
+            elif isinstance(answer, BaseException):
+                errors.append(name_lost_rank(run, rank, answer))
+        if errors:
+            raise first_cause(errors)
+        return answers
+
+    async def _drop(self, run: RunEntry) -> None:
+        """Have all ranks forget what they prepared."""
+        record = run.graph.record
+        await self._workers.call_all(record.addresses, DropUpdate(record.graph_id, run.run_id))
+
+
+def _report(graph: GraphEntry, kind: str, ranks: Sequence[RankUpdate]) -> UpdateReport:
+    """Return what an update does, of what each rank has prepared."""
+    first, record = ranks[0], graph.record
+    edges, vertices = sum(rank.edges for rank in ranks), first.vertices
+    changed = replace(
+        record,
+        stripe=first.stripe,
+        infos=tuple(rank.info for rank in ranks),
+        version=first.version,
+        updated=record.updated + edges + vertices.size,
+    )
+    refused = next((rank.first_refused for rank in ranks if rank.first_refused is not None), None)
+    return UpdateReport(
+        record=changed,
+        edges=edges,
+        # An edge between two deleted vertices comes from both of them.
+        refused=0 if kind == "delete-vertices" else sum(rank.refused for rank in ranks),
+        first_refused=refused,
+        vertices=np.asarray(vertices),
+        absent=first.absent,
+        applied=True,
+    )

@@ -1,0 +1,256 @@
+"""A living partition: a rank's rows on pages, of one version of a graph whose edges come and go."""
+
+import functools
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.storage.edge_bins import BinStore
+from dbfs_workers.storage.pages import NO_CHANGES, Changes, FreeBytes, Order, Pages
+from dbfs_workers.storage.partition import Csr, Partition, Rows, no_vertices, require_present
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
+
+
+class LivingPartition(Partition):
+    """The rows of one rank, on pages. CPU kernels read ``rows`` and ``parent_rows``, the pages themselves.
+
+    Whoever needs a CSR (a save, a validation, the taskgraph engine) gets a copy, made once for each version that is
+    read so.
+
+    Args:
+        base: the version before.
+        out: the edges that start in the rank's rows.
+        into: the edges that end there; None if the graph has no in-edges.
+        hub_first: whether a row's columns are sorted by falling degree.
+        changes: what the batch did to the rows.
+        stripe: the stripe, if vertices were added.
+        deleted: the deleted vertices, if others than before.
+        step: 1 for a new version; 0 for other pages of the same one.
+
+    Attributes:
+        out_pages: the edges that start in the rank's rows.
+        in_pages: the edges that end there, if a directed graph was loaded with them; else None.
+        hub_first: whether a row's columns are sorted by falling degree.
+    """
+
+    out_pages: Pages
+    in_pages: Pages | None
+    hub_first: bool
+
+    def __init__(
+        self,
+        base: Partition,
+        out: Pages,
+        into: Pages | None,
+        hub_first: bool,
+        *,
+        changes: Changes = NO_CHANGES,
+        stripe: Stripe | None = None,
+        deleted: NDArray[np.int64] | None = None,
+        step: int = 0,
+    ) -> None:
+        fields = {
+            "stripe": stripe or base.stripe,
+            "rank": base.rank,
+            "self_loops": base.self_loops + changes.self_loops,
+            "duplicates": base.duplicates + changes.duplicates,
+            "input_edges": base.input_edges,
+            "directed": base.directed,
+            "version": base.version + step,
+            "deleted": base.deleted if deleted is None else deleted,
+            "out_pages": out,
+            "in_pages": into,
+            "hub_first": hub_first,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def rows(self) -> Rows:
+        """See ``Partition``."""
+        return self.out_pages.rows
+
+    @property
+    def parent_rows(self) -> Rows | None:
+        """See ``Partition``."""
+        if not self.directed:
+            return self.out_pages.rows
+        return None if self.in_pages is None else self.in_pages.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows and of their pages."""
+        return self.out_pages.nbytes + (0 if self.in_pages is None else self.in_pages.nbytes)
+
+    @property
+    def m_local(self) -> int:
+        """See ``Partition``."""
+        return self.out_pages.m_local
+
+    @property
+    def free_pages(self) -> int:
+        """Pages without a row."""
+        return self.out_pages.free_pages + (0 if self.in_pages is None else self.in_pages.free_pages)
+
+    @functools.cached_property
+    def _csrs(self) -> tuple[Csr, Csr | None]:
+        return self.out_pages.csr(), None if self.in_pages is None else self.in_pages.csr()
+
+    @property
+    def row_offsets(self) -> NDArray[np.int64]:
+        """See ``Partition``; of a copy."""
+        return self._csrs[0].row_offsets
+
+    @property
+    def columns(self) -> NDArray[np.uint32]:
+        """See ``Partition``; of a copy."""
+        return self._csrs[0].columns
+
+    @property
+    def in_edges(self) -> Csr | None:
+        """See ``Partition``; a copy."""
+        return self._csrs[1]
+
+    def on(self, xp: ModuleType) -> Partition:
+        """Return the partition itself for NumPy, and a CSR on the device for CuPy."""
+        return self if xp is np else self.frozen().on(xp)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+    def frozen(self) -> Partition:
+        """Return the partition as a CSR."""
+        out, into = self.out_pages.csr(), None if self.in_pages is None else self.in_pages.csr()
+        return Partition(
+            self.stripe,
+            self.rank,
+            out.row_offsets,
+            out.columns,
+            self.self_loops,
+            self.duplicates,
+            self.input_edges,
+            self.directed,
+            into,
+            self.version,
+            self.deleted,
+        )
+
+
+@dataclass(frozen=True)
+class Updated:
+    """A rank's next version, and what the update does.
+
+    Attributes:
+        partition: the version.
+        changes: changes of the rank's rows.
+        vertices: int64, the vertices inserted or deleted; the same on all ranks.
+        absent: vertices to delete that were deleted before.
+    """
+
+    partition: Partition
+    changes: Changes = NO_CHANGES
+    vertices: NDArray[np.int64] = field(default_factory=no_vertices)
+    absent: int = 0
+
+
+def updated(
+    partition: Partition, spec: UpdateSpec, edges: BinStore | None, in_edges: BinStore | None, free_bytes: FreeBytes
+) -> Updated:
+    """Return a partition's next version. The partition stays as it is.
+
+    Args:
+        partition: this version, a CSR or on pages.
+        spec: the update.
+        edges: bins of the batch's edges that start in the rank's rows; for an update of edges, or one that deletes
+            vertices.
+        in_edges: bins of the reversed edges, if the partition has in-edges.
+        free_bytes: the memory that pages may take.
+
+    Raises:
+        GraphTooLargeError: the pages do not fit, or the stripe has no room for the new vertices.
+        InvalidVertexError: an edge to insert has an end that was deleted.
+    """
+    if spec.kind == "freeze":
+        return Updated(partition.frozen() if isinstance(partition, LivingPartition) else partition)
+    living = _on_pages(partition, spec.hub_first, free_bytes)
+    out, into = living.out_pages, living.in_pages
+    if spec.kind == "thaw":
+        return Updated(living)
+    if spec.kind == "compact":
+        tight = None if into is None else Pages.of(into.rows, 0, free_bytes)
+        return Updated(LivingPartition(living, Pages.of(out.rows, 0, free_bytes), tight, spec.hub_first))
+    if spec.kind == "insert-vertices":
+        stripe, vertices = _with_vertices(living, spec.count)
+        deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
+        grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
+        return Updated(grown, vertices=vertices)
+    order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
+    assert edges is not None
+    keys = order.keys(edges)
+    if not delete and living.deleted.size:
+        require_present(living, np.concatenate(order.ends(keys)))
+    out, changes = out.changed(keys, order, directed=living.directed, delete=delete, free_bytes=free_bytes)
+    if into is not None:
+        assert in_edges is not None
+        into, _ = into.changed(order.keys(in_edges), order, directed=True, delete=delete, free_bytes=free_bytes)
+    vertices = np.setdiff1d(spec.vertices, living.deleted)
+    deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
+    following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
+    return Updated(following, changes, vertices, np.unique(spec.vertices).size - vertices.size)
+
+
+def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the edges stored on a rank that start or end at one of some vertices, as vertices: sources and targets.
+
+    Of an undirected graph, only those that start there: other ranks have their reverses.
+    """
+    stripe, rows = partition.stripe, partition.rows
+    own = np.unique(stripe.row(vertices[stripe.owner(vertices) == partition.rank]))
+    degrees = rows.ends[own] - rows.starts[own]
+    # The index of each edge among those of its row, and then in the columns.
+    within = np.arange(degrees.sum()) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    targets = stripe.vertex(rows.columns[np.repeat(rows.starts[own], degrees) + within].astype(np.int64))
+    sources = np.repeat(own * stripe.p + partition.rank, degrees)
+    if not partition.directed:
+        return sources, targets
+    csr = partition.out_edges
+    ends = np.flatnonzero(np.isin(csr.columns, stripe.internal(vertices).astype(np.uint32)))
+    starts = (np.searchsorted(csr.row_offsets, ends, side="right") - 1) * stripe.p + partition.rank
+    return np.concatenate([sources, starts]), np.concatenate(
+        [targets, stripe.vertex(csr.columns[ends].astype(np.int64))]
+    )
+
+
+def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> LivingPartition:
+    """Return a partition on pages: itself if it is, else a copy of the same version.
+
+    Raises:
+        GraphTooLargeError: the pages do not fit.
+    """
+    if isinstance(partition, LivingPartition):
+        return partition
+
+    def paged(csr: Csr) -> Pages:
+        return Pages.of(csr.rows, csr.columns.size // 4, free_bytes)
+
+    into = None if partition.in_edges is None else paged(partition.in_edges)
+    return LivingPartition(partition, paged(partition.out_edges), into, hub_first)
+
+
+def _with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.int64]]:
+    """Return the stripe with more vertices, and the vertices: deleted ones first, then new ones.
+
+    Raises:
+        GraphTooLargeError: the stripe has no room for so many.
+    """
+    stripe, again = partition.stripe, partition.deleted[:count]
+    fresh = count - again.size
+    if fresh > stripe.room:
+        raise GraphTooLargeError(
+            f"{count:,} vertices to insert, room for {stripe.room + again.size:,}; load the graph with a larger room="
+        )
+    return stripe.grown(fresh), np.concatenate([again, np.arange(stripe.n, stripe.n + fresh)])

@@ -1,0 +1,272 @@
+"""Rows that come and go: a row is a run of fixed-size pages in one pool, and freed runs are used again.
+
+Tödling 2019 (section 7) runs breadth-first search on faimGraph's pages, which a row links into a list; Hornet (Busato
+2018) keeps a row in one block instead. Here a row's pages lie one after another, so that the kernels of a level read
+pages as they read a CSR.
+
+``Pages`` never change. A batch writes every row that it changes to free pages, and makes a new ``Pages`` that shares
+the pool. So the version before stays whole until the batch commits: a batch that fails is forgotten, without undoing.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.storage import pages_kernels as kernels
+from dbfs_workers.storage.edge_bins import BinStore, bucket_bits
+from dbfs_workers.storage.partition import Csr, Rows
+from dbfs_workers.storage.stripe import Stripe
+
+PAGE = 4
+"""Columns of a page: 16 bytes. A row of a road network fills one; a row of degree 32 wastes 1.5 columns on average."""
+
+# Room of a pool beyond the rows that it was made for, as a part of these.
+_SPARE = 4
+_NONE = np.empty(0, np.int64)
+# Edges of a batch below which one sort takes less time than a sort of each bucket.
+_SMALL_BATCH = 1 << 15
+
+FreeBytes = Callable[[], int]
+"""Returns the bytes of memory that a pool may still take."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a batch does to a rank's rows.
+
+    Attributes:
+        edges: edges inserted or deleted. Over all ranks, an undirected edge counts once.
+        refused: duplicates of an insertion, or missing edges of a deletion; counted alike.
+        columns: columns added, or removed (below 0).
+        self_loops: self-loops among them.
+        duplicates: columns among them that repeat the one before them.
+        rows: rows changed.
+        first_refused: the first edge refused, as vertices (see ``Order.ends``); None if none was.
+    """
+
+    edges: int
+    refused: int
+    columns: int
+    self_loops: int
+    duplicates: int
+    rows: int
+    first_refused: tuple[int, int] | None
+
+
+NO_CHANGES = Changes(0, 0, 0, 0, 0, 0, None)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of a row's columns.
+
+    Attributes:
+        stripe: how the graph lies on the ranks.
+        rank: the rank that owns the rows.
+        hub_first: whether columns ascend by position in the order by degree, instead of by internal id.
+    """
+
+    stripe: Stripe
+    rank: int
+    hub_first: bool
+
+    @property
+    def first_id(self) -> int:
+        """Internal id of row 0."""
+        return self.rank * self.stripe.n_local
+
+    @property
+    def ranks(self) -> int:
+        """The argument ``ranks`` of the kernels."""
+        return self.stripe.p if self.hub_first else 0
+
+    def keys(self, bins: BinStore) -> NDArray[np.uint64]:
+        """Return the keys of a batch's edges, ascending, and close the bins."""
+        keys, bits, offsets = np.empty(bins.edges, np.uint64), bucket_bits(self.stripe), bins.bucket_offsets()
+        cursor = offsets[:-1].copy()
+        for rows, columns, starts in bins.chunks():
+            kernels.bin_keys(rows, columns, starts, bits, self.ranks, self.stripe.n_local, cursor, keys)
+        bins.close()
+        if keys.size < _SMALL_BATCH:
+            keys.sort()
+            return keys
+        # Bucket by bucket: each fits the processor's second cache.
+        for first, end in itertools.pairwise(offsets.tolist()):
+            keys[first:end].sort()
+        return keys
+
+    def ends(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the edges of keys as vertices (positions, with ``hub_first``): the rank's own ends, and the others."""
+        stripe, places = self.stripe, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        own = (keys >> np.uint64(32)).astype(np.int64) * stripe.p + self.rank
+        return own, places if self.hub_first else stripe.vertex(places)
+
+    def edge(self, keys: NDArray[np.uint64], index: int) -> tuple[int, int]:
+        """Return the edge of one key; see ``ends``."""
+        own, other = self.ends(keys[index : index + 1])
+        return int(own[0]), int(other[0])
+
+
+@dataclass(frozen=True)
+class Pages:
+    """One version of a rank's rows.
+
+    Attributes:
+        rows: the rows; ``rows.columns`` is the pool of pages.
+        used: columns of the pool that were ever handed out; those after them are free.
+        free: by length in pages, the first columns of freed runs: int64 arrays.
+    """
+
+    rows: Rows
+    used: int
+    free: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Rows, spare: int, free_bytes: FreeBytes) -> "Pages":
+        """Copy rows into a new pool with room for ``spare`` more columns.
+
+        Raises:
+            GraphTooLargeError: the pool does not fit in the memory that is free.
+        """
+        capacities = PAGE * run_pages(rows.ends - rows.starts)
+        ends = np.cumsum(capacities)
+        starts = ends - capacities
+        used = int(ends[-1])
+        size = used + spare
+        needed = 4 * size + 16 * rows.starts.size
+        # Only a large pool is checked, since reading the free memory takes longer than a small batch.
+        if needed > 2**20 and needed > (free := free_bytes()):
+            raise GraphTooLargeError(
+                f"the pages of the rows need {needed:,} bytes, {max(0, free):,} bytes are free; delete edges or use "
+                "more workers"
+            )
+        pool = np.empty(size, np.uint32)
+        kernels.copy_rows(rows.starts, rows.ends, rows.columns, starts, pool)
+        return cls(Rows(starts, starts + (rows.ends - rows.starts), pool), used)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows and of the pages in use, free runs included."""
+        return 4 * self.used + self.rows.starts.nbytes + self.rows.ends.nbytes
+
+    @property
+    def free_pages(self) -> int:
+        """Pages in freed runs, and never used ones."""
+        freed = sum(length * starts.size for length, starts in self.free.items())
+        return freed + (self.rows.columns.size - self.used) // PAGE
+
+    @property
+    def m_local(self) -> int:
+        """Columns of all rows."""
+        return int((self.rows.ends - self.rows.starts).sum())
+
+    def csr(self) -> Csr:
+        """Return the rows as a CSR of its own memory."""
+        rows = self.rows
+        row_offsets = np.zeros(rows.starts.size + 1, np.int64)
+        np.cumsum(rows.ends - rows.starts, out=row_offsets[1:])
+        columns = np.empty(row_offsets[-1], np.uint32)
+        kernels.copy_rows(rows.starts, rows.ends, rows.columns, row_offsets[:-1], columns)
+        return Csr(row_offsets, columns)
+
+    def changed(
+        self, keys: NDArray[np.uint64], order: Order, *, directed: bool, delete: bool, free_bytes: FreeBytes
+    ) -> tuple["Pages", Changes]:
+        """Return the version after a batch, and what the batch does. This version stays as it is.
+
+        The pool has one writer: of the versions that follow this one, only the last that was made may be kept.
+
+        Args:
+            keys: uint64, ascending; see ``Order.keys``.
+            order: the order of a row's columns.
+            directed: whether each key counts as an edge; see ``Changes.edges``.
+            delete: whether the edges are deleted; else they are inserted.
+            free_bytes: the memory that a larger pool may take.
+
+        Raises:
+            GraphTooLargeError: the rows need a larger pool, which does not fit.
+        """
+        rows, size = self.rows, keys.size
+        takes, counts = np.zeros(size, bool), np.zeros(6, np.int64)
+        groups, degrees = np.empty(size + 1, np.int64), np.empty(size, np.int64)
+        arguments = (rows.starts, rows.ends, rows.columns, order.first_id, order.ranks, order.stripe.n_local)
+        changed = int(kernels.plan(keys, *arguments, directed, delete, takes, groups, degrees, counts))
+        sign = -1 if delete else 1
+        changes = Changes(
+            edges=int(counts[0]),
+            refused=int(counts[1]),
+            columns=sign * int(counts[2]),
+            self_loops=sign * int(counts[3]),
+            duplicates=sign * int(counts[4]),
+            rows=changed,
+            first_refused=None if counts[5] < 0 else order.edge(keys, int(counts[5])),
+        )
+        if not changed:
+            return self, changes
+        degrees = degrees[:changed]
+        place = self._places(degrees)
+        if place is None:
+            # All rows move to a new pool without gaps, in which the batch then has room.
+            spare = PAGE * int(run_pages(degrees).sum())
+            roomy = Pages.of(rows, spare + (self.used + spare) // _SPARE, free_bytes)
+            rows, (new_starts, used, free) = roomy.rows, roomy._places(degrees) or (_NONE, 0, {})
+        else:
+            new_starts, used, free = place
+        kernels.merge(
+            keys, takes, groups, changed, rows.starts, rows.ends, order.ranks, order.stripe.n_local, delete, new_starts,
+            rows.columns,
+        )  # fmt: skip
+        moved = (keys[groups[:changed]] >> np.uint64(32)).astype(np.int64)
+        starts, ends = rows.starts.copy(), rows.ends.copy()
+        starts[moved], ends[moved] = new_starts, new_starts + degrees
+        freed = _with_runs(free, rows.starts[moved], run_pages(rows.ends[moved] - rows.starts[moved]))
+        return Pages(Rows(starts, ends, rows.columns), used, freed), changes
+
+    def _places(self, degrees: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, dict[int, NDArray[np.int64]]] | None:
+        """Find free pages for rows: their first columns, and then ``used`` and ``free``; None if the pool is full."""
+        lengths = run_pages(degrees)
+        by_length = np.argsort(lengths, kind="stable")
+        starts, used, free = np.zeros(degrees.size, np.int64), self.used, dict(self.free)
+        kinds, firsts = np.unique(lengths[by_length], return_index=True)
+        for length, first, end in zip(kinds.tolist(), firsts, [*firsts[1:], degrees.size], strict=True):
+            if length == 0:
+                continue
+            runs = free.pop(length, _NONE)
+            taken = min(runs.size, end - first)
+            if taken < runs.size:
+                free[length] = runs[: runs.size - taken]
+            fresh = used + PAGE * length * np.arange(end - first - taken)
+            used += PAGE * length * int(end - first - taken)
+            starts[by_length[first:end]] = np.concatenate([runs[runs.size - taken :], fresh])
+        return None if used > self.rows.columns.size else (starts, used, free)
+
+
+def run_pages(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pages of the runs that hold rows of given degrees, int64.
+
+    Up to 8 pages a run is as short as can be. Longer runs have one of four lengths between two powers of two, so that
+    a freed run soon fits another row; at most a fifth of such a run is empty.
+    """
+    pages = -(-degrees // PAGE)
+    # The number of binary digits of each, exact below 2**53.
+    digits = np.frexp(pages.astype(np.float64))[1].astype(np.int64)
+    step = np.int64(1) << np.maximum(digits - 3, 0)
+    runs: NDArray[np.int64] = -(-pages // step) * step
+    return runs
+
+
+def _with_runs(
+    free: Mapping[int, NDArray[np.int64]], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> dict[int, NDArray[np.int64]]:
+    """Return the free runs with more of them added."""
+    by_length = np.argsort(lengths, kind="stable")
+    kinds, firsts = np.unique(lengths[by_length], return_index=True)
+    added = dict(free)
+    for length, runs in zip(kinds.tolist(), np.split(starts[by_length], firsts[1:]), strict=True):
+        if length:
+            added[length] = np.concatenate([added.get(length, _NONE), runs])
+    return added

@@ -1,0 +1,182 @@
+"""CPU kernels of paged rows: the changes of a batch as sorted keys, what they do to each row, and the rows that result.
+
+A key is a local id (high half) and the place of a neighbour in its row's order (low half). Rows ascend by place: the
+neighbour's internal id, or its position in a partition that is ordered by degree (``ranks`` is then p, else 0).
+"""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT32, int64, kernel, void
+
+_UINT64 = types.Array(types.uint64, 1, "C")
+_READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
+_BOOL = types.Array(types.boolean, 1, "C")
+_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
+_READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@kernel(types.uint32, types.uint32, types.uint32, types.uint32)
+def _place(column, ranks, width):
+    """Return the place of an internal id in its row's order."""
+    if ranks == np.uint32(0):
+        return column
+    owner = column // width
+    return (column - owner * width) * ranks + owner
+
+
+@kernel(types.uint32, types.uint32, types.uint32, types.uint32)
+def _column(place, ranks, width):
+    """Return the internal id at a place: the reverse of ``_place``."""
+    if ranks == np.uint32(0):
+        return place
+    row = place // ranks
+    return (place - row * ranks) * width + row
+
+
+@kernel(void, READ_UINT16, READ_UINT32, _READ_STARTS, int64, int64, int64, INT64, _UINT64)
+def bin_keys(rows, columns, starts, bits, ranks, n_local, cursor, keys):
+    """Write the keys of a chunk of bins at the cursor of each key's bucket (int64[buckets]), and advance the cursor."""
+    order, width = np.uint32(ranks), np.uint32(n_local)
+    for k in range(starts.shape[0]):
+        for bucket in range(starts.shape[1] - 1):
+            first, at = np.uint64(bucket) << np.uint64(bits), cursor[bucket]
+            for i in range(starts[k, bucket], starts[k, bucket + 1]):
+                row = first | np.uint64(rows[i])
+                keys[at] = row << np.uint64(32) | np.uint64(_place(columns[i], order, width))
+                at += 1
+            cursor[bucket] = at
+
+
+@kernel(int64, READ_UINT32, int64, int64, int64, int64, int64)
+def _first_at_least(columns, start, stop, place, ranks, n_local):
+    """Return the index of the first column of a row whose place is ``place`` or more; ``stop`` if there is none."""
+    order, width = np.uint32(ranks), np.uint32(n_local)
+    while start < stop:
+        middle = (start + stop) // 2
+        if np.int64(_place(columns[middle], order, width)) < place:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@kernel(
+    int64,
+    _READ_UINT64,
+    READ_INT64,
+    READ_INT64,
+    READ_UINT32,
+    int64,
+    int64,
+    int64,
+    types.boolean,
+    types.boolean,
+    _BOOL,
+    INT64,
+    INT64,
+    INT64,
+)
+def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes, groups, degrees, counts):
+    """Find out what sorted keys change; return the number of rows changed.
+
+    Args:
+        takes: bool, set for each key that changes its row: the edge is new, or is there to be deleted.
+        groups: int64[keys + 1], set to the first key of each changed row. The entry after the last one is not set.
+        degrees: int64[keys], set to the new degree of each changed row.
+        counts: int64[6], set to the edges changed, the edges refused (duplicates of an insertion, missing ones of a
+            deletion), the columns added or removed, the self-loops and the duplicates among them, and the index of the
+            first key refused, or -1. An undirected edge counts once, at its end with the smaller internal id.
+    """
+    order, width = np.uint32(ranks), np.uint32(n_local)
+    changed = 0
+    counts[:] = 0
+    counts[5] = -1
+    at = 0
+    while at < keys.size:
+        row = np.int64(keys[at] >> np.uint64(32))
+        own = np.uint32(first_id + row)
+        start, stop = starts[row], ends[row]
+        group, degree, low = at, stop - start, start
+        while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
+            place = np.int64(keys[at] & _LOW)
+            repeated = at > group and keys[at] == keys[at - 1]
+            low = _first_at_least(columns, low, stop, place, ranks, n_local)
+            copies = 0
+            while low + copies < stop and np.int64(_place(columns[low + copies], order, width)) == place:
+                copies += 1
+            column = _column(np.uint32(place), order, width)
+            counted = directed or own <= column
+            takes[at] = not repeated and (copies > 0) == delete
+            if takes[at]:
+                amount = copies if delete else 1
+                degree += -amount if delete else amount
+                counts[0] += counted
+                counts[2] += amount
+                counts[3] += amount * (own == column)
+                counts[4] += amount - 1
+            else:
+                counts[1] += counted
+                if counts[5] < 0:
+                    counts[5] = at
+            at += 1
+        if degree != stop - start:
+            groups[changed] = group
+            degrees[changed] = degree
+            changed += 1
+    return changed
+
+
+@kernel(
+    void,
+    _READ_UINT64,
+    _READ_BOOL,
+    READ_INT64,
+    int64,
+    READ_INT64,
+    READ_INT64,
+    int64,
+    int64,
+    types.boolean,
+    READ_INT64,
+    UINT32,
+)
+def merge(keys, takes, groups, changed, starts, ends, ranks, n_local, delete, new_starts, columns):
+    """Write the changed rows to their new places, in the same pool as the old ones. Old and new places never overlap.
+
+    ``starts`` and ``ends`` are those of the rows before; ``new_starts`` has an entry for each changed row.
+    """
+    order, width = np.uint32(ranks), np.uint32(n_local)
+    for index in range(changed):
+        at, write = groups[index], new_starts[index]
+        row = np.int64(keys[at] >> np.uint64(32))
+        read, stop = starts[row], ends[row]
+        while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
+            if takes[at]:
+                place = np.uint32(keys[at] & _LOW)
+                while read < stop and _place(columns[read], order, width) < place:
+                    columns[write] = columns[read]
+                    read += 1
+                    write += 1
+                if delete:
+                    while read < stop and _place(columns[read], order, width) == place:
+                        read += 1
+                else:
+                    columns[write] = _column(place, order, width)
+                    write += 1
+            at += 1
+        while read < stop:
+            columns[write] = columns[read]
+            read += 1
+            write += 1
+
+
+@kernel(void, READ_INT64, READ_INT64, READ_UINT32, READ_INT64, UINT32)
+def copy_rows(starts, ends, columns, new_starts, copied):
+    """Copy every row from one pool to its place in another."""
+    for row in range(starts.size):
+        write = new_starts[row]
+        for k in range(starts[row], ends[row]):
+            copied[write] = columns[k]
+            write += 1

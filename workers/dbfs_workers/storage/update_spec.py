@@ -1,0 +1,29 @@
+"""What an update does, as clients, the scheduler and workers name it."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.storage.partition import no_vertices
+
+KINDS: Final = ("insert-edges", "delete-edges", "insert-vertices", "delete-vertices", "compact", "freeze", "thaw")
+"""The kinds of updates. Those from ``compact`` on change the memory that the graph takes, and make no new version."""
+
+
+@dataclass(frozen=True)
+class UpdateSpec:
+    """An update, the same for all ranks.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        hub_first: whether the graph is ordered by degree.
+        count: number of vertices to insert.
+        vertices: int64, the vertices to delete (positions, if the graph is ordered by degree).
+    """
+
+    kind: str
+    hub_first: bool
+    count: int = 0
+    vertices: NDArray[np.int64] = field(default_factory=no_vertices)

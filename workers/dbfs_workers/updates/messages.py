@@ -1,0 +1,91 @@
+"""The messages of an update, which the scheduler sends to every rank. ``worker.Updates`` handles them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.storage.partition import PartitionInfo
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
+
+
+@dataclass(frozen=True)
+class RankUpdate:
+    """A rank's prepared version.
+
+    Attributes:
+        info: counts of the partition.
+        stripe: the graph's stripe.
+        version: number of the version.
+        edges: edges inserted or deleted; over all ranks, an undirected edge counts once.
+        refused: duplicates of an insertion, or missing edges of a deletion.
+        first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
+        vertices: int64, the vertices inserted or deleted.
+        absent: vertices to delete that were deleted before.
+    """
+
+    info: PartitionInfo
+    stripe: Stripe
+    version: int
+    edges: int
+    refused: int
+    first_refused: tuple[int, int] | None
+    vertices: NDArray[np.int64]
+    absent: int
+
+
+@dataclass(frozen=True)
+class PrepareUpdate(WorkerMessage[RankUpdate]):
+    """Prepare the rank's next version, which nothing reads before ``CommitUpdate``.
+
+    Attributes:
+        graph_id: the graph.
+        run_id: the update's run.
+        spec: the update.
+        collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without edges.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang, or the collection is gone.
+        GraphTooLargeError: the version does not fit.
+        InvalidVertexError: an edge to insert has an end that was deleted.
+    """
+
+    graph_id: str
+    run_id: str
+    spec: Pickled[UpdateSpec]
+    collection: Hashable | None
+
+
+@dataclass(frozen=True)
+class CommitUpdate(WorkerMessage[None]):
+    """Make the prepared version the rank's partition.
+
+    Attributes:
+        graph_id: the graph.
+        run_id: the update's run.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang, or has prepared no version in this run.
+    """
+
+    graph_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
+class DropUpdate(WorkerMessage[None]):
+    """Forget the prepared version. Ignored if the run has prepared none.
+
+    Attributes:
+        graph_id: the graph.
+        run_id: the update's run.
+    """
+
+    graph_id: str
+    run_id: str

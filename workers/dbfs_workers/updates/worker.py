@@ -1,0 +1,96 @@
+"""A worker's part in updates of living graphs: prepare the next version, then commit it or forget it.
+
+Preparing changes nothing that a traversal reads, so a rank whose update is forgotten keeps its version. Committing
+replaces the partition among the worker's data. The scheduler prepares all ranks before it commits any.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import distributed
+
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.members.member import Member
+from dbfs_workers.storage.living import Updated
+from dbfs_workers.storage.partition import Partition, describe
+from dbfs_workers.tasks.delivering import Collection
+from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A version that waits for its commit.
+
+    Attributes:
+        run_id: the update's run.
+        partition: the version.
+    """
+
+    run_id: str
+    partition: Partition
+
+
+class Updates:
+    """The updates of a worker's ranks.
+
+    Args:
+        worker: the worker.
+        member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
+    """
+
+    def __init__(self, worker: distributed.Worker, member: Callable[[str], Member]) -> None:
+        self._worker = worker
+        self._member = member
+        self._prepared: dict[str, _Prepared] = {}
+
+    @PrepareUpdate.handler
+    async def prepare_update(self, message: PrepareUpdate) -> RankUpdate:
+        """See ``PrepareUpdate``."""
+        member, data = self._member(message.graph_id), self._worker.data
+        self._prepared.pop(message.graph_id, None)
+        collection: Any = None if message.collection is None else data.get(message.collection)
+        if message.collection is not None and collection is None:
+            raise StaleRunError(f"rank {member.rank}: the batch of run {message.run_id} is gone; send it again")
+        # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
+        updated = await member.in_thread(_updated, member, data[member.partition_key], message, collection)
+        self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition)
+        changes = updated.changes
+        return RankUpdate(
+            describe(updated.partition),
+            updated.partition.stripe,
+            updated.partition.version,
+            changes.edges,
+            changes.refused,
+            changes.first_refused,
+            updated.vertices,
+            updated.absent,
+        )
+
+    @CommitUpdate.handler
+    async def commit_update(self, message: CommitUpdate) -> None:
+        """See ``CommitUpdate``."""
+        member, prepared = self._member(message.graph_id), self._prepared.pop(message.graph_id, None)
+        if prepared is None or prepared.run_id != message.run_id:
+            raise StaleRunError(f"rank {member.rank}: run {message.run_id} has prepared no version")
+        self._worker.data[member.partition_key] = prepared.partition
+        member.latest = prepared.partition
+
+    @DropUpdate.handler
+    async def drop_update(self, message: DropUpdate) -> None:
+        """See ``DropUpdate``."""
+        prepared = self._prepared.get(message.graph_id)
+        if prepared is not None and prepared.run_id == message.run_id:
+            del self._prepared[message.graph_id]
+
+    def leave(self, graph_id: str) -> None:
+        """Forget the prepared version of a gang that this worker leaves."""
+        self._prepared.pop(graph_id, None)
+
+
+def _updated(member: Member, partition: Partition, message: PrepareUpdate, collection: Collection | None) -> Updated:
+    # Imported here, because the import compiles kernels, which takes the event loop's time once.
+    from dbfs_workers.storage.living import updated
+
+    edges, in_edges = (None, None) if collection is None else (collection.edges, collection.in_edges)
+    return updated(partition, message.spec.value(), edges, in_edges, member.free_bytes)
