@@ -66,6 +66,7 @@ class GraphRecord:
         infos: the partitions' counts, by rank.
         backend: the device of the ranks and of their partitions: ``cpu`` or ``cuda``.
         exchange: the requested exchange, one of ``EXCHANGES``.
+        layout: how the edges lie on the ranks: ``1d`` or ``2d``.
         created: time of loading, in seconds since the epoch.
         read_seconds: time of reading, if reading finished before building; else 0.
         build_seconds: time of reading and building.
@@ -89,6 +90,7 @@ class GraphRecord:
     infos: tuple[PartitionInfo, ...]
     backend: str
     exchange: str
+    layout: str
     created: float
     read_seconds: float
     build_seconds: float

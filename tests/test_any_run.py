@@ -5,7 +5,7 @@ in-edges, a bound beside targets out of reach, labels that are looked into after
 gang, edges kept or not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
@@ -50,6 +50,7 @@ class Layout:
     in_edges: bool
     keep_edges: bool
     order: str
+    layout: str
     exchange: str
     piece_edges: int
     fuse_below: int
@@ -96,11 +97,14 @@ def cases(draw: st.DrawFn) -> Case:
             Layout,
             ranks=st.integers(1, 4),
             order=st.sampled_from(["given", "degree"]),
+            layout=st.sampled_from(["1d", "2d"]),
             exchange=st.sampled_from(["shared_memory", "comm"]),
             piece_edges=st.sampled_from([100, 2**18]),
             fuse_below=st.sampled_from([0, 4, 4096]),
         )
     )
+    if layout.layout == "2d":
+        layout = replace(layout, exchange="shared_memory")
     vertices = st.integers(0, arrays[0] - 1)
     bottom_up = () if layout.directed and not layout.in_edges else ("bottom-up",)
     ways, tasks = (
@@ -108,7 +112,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
     call = st.builds(
         lambda way, **rest: Call(engine=way[0], direction=way[1], **rest),
-        way=st.sampled_from([*ways, *ways, *tasks]),
+        way=st.sampled_from([*ways, *ways, *(tasks if layout.layout == "1d" else [])]),
         sources=st.lists(vertices, min_size=1, max_size=3),
         many=st.booleans(),
         targets=st.lists(vertices, max_size=3),
@@ -205,6 +209,7 @@ def test_any_runs_one_after_another(client: distributed.Client, case: Case) -> N
             in_edges=layout.in_edges,
             order=layout.order,
             keep_edges=layout.keep_edges,
+            layout=layout.layout,
         ) as graph,
     ):
         assert graph.m == case.degrees.sum()

@@ -192,6 +192,7 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
         infos=(),
         backend=backend,
         exchange=exchange,
+        layout="1d",
         created=0.0,
         read_seconds=0.0,
         build_seconds=0.0,

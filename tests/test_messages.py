@@ -95,6 +95,7 @@ RECORD = GraphRecord(
     infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2, True),),
     backend="cpu",
     exchange="auto",
+    layout="1d",
     created=1.5,
     read_seconds=0.0,
     build_seconds=2.0,
@@ -102,8 +103,8 @@ RECORD = GraphRecord(
 
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
-    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", None),
-    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", MEMORY),
+    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", None),
+    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", MEMORY),
     JoinGpuGang("id", 1, KEY),
     ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
     RecoverGpu("id", True),

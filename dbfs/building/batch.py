@@ -48,7 +48,7 @@ class Batch:
         self._graph = TaskGraph()
         in_edges = record.directed and record.infos[0].has_parents
         for rank, key in enumerate(self.keys):
-            self._graph.add(rank, key, delivering.open_collection, token, rank, record.stripe, in_edges)
+            self._graph.add(rank, key, delivering.open_collection, token, rank, record.stripe, 1 + in_edges)
             self._graph.add(rank, self._key("bins-open", rank), delivering.collection_open, Ref(key))
 
     def bin_edges(self, edges: EdgeList) -> int:

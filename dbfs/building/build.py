@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dbfs.building.builder import IDS, ORDERS, Builder, BuildOptions, Built
+from dbfs import config
+from dbfs.building.builder import IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.memory import Estimate, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
+from dbfs.building.on_grid import GridBuilder
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
@@ -18,14 +20,14 @@ from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
 from dbfs.integers import whole_count
-from dbfs.records import BuildProgress
+from dbfs.records import EXCHANGES, BuildProgress
 from dbfs_workers import gpus
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
 
-__all__ = ["IDS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
+__all__ = ["IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +68,8 @@ def estimate(
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown, ``ranks`` is below 1, or ``memory`` is not a number of bytes.
+        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` is below 1, or ``memory`` is
+            not a number of bytes.
         InvalidOptionTypeError: ``ranks`` is not an integer.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
@@ -88,7 +91,7 @@ def estimate(
         options = layout(listed, options)
         if is_as_saved(listed, stripe.p, options):
             return estimate_as_saved(listed, backend, usable)
-    return _BUILDERS[backend].estimate(listed, stripe, listed.m, options, usable)
+    return _builder(backend, options).estimate(listed, stripe, listed.m, options, usable)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:
@@ -97,7 +100,7 @@ def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions
     Raises:
         GraphTooLargeError: with the bytes (or internal ids) needed, and those available.
     """
-    _BUILDERS[backend](edges, gang, options).require_fit(n, m)
+    _builder(backend, options)(edges, gang, options).require_fit(n, m)
 
 
 def build(
@@ -144,12 +147,33 @@ def _build(
 ) -> Built:
     """Build a graph of the pieces of its edges; arguments and errors as of ``build``."""
     if backend != "cuda":
-        return _run(HostBuilder(edges, gang, options), progress)
+        return _run(_builder(backend, options)(edges, gang, options), progress)
     try:
         return _run(CudaBuilder(edges, gang, options), progress)
     except ExchangeUnavailableError as error:
         logger.info("building %s through the host: %s", edges.name, error)
         return _run(CudaBuilder(edges, gang, options, through_host=True), progress)
+
+
+def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[CudaBuilder]:
+    """Return the builder of a backend and a layout."""
+    require_layout(backend, options)
+    return GridBuilder if options.layout == "2d" else _BUILDERS[backend]
+
+
+def require_layout(backend: str, options: BuildOptions) -> None:
+    """Check that a backend, and the exchange of the configuration, have the layout.
+
+    Raises:
+        InvalidOptionError: ``layout="2d"`` on GPUs, or with another exchange than shared memory.
+    """
+    exchange = config.choice("exchange", EXCHANGES)
+    if options.layout == "2d" and exchange not in ("auto", "shared_memory"):
+        raise InvalidOptionError(
+            f"layout='2d' exchanges in shared memory, not by {exchange}; set dbfs.exchange to auto or shared_memory"
+        )
+    if options.layout == "2d" and backend == "cuda":
+        raise InvalidOptionError("layout='2d' is on CPU cores only, not on GPUs: load with backend='cpu'")
 
 
 def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:

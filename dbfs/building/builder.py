@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 ORDERS = ("given", "degree")
 IDS = ("given", "dense")
+LAYOUTS = ("1d", "2d")
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,11 @@ class BuildOptions:
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
         room: vertices that updates may add later.
+        layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
+            edges from the vertices of its column to those of its row.
 
     Raises:
-        InvalidOptionError: the order or the ids are unknown.
+        InvalidOptionError: the order, the ids or the layout are unknown.
     """
 
     in_edges: bool = False
@@ -120,12 +123,15 @@ class BuildOptions:
     keep_edges: bool = False
     ids: str = "given"
     room: int = 0
+    layout: str = "1d"
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
+        if self.layout not in LAYOUTS:
+            raise InvalidOptionError(f"unknown layout {self.layout!r}; choose one of {', '.join(LAYOUTS)}")
 
     def stripe(self, n: int, p: int) -> Stripe:
         """Return the stripe of n vertices on p ranks, with the room."""
@@ -209,7 +215,7 @@ class Builder(ABC):
         added = self.add_tasks(graph, dealt, stripe)
         info_keys: list[Key] = [(f"partition-info-{self.token}", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
-            graph.add(rank, info_keys[rank], self.tasks.describe, partition)
+            graph.add(rank, info_keys[rank], self.describe, partition)
         partition_keys = [partition.key for partition in added.partitions]
         order_keys = [] if added.order is None else [added.order.key]
         futures = self._submit(graph, [*partition_keys, *info_keys, *order_keys, *added.awaited, *added.held])
@@ -234,6 +240,12 @@ class Builder(ABC):
         )
         self.held -= set(built.futures)
         return built
+
+    @property
+    def describe(self) -> Callable[[Any], PartitionInfo]:
+        """The task that returns a partition's counts."""
+        found: Callable[[Any], PartitionInfo] = self.tasks.describe
+        return found
 
     @staticmethod
     @abstractmethod

@@ -16,7 +16,7 @@ from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment
-from dbfs_workers.storage import scratch
+from dbfs_workers.storage import grid, grid_scratch, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
@@ -105,6 +105,7 @@ def estimate_bytes(
     ordered: bool,
     kept_edges: int = 0,
     shared: bool = True,
+    layout: str = "1d",
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
@@ -113,30 +114,38 @@ def estimate_bytes(
         directed_edges: number of edges stored; an undirected edge counts twice.
         pieces_edges: edges of the pieces that a rank reads and bins at once.
         held_bytes: bytes of input data that a rank holds when the build begins; they are freed piece by piece.
-        in_edges: whether a directed graph's in-edges are kept too.
+        in_edges: whether each edge is stored a second time, by its end: a directed graph's in-edges, and all edges of a
+            2-D partition with bottom-up levels.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
         shared: whether the ranks share memory, and so are on one host.
+        layout: ``1d`` or ``2d``.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
     columns = copies * 4 * m_local
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": columns}
+    # An edge takes 16 bytes of ids. The 2-D partition also takes those of both directions, sorted by block.
+    edge_bytes = 16
+    run = {
+        "state": scratch.nbytes(stripe, bottom_up=True),
+        "bins": segment.resident_nbytes(stripe, predecessors=True) if shared else _message_bins(stripe),
+    }
+    if layout == "2d":
+        partition = grid.nbytes(stripe, m_local, bottom_up=in_edges)
+        edge_bytes = 48
+        run = {"state": grid_scratch.nbytes(stripe, bottom_up=in_edges), "bins": 4 * grid.part_words(stripe)}
+    # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
+    run["labels"] = (4 + 4 + 8) * rows
     build = {
         # The input gives way to bins of 6 bytes an edge, and the bins give way to the columns.
         "bins": max(copies * 6 * m_local, held_bytes) - columns,
-        # An edge takes 16 bytes of ids, and its two directions 12 bytes of bins: twice, since as many bins arrive.
-        "pieces": pieces_edges * (16 + copies * 24),
+        # The two directions of an edge take 12 bytes of bins: twice, since as many bins arrive.
+        "pieces": pieces_edges * (edge_bytes + copies * 24),
     }
     if ordered:
         # The order itself. Before there are bins, the degrees are sorted: 32 bytes a vertex.
         build["degree order"] = 8 * stripe.n + max(0, 24 * stripe.n - columns)
-    run = {
-        "state": scratch.nbytes(stripe, bottom_up=True),
-        "bins": segment.resident_nbytes(stripe, predecessors=True) if shared else _message_bins(stripe),
-        # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
-        "labels": (4 + 4 + 8) * rows,
-    }
     if kept_edges:
         partition["input edges"] = _kept_bytes(stripe, kept_edges)
         run["validation"] = _shared_validation(stripe) if shared else _validation(stripe)

@@ -30,6 +30,11 @@ class HostBuilder(Builder):
         least = config.count("build.piece-edges")
         return least if m is None else max(least, -(-m // (p * config.count("build.max-rounds"))))
 
+    @staticmethod
+    def stores_twice(edges: EdgeList, options: BuildOptions) -> bool:
+        """Return whether each edge is also stored by its end, for bottom-up levels."""
+        return options.in_edges and edges.directed
+
     @classmethod
     def estimate(
         cls,
@@ -54,10 +59,11 @@ class HostBuilder(Builder):
             # and readers that take more memory for a while.
             min(2 * largest, max(m, 1)),
             -(-edges.held_bytes // stripe.p),
-            in_edges=options.in_edges and edges.directed,
+            in_edges=cls.stores_twice(edges, options),
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
             shared=shared,
+            layout=options.layout,
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
@@ -72,7 +78,13 @@ class HostBuilder(Builder):
         order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
         collections = [
             graph.add(
-                rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, self.in_edges
+                rank,
+                self._key("open-bins", rank),
+                delivering.open_collection,
+                self.token,
+                rank,
+                stripe,
+                self.count_stores(stripe.p),
             )
             for rank in range(stripe.p)
         ]
@@ -82,7 +94,29 @@ class HostBuilder(Builder):
         ]
         binned = self._add_bins(graph, dealt, stripe, order, collections, opened)
         read = [graph.add(rank, self._key("edges-read", rank), sum, counts) for rank, counts in enumerate(binned)]
-        partitions = [
+        partitions = self.add_partitions(graph, stripe, collections, read, dealt.m)
+        # All ranks get copies of the order, of which Dask may keep any. Rank 0 answers questions about the order.
+        kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
+        return BuildTasks(partitions, kept)
+
+    def count_stores(self, p: int) -> int:  # noqa: ARG002 - that of a grid depends on it
+        """Return the number of stores that each of ``p`` ranks collects bins in."""
+        return 2 if self.stores_twice(self.edges, self.options) else 1
+
+    def add_partitions(
+        self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
+    ) -> list[Ref]:
+        """Add the tasks that make the partitions of the bins; return them by rank.
+
+        Args:
+            graph: the build's tasks.
+            stripe: how the graph lies on the ranks.
+            collections: the ranks' collections.
+            read: by rank, the number of edges that its tasks read.
+            m: edges promised.
+        """
+        ordered = self.options.order == "degree"
+        return [
             graph.add(
                 rank,
                 self._key("partition", rank),
@@ -92,15 +126,12 @@ class HostBuilder(Builder):
                 collection,
                 read,
                 self.edges.directed,
-                order is not None,
+                ordered,
                 self.edges.name,
-                dealt.m,
+                m,
             )
             for rank, collection in enumerate(collections)
         ]
-        # All ranks get copies of the order, of which Dask may keep any. Rank 0 answers questions about the order.
-        kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
-        return BuildTasks(partitions, kept)
 
     def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
         """Add the tasks that count degrees and order the vertices: a count per rank, then sums of two counts each."""
@@ -134,7 +165,7 @@ class HostBuilder(Builder):
         edges, binned = self.edges, list[list[Ref]]([] for _ in collections)
         for index in range(len(dealt.pieces)):
             rank = index % stripe.p
-            options = (stripe, edges.symmetrise, edges.name, order, self.deadline.remaining)
+            options = (stripe, edges.symmetrise, edges.name, order, self.deadline.remaining, self.options.layout)
             arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
             binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))
         return binned

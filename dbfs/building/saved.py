@@ -66,7 +66,7 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
-    same_rows = len(manifest.ranks) == ranks and not options.room
+    same_rows = len(manifest.ranks) == ranks and not options.room and options.layout == "1d"
     return same_rows and (options.order == "degree") == ordered and same_layout
 
 

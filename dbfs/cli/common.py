@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dbfs
-from dbfs.building.build import ORDERS
+from dbfs.building.build import LAYOUTS, ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
@@ -67,6 +67,14 @@ in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
 
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="1d",
+    show_default=True,
+    help="1d: a rank has the edges of its vertices. 2d: a block of a grid, for many ranks on CPU cores.",
+)
+
 
 def columns_options(command: Command) -> Command:
     """Add the options that name a table's columns; ``columns_of`` turns their values into arguments."""
@@ -101,6 +109,7 @@ def layout_options(command: Command) -> Command:
             help="Name vertices 0 to n-1, in ascending order of the file's ids, instead of by these.",
         ),
         in_edges_option,
+        layout_option,
         click.option(
             "--backend",
             type=click.Choice(BACKENDS),

@@ -9,7 +9,7 @@ from rich.table import Table
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli.arguments import GraphCommand, GraphType
-from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, order_option, print_json
+from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, layout_option, order_option, print_json
 from dbfs.edges import generate
 from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
@@ -22,6 +22,7 @@ from dbfs_workers.text import printable
 @click.option("--directed/--undirected", default=None, help="Override the file's format or header.")
 @order_option
 @in_edges_option
+@layout_option
 @click.option(
     "--backend",
     type=click.Choice(BACKENDS),
@@ -41,6 +42,7 @@ def estimate(
     directed: bool | None,
     order: str | None,
     in_edges: bool,
+    layout: str,
     backend: str,
     memory: str | None,
     as_json: bool,
@@ -56,8 +58,8 @@ def estimate(
       dbfs estimate kronecker:scale=26 --ranks 4
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
     """
-    layout = BuildOptions(in_edges, order)
-    needed = dbfs.estimate(graph, ranks, layout, backend=backend, memory=memory, directed=directed)
+    options = BuildOptions(in_edges, order, layout=layout)
+    needed = dbfs.estimate(graph, ranks, options, backend=backend, memory=memory, directed=directed)
     stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
     if as_json:
         found = {

@@ -14,6 +14,7 @@ KERNELS = (
     "dbfs_workers.storage.pages_kernels",
     "dbfs_workers.backends.cpu_kernels",
     "dbfs_workers.backends.cpu_resident_kernels",
+    "dbfs_workers.backends.grid_kernels",
     "dbfs_workers.checks.components_kernels",
     "dbfs_workers.exchange.barrier_kernels",
     "dbfs_workers.levels.level_kernels",

@@ -14,12 +14,14 @@ ENGINES = ("auto", "resident", "taskgraph")
 __all__ = ["ENGINES", "Engine", "LabelsOnRanks", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose"]
 
 
-def choose(name: str) -> Engine:
+def choose(name: str, layout: str) -> Engine:
     """Return the engine of that name; ``auto`` is the resident engine, since every gang can exchange over Dask's comms.
 
     Raises:
-        InvalidOptionError: there is no such engine.
+        InvalidOptionError: there is no such engine, or it does not have the graph's layout.
     """
     if name not in ENGINES:
         raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")
+    if name == "taskgraph" and layout == "2d":
+        raise InvalidOptionError("engine='taskgraph' has no 2-D partitions; load the graph with layout='1d'")
     return TaskGraphEngine() if name == "taskgraph" else ResidentEngine()

@@ -58,6 +58,7 @@ class Graph(LivingVertices):
         build_seconds: time of reading and building.
         backend: where the graph is traversed: ``cpu`` or ``cuda``.
         exchange: exchange of the resident engine: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        layout: how the edges lie on the ranks: ``1d`` or ``2d``.
         record: the service's record of the graph.
     """
 
@@ -69,6 +70,7 @@ class Graph(LivingVertices):
         self.build_seconds = record.build_seconds
         self.backend = formed.backend
         self.exchange = formed.exchange
+        self.layout = record.layout
         self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         # Copies of the order beside the ranks' kept edges, for validations: futures by rank, none before the first.
         self.placed_orders: list[distributed.Future] = []
@@ -316,7 +318,8 @@ class Graph(LivingVertices):
 
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
-                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``.
+                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``, or with
+                ``layout="2d"``.
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU.
             WorkerLostError, DeadlineExceededError: a worker was lost, or ``dbfs.build-deadline`` has passed.
@@ -325,6 +328,8 @@ class Graph(LivingVertices):
         from dbfs.graph.saving import save
 
         self.refresh()
+        if self.layout == "2d":
+            raise InvalidOptionError(f"{self.name}: a 2-D partition can't be saved; load the graph with layout='1d'")
         return save(self._gang, self.record, path, replace=replace)
 
     def unload(self) -> None:
@@ -374,7 +379,7 @@ class Graph(LivingVertices):
         progress: ProgressOption[RunProgress],
     ) -> list[BFSResult]:
         self._require_loaded()
-        runner = engines.choose(engine)
+        runner = engines.choose(engine, self.record.layout)
         if direction not in DIRECTIONS:
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import distributed
 
 from dbfs import config
-from dbfs.building.build import BuildOptions, build
+from dbfs.building.build import BuildOptions, build, require_layout
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
@@ -51,6 +51,7 @@ def load(
     keep_edges: bool = False,
     mutable: bool = False,
     room: int = 0,
+    layout: str = "1d",
     backend: str = "auto",
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
@@ -93,6 +94,10 @@ def load(
             together with ``keep_edges``, because validation would compare results with edges that are gone. The first
             update moves the rows to pages, which takes a copy of the graph for a moment.
         room: vertices that ``Graph.insert_vertices`` may add beyond those of the edges.
+        layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
+            edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
+            its column only, and fewer bytes are sent with many ranks. It is on CPU cores of one host, for the resident
+            engine; each edge is stored twice for bottom-up levels.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
@@ -108,7 +113,8 @@ def load(
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
-        InvalidOptionError: an option's value is not one of its choices, or the name is not printable.
+        InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
+            ``layout="2d"`` on GPUs, or with ``dbfs.exchange`` of another kind than ``auto`` and ``shared_memory``.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     if replace and name is None:
@@ -123,10 +129,11 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
-    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"))
+    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
     _require_changeable(options, chosen, mutable)
+    require_layout(chosen, options)
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
     if name is not None:
@@ -150,6 +157,7 @@ def load(
             infos=built.infos,
             backend=chosen,
             exchange=config.choice("exchange", EXCHANGES),
+            layout=layout,
             created=time.time(),
             read_seconds=built.read_seconds,
             build_seconds=built.seconds,
@@ -193,6 +201,8 @@ def _require_changeable(options: BuildOptions, backend: str, mutable: bool) -> N
             raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
     elif backend != "cpu":
         raise InvalidOptionError("mutable=True is not supported on GPUs, which have no pages: it needs backend='cpu'")
+    elif options.layout == "2d":
+        raise InvalidOptionError("mutable=True does not go with layout='2d', whose blocks have no pages")
     elif options.keep_edges:
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
     elif options.room and options.order == "degree":

@@ -136,7 +136,7 @@ async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall
                 await _all([_join(record, backend, call, rank, "shared_memory", handle) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
-                if record.exchange == "shared_memory":
+                if record.exchange == "shared_memory" or record.layout == "2d":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
         await _all([_join(record, backend, call, rank, "comm", None) for rank in (0, *others)])
@@ -159,6 +159,7 @@ async def _join(
             addresses=record.addresses,
             backend=backend,
             exchange=exchange,
+            layout=record.layout,
             handle=handle,
         ),
     )

@@ -18,7 +18,7 @@ RANKS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Way:
-    """A way to traverse: backend, exchange and order of the load, engine and direction of the run.
+    """A way to traverse: backend, exchange, order and layout of the load, engine and direction of the run.
 
     ``settings`` configure the taskgraph engine.
     """
@@ -28,6 +28,7 @@ class Way:
     backend: str = "auto"
     direction: str = "auto"
     order: str = "given"
+    layout: str = "1d"
     settings: dict[str, int] = field(default_factory=dict)
 
 
@@ -42,6 +43,10 @@ WAYS = {
     "shared memory, top-down": Way("resident", "shared_memory", direction="top-down"),
     "shared memory, bottom-up": Way("resident", "shared_memory", direction="bottom-up"),
     "shared memory, degree order": Way("resident", "shared_memory", order="degree"),
+    "2-D": Way("resident", "shared_memory", layout="2d"),
+    "2-D, top-down": Way("resident", "shared_memory", layout="2d", direction="top-down"),
+    "2-D, bottom-up": Way("resident", "shared_memory", layout="2d", direction="bottom-up"),
+    "2-D, degree order": Way("resident", "shared_memory", layout="2d", order="degree"),
     "comm": Way("resident", "comm"),
     "comm, top-down": Way("resident", "comm", direction="top-down"),
     "comm, bottom-up": Way("resident", "comm", direction="bottom-up"),
@@ -71,6 +76,7 @@ def loaded(
             ranks=ranks,
             in_edges=directed and in_edges,
             order=way.order,
+            layout=way.layout,
             backend=way.backend,
         ) as graph,
     ):

@@ -62,6 +62,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``shared_memory`` or ``comm``.
+        layout: ``1d`` or ``2d``; the latter only with ``shared_memory`` on the CPU.
         handle: the shared memory to attach to; None for rank 0, which makes it, and for ``comm``.
 
     Raises:
@@ -77,6 +78,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
     addresses: tuple[str, ...]
     backend: str
     exchange: str
+    layout: str
     handle: SegmentHandle | None
 
 

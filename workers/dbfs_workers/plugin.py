@@ -108,6 +108,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @JoinHostGang.handler
     async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
         """See ``JoinHostGang``."""
+        if message.layout == "2d":
+            return self._join_grid(message)
         exchange: Exchange
         made = None
         if message.exchange == "comm":
@@ -131,6 +133,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = StagedMember(message.rank, message.partition_key, exchange)
         await self._enter_on_gpu(message.graph_id, member, member.make)
         return made
+
+    def _join_grid(self, message: JoinHostGang) -> SegmentHandle | None:
+        from dbfs_workers.exchange.grid import GridExchange
+        from dbfs_workers.members.on_grid import GridMember
+
+        if message.handle is None:
+            exchange = GridExchange.create(message.stripe, message.graph_id)
+        else:
+            exchange = GridExchange.attach(message.handle, message.rank, message.graph_id)
+        self._enter(message.graph_id, GridMember(message.rank, message.partition_key, exchange))
+        return exchange.handle if message.handle is None else None
 
     @JoinGpuGang.handler
     async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import components_kernels as kernels
+from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 
@@ -25,13 +26,14 @@ def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uin
     return np.packbits(rows, bitorder="little").view(np.uint32)
 
 
-def own_forest(partition: Partition, reached: Sequence[NDArray[np.uint32]]) -> Forest:
+def own_forest(partition: Partition | GridPartition, reached: Sequence[NDArray[np.uint32]]) -> Forest:
     """Return the forest of a rank's edges, given the slices of the bitmap of reached vertices by rank."""
     whole = np.concatenate(reached)
     parents = np.empty(partition.stripe.p * partition.stripe.n_local, np.uint32)
     kernels.plant(whole, parents)
-    first_id = partition.rank * partition.stripe.n_local
-    kernels.unite_rows(partition.row_offsets, partition.columns, first_id, whole, parents)
+    for part in parts_of(partition):
+        rows, first_id = part.on(np), part.rank * part.stripe.n_local
+        kernels.unite_rows(rows.row_offsets, rows.columns, first_id, whole, parents)
     kernels.flatten(parents)
     return parents
 

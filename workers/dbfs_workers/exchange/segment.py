@@ -189,6 +189,10 @@ class Segment:
         stripe = self.handle.stripe
         return self._body(rank, 4 * stripe.p * self.handle.entries + parity * stripe.words_local, stripe.words_local)
 
+    def part(self, rank: int, size: int) -> NDArray[np.uint32]:
+        """Return the first ``size`` words of a rank's body, for another use than bins and slices."""
+        return self._body(rank, 0, size)
+
     def write_message(self, text: str) -> None:
         """Write the reason of this rank's abort, cut to 255 bytes."""
         message = text.encode()[: MESSAGE_BYTES - 1]

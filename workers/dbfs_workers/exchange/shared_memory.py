@@ -7,7 +7,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class SharedMemoryExchange:
         self._aborting = threading.Lock()
 
     @classmethod
-    def create(cls, stripe: Stripe, graph_id: str, entries: int | None = None) -> "SharedMemoryExchange":
+    def create(cls, stripe: Stripe, graph_id: str, entries: int | None = None) -> Self:
         """Make the segment and rank 0's end of the exchange. Peers attach with its ``handle``.
 
         Args:
@@ -81,7 +81,7 @@ class SharedMemoryExchange:
         return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id))
 
     @classmethod
-    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> "SharedMemoryExchange":
+    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> Self:
         """Make another rank's end of the exchange.
 
         No run may begin, and rank 0 must not close, before all ranks have attached.

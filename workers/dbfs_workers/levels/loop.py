@@ -14,8 +14,9 @@ On GPUs that map each other's memory one kernel runs such levels instead: ``dbfs
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,32 @@ _EXCHANGE = TIME_FIELDS.index("exchange")
 _MAX_DEGREE = _UNFINISHED = 3
 
 
+class Frontier(Protocol):
+    """The part of a rank's working memory that shows the frontier."""
+
+    @property
+    def frontier(self) -> NDArray[np.uint32]:
+        """The rank's vertices at the current distance."""
+        ...
+
+
+class Traversal(Protocol):
+    """One traversal on one rank; attributes as of ``LevelLoop``."""
+
+    level: int
+    bottom_up: bool
+    reached: int
+
+    @property
+    def scratch(self) -> Frontier:
+        """The rank's working memory."""
+        ...
+
+    def run(self) -> RankRun:
+        """Run all levels; return the labels, counts and times of this rank."""
+        ...
+
+
 class Watch:
     """Shows another thread how far a run is. That thread reads the loop's own fields, at no cost to the loop.
 
@@ -52,9 +79,9 @@ class Watch:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._in_progress: tuple[int, LevelLoop] | None = None
+        self._in_progress: tuple[int, Traversal] | None = None
 
-    def show(self, index: int, traversal: "LevelLoop") -> None:
+    def show(self, index: int, traversal: Traversal) -> None:
         """Show the traversal that begins; ``index`` is its place in the run."""
         self._in_progress = (index, traversal)
 
@@ -91,12 +118,30 @@ def traverse(
             every rank; the exchange serves the next one.
         InvalidOptionError: the direction is unknown, or it is bottom-up and the graph's in-edges are not loaded.
     """
+    return traverse_each(
+        lambda spec: LevelLoop.start(backend, scratch, spec, exchange),
+        specs,
+        exchange,
+        watch=watch,
+        deadline=deadline,
+    )
+
+
+def traverse_each(
+    start: Callable[[TraversalSpec], Traversal],
+    specs: Sequence[TraversalSpec],
+    exchange: Exchange,
+    *,
+    watch: Watch,
+    deadline: float,
+) -> list[RankRun]:
+    """Take part in the traversals of a run; ``start`` makes the loop of each. Else as ``traverse``."""
     # Outside of the try: a start that came twice must not abort the run that the first one started.
     exchange.begin(specs[0].run_id, watch.number, deadline)
     try:
         runs = []
         for index, spec in enumerate(specs):
-            traversal = LevelLoop.start(backend, scratch, spec, exchange)
+            traversal = start(spec)
             watch.show(index, traversal)
             runs.append(traversal.run())
         return runs

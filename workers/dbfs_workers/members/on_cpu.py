@@ -45,7 +45,6 @@ class LoopMember(Member):
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``. The first run of a version allocates the scratch."""
         from dbfs_workers.levels import loop
-        from dbfs_workers.storage.scratch import Scratch
 
         try:
             self.require_room(partition.stripe, specs)
@@ -58,11 +57,10 @@ class LoopMember(Member):
         if self._scratch is None or self._traversed is not self.latest:
             # The scratch before goes first, so that the two need not fit at once.
             self._scratch = None
-            self._scratch = Scratch(partition, backends.get(self.backend).xp, self._pool)
+            self._scratch = self._make_scratch(partition, self._pool)
             self._traversed = self.latest
         self._watch = loop.Watch(number)
-        backend = backends.get(self.backend)
-        return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=self._watch, deadline=deadline)
+        return self._traverse_each(specs, self._watch, deadline)
 
     def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""
@@ -88,6 +86,17 @@ class LoopMember(Member):
         """
         if isinstance(self.exchange, CommExchange):
             self.exchange.peer_lost(number, rank)
+
+    def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
+        from dbfs_workers.storage.scratch import Scratch
+
+        return Scratch(partition, backends.get(self.backend).xp, pool)
+
+    def _traverse_each(self, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float) -> list[RankRun]:
+        from dbfs_workers.levels import loop
+
+        backend = backends.get(self.backend)
+        return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=watch, deadline=deadline)
 
     def _free(self) -> None:
         self.exchange.close()

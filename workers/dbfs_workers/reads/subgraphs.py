@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.reads.messages import SelectEdges
+from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import Partition, array_module, on_host
 
 BLOCK_EDGES: Final = 1 << 22
@@ -31,10 +32,12 @@ class EdgeReads:
     async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:
         """See ``SelectEdges``."""
         try:
-            partition: Partition = self._data[message.partition]
+            partition: Partition | GridPartition = self._data[message.partition]
         except KeyError:
             raise StaleRunError("the graph was unloaded: its worker has no edges any more; load it again") from None
-        return await asyncio.to_thread(edges_between, partition, message.chosen, message.index)
+        parts = list(parts_of(partition))
+        found = [await asyncio.to_thread(edges_between, part, message.chosen, message.index) for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
 
 def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32]) -> NDArray[np.uint32]:

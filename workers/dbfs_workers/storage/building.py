@@ -97,14 +97,14 @@ def build_partition(
         hub_first: vertex ids are positions of ``ordering.degree_order``; each row's hubs are sorted to its front.
         threads: buckets to build at once.
     """
-    rows, self_loops, duplicates = _csr(stripe, rank, edges, hub_first, threads)
-    parents = None if in_edges is None else _csr(stripe, rank, in_edges, hub_first, threads)[0]
+    rows, self_loops, duplicates = build_csr(stripe, rank, edges, hub_first, threads)
+    parents = None if in_edges is None else build_csr(stripe, rank, in_edges, hub_first, threads)[0]
     return Partition(
         stripe, rank, rows.row_offsets, rows.columns, self_loops, duplicates, input_edges, directed, parents
     )
 
 
-def _csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, threads: int) -> tuple[Csr, int, int]:
+def build_csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, threads: int) -> tuple[Csr, int, int]:
     """Make a CSR of bins, and close them; return the CSR with its numbers of self-loops and duplicates."""
     bits, chunks, offsets = bucket_bits(stripe), bins.chunks(), bins.bucket_offsets()
     row_offsets = np.empty(stripe.n_local + 1, np.int64)

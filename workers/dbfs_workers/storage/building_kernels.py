@@ -57,6 +57,39 @@ def bin_by_owner(src, dst, p, n_local, bits, buckets, symmetrise, cursor, rows, 
             cursor[place] = at + 1
 
 
+@kernel(void, READ_INT64, READ_INT64, int64, int64, types.boolean, INT64)
+def count_groups(src, dst, ranks, width, symmetrise, offsets):
+    """Set ``offsets`` (int64, all 0) to where each group's edges start; the group is ``target % ranks // width``.
+
+    If ``symmetrise``, each edge but a self-loop counts in both directions.
+    """
+    p, w = np.uint64(ranks), np.uint64(width)
+    for i in range(src.size):
+        u, v = np.uint64(src[i]), np.uint64(dst[i])
+        offsets[np.int64(v % p // w) + 1] += 1
+        if symmetrise and u != v:
+            offsets[np.int64(u % p // w) + 1] += 1
+    for at in range(offsets.size - 1):
+        offsets[at + 1] += offsets[at]
+
+
+@kernel(void, READ_INT64, READ_INT64, int64, int64, types.boolean, INT64, INT64, INT64)
+def place_in_groups(src, dst, ranks, width, symmetrise, cursor, sources, targets):
+    """Write each edge at the cursor of its group; ``cursor`` starts at the offsets of ``count_groups``."""
+    p, w = np.uint64(ranks), np.uint64(width)
+    for i in range(src.size):
+        u, v = np.uint64(src[i]), np.uint64(dst[i])
+        group = np.int64(v % p // w)
+        at = cursor[group]
+        sources[at], targets[at] = src[i], dst[i]
+        cursor[group] = at + 1
+        if symmetrise and u != v:
+            group = np.int64(u % p // w)
+            at = cursor[group]
+            sources[at], targets[at] = dst[i], src[i]
+            cursor[group] = at + 1
+
+
 @kernel(void, READ_INT64, READ_INT64, types.boolean, INT64)
 def count_both_ends(src, dst, symmetrise, degrees):
     """Add each edge to the degrees (int64[n]) of both its ends; if ``symmetrise``, a self-loop counts once."""

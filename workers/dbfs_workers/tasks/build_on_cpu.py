@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import FormatError
 from dbfs_workers.storage import ordering
+from dbfs_workers.storage.grid import count_stores
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, Piece
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.delivering import BinPair, Collection, deliver
+from dbfs_workers.tasks.delivering import Bins, Collection, deliver
 
 _MOST_SMALL_IDS = 2**32
 
@@ -78,6 +79,7 @@ def bin_piece(
     name: str,
     order: DegreeOrder | None,
     timeout: float,
+    layout: str = "1d",
 ) -> int:
     """Bin a piece's edges, reading the piece if needed, and deliver the bins; return the number of edges read.
 
@@ -85,9 +87,10 @@ def bin_piece(
 
     Args:
         source: the piece, or its edges.
-        collection: this rank's collection; it says whether reversed edges are binned, too.
+        collection: this rank's collection; its number of stores says whether reversed edges are binned, too.
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
+        layout: ``1d`` or ``2d``.
         stripe, symmetrise, name: see ``building.bin_edges``.
 
     Raises:
@@ -96,16 +99,21 @@ def bin_piece(
         Exception: the build failed on another rank, with this error.
     """
     from dbfs_workers.storage.building import bin_edges
+    from dbfs_workers.storage.grid_building import bin_blocks
 
     try:
         src, dst = _as_vertices(source)
         if order is not None:
             src, dst = order.relabel(src, dst)
         count = src.size
-        bins: list[BinPair] = [(each, None) for each in bin_edges(src, dst, stripe, symmetrise=symmetrise, name=name)]
-        if collection.in_edges is not None:
-            into = bin_edges(dst, src, stripe, symmetrise=symmetrise, name=name)
-            bins = [(pair[0], each) for pair, each in zip(bins, into, strict=True)]
+        bins: Sequence[Bins]
+        if layout == "2d":
+            bottom_up = len(collection.stores) > count_stores(stripe.p, bottom_up=False)
+            bins = bin_blocks(src, dst, stripe, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
+        else:
+            ways = [(src, dst), (dst, src)][: len(collection.stores)]
+            binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
+            bins = list(zip(*binned, strict=True))
         # Frees the ids before the bins are on their way.
         del src, dst
         deliver(collection, bins, addresses, timeout)
@@ -139,20 +147,30 @@ def make_partition(
     from dbfs_workers.storage.building import build_partition
 
     try:
-        if sum(read) > m:
-            raise FormatError(f"{name}: {m:,} edges are promised (by its header), {sum(read):,} were read")
+        require_promised(read, m, name)
+        edges, *into = collection.stores
         return build_partition(
             stripe,
             rank,
-            collection.edges,
+            edges,
             input_edges=sum(read),
             directed=directed,
-            in_edges=collection.in_edges,
+            in_edges=into[0] if into else None,
             hub_first=hub_first,
             threads=distributed.get_worker().state.nthreads,
         )
     finally:
         collection.close()
+
+
+def require_promised(read: list[int], m: int, name: str) -> None:
+    """Check that the tasks of all ranks read at most the promised edges.
+
+    Raises:
+        FormatError: they read more.
+    """
+    if sum(read) > m:
+        raise FormatError(f"{name}: {m:,} edges are promised (by its header), {sum(read):,} were read")
 
 
 def _as_vertices(source: Piece | Edges | InputEdges) -> Edges:

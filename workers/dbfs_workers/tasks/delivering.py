@@ -26,8 +26,8 @@ OPERATION = "dbfs_take_edges"
 # How often a delivery looks whether a client still waits for the build.
 _LOOK_SECONDS = 0.25
 
-BinPair = tuple[EdgeBin, EdgeBin | None]
-"""One owner's bin of edges, and its bin of reversed edges; None without in-edges."""
+Bins = Sequence[EdgeBin]
+"""The bins of one owner, one for each of its stores."""
 
 
 class Collection:
@@ -37,17 +37,17 @@ class Collection:
         token: the build's token.
         rank: the rank.
         stripe: how the graph lies on the ranks.
-        in_edges: whether reversed edges are collected too.
+        stores: number of adjacency lists that the rank will make, each of a store of its own. In a 1-D partition they
+            are the rank's edges, and its in-edges if those are kept.
     """
 
-    def __init__(self, token: str, rank: int, stripe: Stripe, in_edges: bool) -> None:
+    def __init__(self, token: str, rank: int, stripe: Stripe, stores: int) -> None:
         self.token = token
         self.rank = rank
-        self.edges = BinStore(stripe)
-        self.in_edges = BinStore(stripe) if in_edges else None
+        self.stores = [BinStore(stripe) for _ in range(stores)]
         self._cause: BaseException | None = None
 
-    def add(self, bins: BinPair) -> None:
+    def add(self, bins: Bins) -> None:
         """Store the bins of a piece.
 
         Raises:
@@ -55,9 +55,8 @@ class Collection:
             Exception: the build failed on this rank, with this error.
         """
         try:
-            self.edges.add(bins[0])
-            if self.in_edges is not None and bins[1] is not None:
-                self.in_edges.add(bins[1])
+            for store, each in zip(self.stores, bins, strict=True):
+                store.add(each)
         except StaleRunError:
             # The client gets the error of any rank. So all ranks raise that of the rank that failed first.
             if self._cause is not None:
@@ -67,18 +66,17 @@ class Collection:
     def close(self, cause: BaseException | None = None) -> None:
         """Drop the bins, and refuse further ones; ``cause`` is the error of a build that failed here."""
         self._cause = self._cause or cause
-        self.edges.close()
-        if self.in_edges is not None:
-            self.in_edges.close()
+        for store in self.stores:
+            store.close()
 
 
 # By token and rank: a process may have several ranks, each in a thread.
 _collections: weakref.WeakValueDictionary[tuple[str, int], Collection] = weakref.WeakValueDictionary()
 
 
-def open_collection(token: str, rank: int, stripe: Stripe, in_edges: bool) -> Collection:
+def open_collection(token: str, rank: int, stripe: Stripe, stores: int) -> Collection:
     """Return a collection that peers can deliver to for as long as it exists. Arguments as of ``Collection``."""
-    collection = Collection(token, rank, stripe, in_edges)
+    collection = Collection(token, rank, stripe, stores)
     _collections[token, rank] = collection
     return collection
 
@@ -88,22 +86,20 @@ def collection_open(_collection: Collection) -> bool:
     return True
 
 
-async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any] | None]) -> dict[str, Any]:
+async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any]]) -> dict[str, Any]:
     """Store a peer's bins; answer nothing, or ``error`` with the pickled error."""
     try:
         collection = _collections.get((token, rank))
         if collection is None:
             raise StaleRunError(f"rank {rank}: bins arrived after the end of their build")
-        out, into = (None if arrays is None else EdgeBin(*arrays) for arrays in bins)
-        assert out is not None
         # In a thread: copying a large bin would keep the event loop from answering.
-        await asyncio.to_thread(collection.add, (out, into))
+        await asyncio.to_thread(collection.add, [EdgeBin(*arrays) for arrays in bins])
         return {}
     except Exception as error:
         return {"error": pickle.dumps(error)}
 
 
-def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence[str], timeout: float) -> None:
+def deliver(collection: Collection, bins: Sequence[Bins], addresses: Sequence[str], timeout: float) -> None:
     """Deliver a piece's bins to their owners, and wait until they are stored. Called in a task of the rank's worker.
 
     Args:
@@ -127,10 +123,7 @@ def deliver(collection: Collection, bins: Sequence[BinPair], addresses: Sequence
 
     async def send(owner: int) -> None:
         # Lists, because between workers of one process Dask unpacks arrays in lists but not in tuples.
-        framed = [
-            None if each is None else [to_serialize(array) for array in (each.rows, each.columns, each.starts)]
-            for each in bins[owner]
-        ]
+        framed = [[to_serialize(array) for array in (each.rows, each.columns, each.starts)] for each in bins[owner]]
         answer = await getattr(worker.rpc(addresses[owner]), OPERATION)(token=token, rank=owner, bins=framed)
         if "error" in answer:
             raise pickle.loads(answer["error"])

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.storage.grid import GridPartition
 from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
 
@@ -22,8 +23,10 @@ def same_value(value: Value) -> Value:
     return value
 
 
-def rows_with_neighbours(partition: Partition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
     """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
+    if isinstance(partition, GridPartition):
+        return partition.linked(rows)
     first_id = partition.rank * partition.stripe.n_local
     answer = np.zeros(rows.size, bool)
     starts, ends = (partition.row_offsets[rows + after].tolist() for after in (0, 1))
@@ -39,20 +42,22 @@ def rows_on_shortest_path(
     return np.flatnonzero((from_one == near) & (from_other == far))
 
 
-def degree_counts(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def degree_counts(partition: Partition | GridPartition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
     degrees, counts = np.unique(_degrees(partition), return_counts=True)
     return degrees, counts
 
 
-def largest_degree(partition: Partition) -> tuple[int, int]:
+def largest_degree(partition: Partition | GridPartition) -> tuple[int, int]:
     """Return the largest degree of a rank and the first row that has it; (-1, 0) on a rank without vertices."""
     degrees = _degrees(partition)
     return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
 
 
-def _degrees(partition: Partition) -> NDArray[np.int64]:
+def _degrees(partition: Partition | GridPartition) -> NDArray[np.int64]:
     owned = partition.stripe.owned(partition.rank)
+    if isinstance(partition, GridPartition):
+        return partition.degrees[:owned]
     degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
     return degrees
 
@@ -64,11 +69,11 @@ def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uin
     return components.reached_bits(distances, stripe)
 
 
-def own_forest(partition: Partition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+def own_forest(partition: Partition | GridPartition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
     """Unite the ends of a rank's edges outside the reached set; see ``checks.components.own_forest``."""
     from dbfs_workers.checks import components
 
-    return components.own_forest(partition.on(np), reached)
+    return components.own_forest(partition, reached)
 
 
 def unite_forests(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.rpc import NAME
+from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.gpu_data import GpuResident
@@ -155,7 +157,11 @@ def check_input(
 
 
 def check_partition(
-    partition: Partition, packed: list[PackedLabels], predecessors: bool, directed: bool, farthest: int | None
+    partition: Partition | GridPartition,
+    packed: list[PackedLabels],
+    predecessors: bool,
+    directed: bool,
+    farthest: int | None,
 ) -> EdgeCheck:
     """Check the edges of a rank's partition; see ``check_edges`` for the arguments.
 
@@ -165,11 +171,13 @@ def check_partition(
     """
     from dbfs_workers.checks.validation import check_edges, partition_edges
 
-    xp = array_module(partition.columns)
+    parts = list(parts_of(partition))
+    xp = array_module(parts[0].columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
     stripe, rank = partition.stripe, partition.rank
     with _typed_errors(xp, f"rank {rank}, checking its edges"):
-        return check_edges(stripe, rank, partition_edges(partition), packed, None, xp, **options)
+        edges = chain.from_iterable(partition_edges(part) for part in parts)
+        return check_edges(stripe, rank, edges, packed, None, xp, **options)
 
 
 def merge_findings(

@@ -92,5 +92,5 @@ def _updated(member: Member, partition: Partition, message: PrepareUpdate, colle
     # Imported here, because the import compiles kernels, which takes the event loop's time once.
     from dbfs_workers.storage.living import updated
 
-    edges, in_edges = (None, None) if collection is None else (collection.edges, collection.in_edges)
+    edges, in_edges, *_ = [*([] if collection is None else collection.stores), None, None]
     return updated(partition, message.spec.value(), edges, in_edges, member.free_bytes)

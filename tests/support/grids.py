@@ -1,0 +1,91 @@
+"""Ranks of a 2-D partition in threads of this process."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.exchange.grid import GridExchange
+from dbfs_workers.levels import grid_loop, loop
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.edge_bins import BinStore
+from dbfs_workers.storage.grid import GridPartition, count_stores
+from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
+from dbfs_workers.storage.grid_scratch import GridScratch
+from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.stripe import Stripe
+from tests.support.gang import Answer
+
+PATIENCE = 60.0
+T = TypeVar("T")
+
+
+def build(
+    stripe: Stripe,
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    *,
+    directed: bool,
+    bottom_up: bool = True,
+    hub_first: bool = False,
+    cuts: int = 1,
+) -> list[GridPartition]:
+    """Cut edges into ``cuts`` pieces, bin the pieces, and build the partitions."""
+    pieces = zip(np.array_split(src, cuts), np.array_split(dst, cuts), strict=True)
+    options: dict[str, Any] = {"symmetrise": not directed, "bottom_up": bottom_up, "name": "test"}
+    bins = [bin_blocks(*piece, stripe, **options) for piece in pieces]
+    stores = count_stores(stripe.p, bottom_up=bottom_up)
+    blocks = []
+    for rank in range(stripe.p):
+        collected = [BinStore.of(stripe, (piece[rank][store] for piece in bins)) for store in range(stores)]
+        blocks.append(build_blocks(stripe, rank, collected, input_edges=src.size, hub_first=hub_first))
+    return [complete(stripe, rank, blocks, directed=directed) for rank in range(stripe.p)]
+
+
+def complete(stripe: Stripe, rank: int, blocks: Sequence[Any], *, directed: bool) -> GridPartition:
+    partition = GridPartition(stripe, rank, blocks[rank], np.zeros(stripe.n_local, np.int64), directed)
+    row = rank // partition.grid.columns
+    for peer in partition.grid.column_of(rank):
+        partition.degrees[:] += row_degrees(blocks[peer], row)
+    return partition
+
+
+class GridGang:
+    """The ranks of a graph; each traversal runs on a thread a rank."""
+
+    def __init__(self, partitions: Sequence[GridPartition]) -> None:
+        self.stripe = stripe = partitions[0].stripe
+        first = GridExchange.create(stripe, "grid")
+        self.exchanges = [first, *(GridExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))]
+        self.scratches = [GridScratch(partition, LabelPool(stripe.n_local, 0)) for partition in partitions]
+        self.pool = ThreadPoolExecutor(stripe.p)
+        self.number = 0
+
+    def on_ranks(self, work: Callable[[int], T]) -> list[T]:
+        return list(self.pool.map(work, range(self.stripe.p)))
+
+    def run(self, *specs: TraversalSpec) -> list[Answer]:
+        self.number += 1
+        deadline = time.monotonic() + PATIENCE
+
+        def traverse(rank: int) -> Any:
+            scratch, exchange = self.scratches[rank], self.exchanges[rank]
+            return grid_loop.traverse(scratch, specs, exchange, watch=loop.Watch(self.number), deadline=deadline)
+
+        return [Answer(runs) for runs in zip(*self.on_ranks(traverse), strict=True)]
+
+
+@contextmanager
+def gang(partitions: Sequence[GridPartition]) -> Iterator[GridGang]:
+    """Start the ranks of a graph, and close their exchange in the end."""
+    ranks = GridGang(partitions)
+    try:
+        yield ranks
+    finally:
+        ranks.pool.shutdown()
+        for exchange in ranks.exchanges:
+            exchange.close()

@@ -1,0 +1,186 @@
+"""Graphs with ``layout="2d"``: whatever a graph offers, against the same graph with ``layout="1d"`` or SciPy."""
+
+import contextlib
+import importlib
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import dask
+import distributed
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dbfs
+from dbfs.building.build import BuildOptions
+from dbfs.cli import main
+from dbfs.errors import DbfsError, InvalidOptionError, ValidationError
+from tests.support import oracle
+from tests.support.graphs import GRAPHS, random
+from tests.support.parity import WAYS, assert_options_agree, check, loaded
+from tests.support.runs import ENDLESS, kill_rank_1_mid_run
+
+
+@pytest.fixture(scope="module")
+def sixteen() -> Iterator[distributed.Client]:
+    with dbfs.connect(n_workers=16, backend="cpu", dashboard_address=None, processes=False) as client:
+        yield client
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("ranks", "directed"), [(6, True), (9, False), (16, True)])
+def test_ways_on_more_ranks(sixteen: distributed.Client, directed: bool, ranks: int) -> None:
+    for name, way in (("hub", WAYS["2-D"]), ("dense random", WAYS["2-D, degree order"])):
+        arrays = GRAPHS[name]()
+        with loaded(sixteen, arrays, way, directed=directed, ranks=ranks) as graph:
+            check(graph, arrays, way, [5])
+            check(graph, arrays, way, [5, 30, 5], max_depth=2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("ranks", "seed"), [(1, 3), (4, 1), (9, 2)])
+def test_any_options(sixteen: distributed.Client, ranks: int, seed: int) -> None:
+    assert_options_agree(sixteen, WAYS["2-D"], ranks, seed)
+
+
+@pytest.mark.full
+def test_two_hundred_traversals_on_sixteen_ranks(sixteen: distributed.Client) -> None:
+    n, src, dst = random(3000, 20_000, 3)
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    with dbfs.load((src, dst), client=sixteen, layout="2d", ids="dense") as graph:
+        sources = graph.sample_sources(200)
+        for source, result in zip(sources, graph.bfs_stream(sources, predecessors=True), strict=True):
+            expected = oracle.distances(matrix, [source])[: graph.n]
+            np.testing.assert_array_equal(result.distances(), expected)
+
+
+@pytest.mark.full
+def test_bytes_sent_on_sixteen_ranks_are_at_most_six_tenths(sixteen: distributed.Client) -> None:
+    sent = {}
+    for layout in ("1d", "2d"):
+        with dbfs.load("kronecker:scale=16", client=sixteen, layout=layout) as graph:
+            sources = graph.sample_sources(4)
+            for predecessors in (False, True):
+                results = graph.bfs_many(sources, predecessors=predecessors)
+                sent[layout, predecessors] = sum(int(result.levels["bytes_sent"].sum()) for result in results)
+    for predecessors in (False, True):
+        assert sent["2d", predecessors] <= 0.6 * sent["1d", predecessors]
+
+
+@pytest.mark.parametrize("directed", [pytest.param(False, marks=pytest.mark.full), True])
+def test_whatever_a_graph_offers_is_as_with_1d(client: distributed.Client, directed: bool) -> None:
+    n, src, dst = random(400, 500, 6)
+    src, dst = np.append(src, [7, 7, 9]), np.append(dst, [7, 7, 9])
+    edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
+    options = {"in_edges": directed, "keep_edges": True, "client": client}
+    with dbfs.load(edges, **options) as striped, dbfs.load(edges, layout="2d", **options) as graph:
+        assert (graph.layout, striped.layout) == ("2d", "1d")
+        assert (graph.exchange, graph.m, graph.max_degree) == ("shared_memory", striped.m, striped.max_degree)
+        assert (graph.self_loops, graph.duplicates) == (striped.self_loops, striped.duplicates)
+        for ours, theirs in zip(graph.degree_counts(), striped.degree_counts(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        # The vertices 7 and 9 may have self-loops alone.
+        assert graph.sample_sources(40) == striped.sample_sources(40)
+        assert graph.components().to_pandas().equals(striped.components().to_pandas())
+        chosen = range(0, n, 3)
+        assert graph.subgraph(chosen).to_arrow().equals(striped.subgraph(chosen).to_arrow())
+        assert graph.khop(3, 2).subgraph().to_arrow().equals(striped.khop(3, 2).subgraph().to_arrow())
+        (source,) = graph.sample_sources(1)
+        results = [each.bfs(source, predecessors=True, validate=True) for each in (graph, striped)]
+        found, expected = (result.to_pandas() for result in results)
+        assert found.drop(columns="predecessor").equals(expected.drop(columns="predecessor"))
+        assert results[0].to_dict() == results[1].to_dict()
+        assert len(results[0].path_to(int(results[0].distances().argmax()))) == results[0].depth + 1
+
+
+@pytest.mark.parametrize("keep_edges", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_wrong_labels_are_refused(client: distributed.Client, keep_edges: bool) -> None:
+    _, src, dst = random(300, 900, 4)
+    with dbfs.load((src, dst), client=client, layout="2d", keep_edges=keep_edges, ids="dense") as graph:
+        result = graph.bfs(0, predecessors=True)
+        distances, parents = result.distances(), result.predecessors()
+        assert dbfs.validate(graph, result).of_input == keep_edges
+        far = int(distances.argmax())
+        distances[far] -= 1
+        with pytest.raises(ValidationError):
+            dbfs.validate(graph, dbfs.Labels(result.sources, distances, parents))
+
+
+@pytest.mark.full
+def test_named_ids_and_strings(client: distributed.Client) -> None:
+    names = [f"v{index:03}" for index in range(60)]
+    with dbfs.load(list(pairwise(names)), client=client, layout="2d", order="degree") as graph:
+        assert graph.bfs("v000", predecessors=True, validate=True).path_to("v059") == names
+
+
+def test_what_2d_has_not_is_refused(client: distributed.Client, tmp_path: Path) -> None:
+    path = dbfs.path(50)
+    with pytest.raises(InvalidOptionError, match="unknown layout '3d'; choose one of 1d, 2d"):
+        dbfs.load(path, client=client, layout="3d")
+    with pytest.raises(InvalidOptionError, match="mutable=True does not go with layout='2d'"):
+        dbfs.load(path, client=client, layout="2d", mutable=True)
+    with pytest.raises(InvalidOptionError, match="not on GPUs: load with backend='cpu'"):
+        dbfs.estimate(path, 4, BuildOptions(layout="2d"), backend="cuda")
+    with dask.config.set({"dbfs.exchange": "comm"}):
+        with pytest.raises(InvalidOptionError, match="set dbfs.exchange to auto or shared_memory"):
+            dbfs.load(path, client=client, layout="2d")
+    with dbfs.load(path, client=client, layout="2d") as graph:
+        with pytest.raises(InvalidOptionError, match="engine='taskgraph' has no 2-D partitions"):
+            graph.bfs(0, engine="taskgraph")
+        with pytest.raises(InvalidOptionError, match="load the graph with layout='1d'"):
+            graph.save(tmp_path / "graph")
+        assert graph.bfs(0, validate=True).depth == 49
+
+
+def test_a_saved_graph_loads_into_a_grid(client: distributed.Client, tmp_path: Path) -> None:
+    n, src, dst = random(300, 900, 4)
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, order="degree") as graph:
+        graph.save(tmp_path / "graph")
+    with dbfs.load(tmp_path / "graph", client=client, layout="2d") as graph:
+        assert (graph.layout, graph.m) == ("2d", graph.m)
+        expected = oracle.distances(oracle.adjacency(n, src, dst, directed=graph.directed), [3])
+        np.testing.assert_array_equal(graph.bfs(3, validate=True).distances(), expected)
+
+
+@pytest.mark.full
+def test_the_estimate_holds(client: distributed.Client) -> None:
+    edges = dbfs.kronecker(14)
+    needed = dbfs.estimate(edges, 4, BuildOptions(layout="2d"))
+    assert needed.partition_bytes > dbfs.estimate(edges, 4).partition_bytes
+    with dbfs.load(edges, client=client, ranks=4, layout="2d") as graph:
+        assert sum(graph.nbytes) <= 4 * needed.partition_bytes
+        assert max(graph.nbytes) < 1.2 * needed.partition_bytes
+
+
+def test_the_benchmark_of_layouts(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("dbfs.cli.bench.layouts")
+    monkeypatch.setattr(module, "connect", lambda *_: contextlib.nullcontext(client))
+    arguments = ["--graph", "kronecker:scale=8", "--ranks", "4", "--sources", "2", "--json"]
+    answer = CliRunner().invoke(main, ["bench", "layouts", *arguments], catch_exceptions=False)
+    costs = json.loads(answer.stdout)
+    assert [(cost["layout"], cost["predecessors"]) for cost in costs] == [
+        (layout, predecessors) for layout in ("1d", "2d") for predecessors in (False, True)
+    ]
+    assert [cost["peers"] for cost in costs] == [3, 3, 2, 2]
+    for cost, striped in zip(costs, costs[:2] * 2, strict=True):
+        assert cost["ratio"] == pytest.approx(cost["bytes_sent"] / striped["bytes_sent"])
+
+
+def test_the_command_estimates_a_grid() -> None:
+    arguments = ["estimate", "kronecker:scale=20", "--ranks", "16", "--json"]
+    striped, grid = (
+        json.loads(CliRunner().invoke(main, [*arguments, "--layout", layout]).stdout) for layout in ("1d", "2d")
+    )
+    assert grid["partition"]["columns"] == 2 * striped["partition"]["columns"]
+    assert grid["partition"]["degrees"] == 8 * 2**16
+
+
+@pytest.mark.full
+def test_a_worker_killed_mid_run() -> None:
+    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
+        with dbfs.load(dbfs.path(ENDLESS), client=client, layout="2d") as graph:
+            kill_rank_1_mid_run(graph)
+            with pytest.raises(DbfsError):
+                graph.bfs(0)

@@ -1,0 +1,304 @@
+"""The resident loop on a 2-D partition (Krajecki 2016, algorithm 2).
+
+All ranks decide from the same sums, as in ``levels.loop``. A level has two crossings:
+
+1. *Expand*: each rank sends its part of the frontier to the ranks of its column. The sums are exact, and the ranks
+   choose the direction by them.
+2. *Fold*: each rank searches its edges from the column's frontier into the row's unvisited vertices, and sends what it
+   found to the owners in its row. An owner labels each vertex once, and remembers the column of the finder.
+
+A bottom-up level has a crossing more between the two, which spreads the visited vertices of a row in it: a rank looks
+for those only that none in its row has visited (Buluç, Beamer, Madduri, Asanović, Patterson, "Distributed-Memory
+Breadth-First Search on Massive Graphs", 2017).
+
+Parents stay with their finders until the end. An owner then asks the finder of each vertex for its parent: one parent a
+vertex travels, however many ranks found the vertex (Fu, Dasari, Bebee, Berzins, Thompson, "Parallel Breadth First
+Search on GPU Clusters", 2014).
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends import grid_kernels as kernels
+from dbfs_workers.errors import InvalidOptionError
+from dbfs_workers.exchange.grid import GridExchange
+from dbfs_workers.levels import loop
+from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.storage.grid_scratch import GridScratch
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.stripe import own_rows
+
+_NONE = np.empty(0, np.uint32)
+_DISCOVERED = COUNT_FIELDS.index("discovered")
+_BYTES_SENT = COUNT_FIELDS.index("bytes_sent")
+# The slot of the messages to a column, or to a whole row.
+_SHARED = 0
+
+
+def traverse(
+    scratch: GridScratch, specs: Sequence[TraversalSpec], exchange: GridExchange, *, watch: loop.Watch, deadline: float
+) -> list[RankRun]:
+    """Take part in the traversals of a run; arguments and errors as of ``loop.traverse``."""
+    return loop.traverse_each(
+        lambda spec: GridLoop.start(scratch, spec, exchange), specs, exchange, watch=watch, deadline=deadline
+    )
+
+
+@dataclass(slots=True)
+class GridLoop:
+    """One traversal on one rank: the loop's state between two levels. Attributes as of ``loop.LevelLoop``, and:
+
+    Attributes:
+        column: this rank's column of the grid.
+        frontier_edges: over all ranks, the sum of the frontier's degrees.
+        searched: edges that the last level looked at, if it was bottom-up.
+    """
+
+    scratch: GridScratch
+    spec: TraversalSpec
+    exchange: GridExchange
+    began: float
+    labels: RankLabels
+    target_rows: NDArray[np.uint32] | None
+    adaptive: bool
+    bottom_up: bool
+    column: int
+    level: int = 0
+    reached: int = 0
+    edges: int = 0
+    counts: list[tuple[int, ...]] = field(default_factory=list)
+    seconds: list[tuple[float, float, float]] = field(default_factory=list)
+    frontier: int = 0
+    frontier_edges: int = 0
+    unexplored_edges: int = 0
+    missing_targets: int = 0
+    searched: int = 0
+    search_share: float = field(default_factory=expected_search_share)
+
+    @classmethod
+    def start(cls, scratch: GridScratch, spec: TraversalSpec, exchange: GridExchange) -> "GridLoop":
+        """Return the state before level 0: the sources are labelled and are the frontier.
+
+        Raises:
+            InvalidOptionError: as for ``loop.traverse``.
+        """
+        began = time.perf_counter()
+        partition = scratch.partition
+        if spec.direction not in DIRECTIONS:
+            raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
+        if spec.direction == "bottom-up" and partition.blocks.into is None:
+            raise InvalidOptionError(
+                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+            )
+        exchange.reset(spec.predecessors)
+        labels = scratch.start(spec)
+        return cls(
+            scratch=scratch,
+            spec=spec,
+            exchange=exchange,
+            began=began,
+            labels=labels,
+            target_rows=own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None,
+            adaptive=spec.direction == "auto" and partition.blocks.into is not None,
+            bottom_up=spec.direction == "bottom-up",
+            column=partition.rank % scratch.grid.columns,
+            reached=scratch.frontier.size,
+        )
+
+    def run(self) -> RankRun:
+        """Run all levels, fetch the parents, and return the labels, counts and times of this rank."""
+        bytes_sent = self._expand("start", self.scratch.partition.m_local)
+        started = ended = time.perf_counter()
+        while (
+            self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
+        ):
+            self._run_level(ended, bytes_sent)
+            bytes_sent = self._expand("expand")
+            self.level += 1
+            last, ended = ended, time.perf_counter()
+            search, contracting = self.seconds[-1][0], self.seconds[-1][2]
+            self.seconds[-1] = (search, ended - last - search - contracting, contracting)
+        if self.spec.predecessors and self.counts:
+            bytes_sent += self._fetch_parents()
+            ended = time.perf_counter()
+        counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
+        # Of the parents, and of a frontier that is not expanded.
+        counts[-1:, _BYTES_SENT] += bytes_sent
+        return RankRun(
+            labels=self.labels,
+            levels=CountedLevels(counts, np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS))),
+            reached=self.reached,
+            edges=self.edges,
+            depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
+            elapsed=ended - started,
+            setup=started - self.began,
+        )
+
+    def _expand(self, phase: str, edges: int = 0) -> int:
+        """Send the frontier to the column, and choose the next level's direction; return the bytes sent.
+
+        ``edges`` are all edges of this rank, at the start.
+        """
+        scratch = self.scratch
+        degrees = int(scratch.partition.degrees[scratch.frontier].sum())
+        self.edges += degrees
+        bytes_sent = self.exchange.post(_SHARED, scratch.frontier) * (scratch.grid.rows - 1)
+        missing = 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
+        sums = self._cross(phase, (scratch.frontier.size, degrees, missing, edges, self.searched))
+        before = self.frontier_edges
+        self.frontier, self.frontier_edges, self.missing_targets, all_edges, searched = sums
+        self.unexplored_edges += all_edges
+        if self.adaptive and phase != "start":
+            if self.bottom_up:
+                self.search_share = expected_search_share(searched, self.unexplored_edges)
+            unexplored = self.unexplored_edges - self.frontier_edges
+            n = scratch.stripe.n
+            self.bottom_up = bottom_up_pays(self.frontier_edges, before, unexplored, n, self.search_share)
+        return bytes_sent
+
+    def _run_level(self, start: float, bytes_sent: int) -> None:
+        """Search the rank's edges, send along the row what it found, and label what is new; record the level's counts.
+
+        Args:
+            start: when the level began, in seconds of ``time.perf_counter()``.
+            bytes_sent: bytes already sent of the level.
+        """
+        scratch, exchange, n_local, column = self.scratch, self.exchange, self.scratch.stripe.n_local, self.column
+        expanded, distance = scratch.frontier.size, self.level + 1
+        self.unexplored_edges -= self.frontier_edges
+        scratch.found_ends[:] = 0
+        waited = 0.0
+        if self.bottom_up:
+            waited, spread = self._spread_visited()
+            bytes_sent += spread
+            edges = self.searched = self._search_bottom_up()
+        else:
+            edges, self.searched = self._search_top_down(), 0
+        ends: list[int] = scratch.found_ends.tolist()
+        found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
+        for c, rows in enumerate(found):
+            if c != column:
+                bytes_sent += exchange.post(c, rows)
+        searched = time.perf_counter()
+        self._cross("fold", (sum(ends), edges, 0, 0, 0))
+        crossed = time.perf_counter()
+        queue, own = scratch.next_queue, ends[column]
+        discovered = self._contract(found[column], column, distance, queue)
+        received = 0
+        for c, peer in enumerate(scratch.grid.row_of(scratch.partition.rank)):
+            if c != column:
+                rows = exchange.rows(peer, column)
+                received += rows.size
+                discovered += self._contract(rows, c, distance, queue[discovered:])
+        scratch.advance(discovered)
+        self.reached += discovered
+        contracted = time.perf_counter()
+        sent, culled = sum(ends) - own, own + received - discovered
+        filtered = edges - own - sent
+        # In the order of COUNT_FIELDS.
+        direction = int(self.bottom_up)
+        self.counts.append((direction, expanded, edges, filtered, own, sent, culled, discovered, bytes_sent))
+        # ``run`` sets the time of the exchange when the level is over.
+        self.seconds.append((searched - start - waited, 0.0, contracted - crossed))
+
+    def _search_top_down(self) -> int:
+        """Visit the neighbours of the column's frontier; return the edges inspected."""
+        scratch, stripe, edges = self.scratch, self.scratch.stripe, 0
+        peers = scratch.grid.column_of(scratch.partition.rank)
+        row_first = (scratch.partition.rank - self.column) * stripe.n_local
+        for peer, csr in zip(peers, scratch.partition.blocks.out, strict=True):
+            edges += kernels.top_down(
+                csr.row_offsets,
+                csr.columns,
+                self.exchange.rows(peer, _SHARED),
+                peer * stripe.n_local,
+                row_first,
+                scratch.visited,
+                scratch.parents if self.spec.predecessors else _NONE,
+                scratch.found,
+                scratch.found_ends,
+            )
+        return edges
+
+    def _spread_visited(self) -> tuple[float, int]:
+        """Assemble the column's frontier, and spread the visited rows; return seconds waited, bytes sent."""
+        scratch, words = self.scratch, self.scratch.stripe.words_local
+        rank = scratch.partition.rank
+        assert scratch.frontier_bits is not None
+        # Before the crossing: its messages are gone after the next one.
+        for i, peer in enumerate(scratch.grid.column_of(rank)):
+            self.exchange.copy_bits(peer, _SHARED, scratch.frontier_bits[i * words : (i + 1) * words])
+        bytes_sent = self.exchange.post_bits(_SHARED, scratch.own_visited) * (scratch.grid.columns - 1)
+        before = time.perf_counter()
+        self._cross("spread", (0, 0, 0, 0, 0))
+        waited = time.perf_counter() - before
+        for c, peer in enumerate(scratch.grid.row_of(rank)):
+            if c != self.column:
+                scratch.visited[c * words : (c + 1) * words] |= self.exchange.bits(peer, _SHARED)
+        return waited, bytes_sent
+
+    def _search_bottom_up(self) -> int:
+        """Search the row's unvisited vertices for parents in the column's frontier; return the edges inspected."""
+        scratch, words, edges = self.scratch, self.scratch.stripe.words_local, 0
+        blocks = scratch.partition.blocks
+        assert blocks.into is not None
+        for c, (csr, empty) in enumerate(zip(blocks.into, scratch.empty, strict=True)):
+            edges += kernels.bottom_up(
+                csr.row_offsets,
+                csr.columns,
+                scratch.frontier_bits,
+                empty,
+                scratch.visited[c * words : (c + 1) * words],
+                c,
+                self.column,
+                scratch.grid.columns,
+                scratch.parents if self.spec.predecessors else _NONE,
+                scratch.found,
+                scratch.found_ends,
+            )
+        return edges
+
+    def _contract(self, rows: NDArray[np.uint32], finder: int, distance: int, frontier: NDArray[np.uint32]) -> int:
+        """Label and queue the new vertices that a rank of the row found; return their number."""
+        scratch = self.scratch
+        claimed = finder == self.column
+        distances = self.labels.distances
+        return int(
+            kernels.contract(rows, scratch.own_visited, claimed, finder, distance, distances, scratch.finders, frontier)
+        )
+
+    def _fetch_parents(self) -> int:
+        """Write the parents of the rank's own rows, which the ranks of its row have; return the bytes sent."""
+        scratch, exchange, column = self.scratch, self.exchange, self.column
+        stripe, rank, predecessors = scratch.stripe, scratch.partition.rank, self.labels.predecessors
+        assert predecessors is not None
+        peers = scratch.grid.row_of(rank)
+        rows, starts = np.empty(stripe.n_local, np.uint32), np.zeros(scratch.grid.columns + 1, np.int64)
+        kernels.sort_by_finder(self.labels.distances, scratch.finders, rows, starts)
+        found_by = [rows[starts[c] : starts[c + 1]] for c in range(scratch.grid.columns)]
+        bytes_sent = sum(exchange.post(c, found_by[c]) for c in range(scratch.grid.columns) if c != column)
+        exchange.post(column, _NONE)
+        self._cross("ask for parents", (0, 0, 0, 0, 0))
+        for c, peer in enumerate(peers):
+            if c != column:
+                asked = exchange.rows(peer, column)
+                at = sum(exchange.size(peer, before) for before in range(column))
+                answer = exchange.parents_of(peer)[at : at + asked.size]
+                np.take(scratch.parents[c * stripe.n_local : (c + 1) * stripe.n_local], asked, out=answer)
+                bytes_sent += answer.nbytes
+        self._cross("answer with parents", (0, 0, 0, 0, 0))
+        own = found_by[column]
+        predecessors[own] = scratch.parents[column * stripe.n_local :][own]
+        others = np.concatenate([found_by[c] for c in range(scratch.grid.columns) if c != column] or [own[:0]])
+        predecessors[others] = exchange.parents_of(rank)[: others.size]
+        return bytes_sent
+
+    def _cross(self, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
+        """Cross with all ranks; return the sums of the counts."""
+        return self.exchange.cross(self.level, phase, counts, sliced=False)

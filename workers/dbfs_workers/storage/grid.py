@@ -1,0 +1,172 @@
+"""The 2-D partition: ranks in rows and columns of a grid; each has the edges from its column's to its row's vertices.
+
+The stripe stays: a vertex's owner keeps its labels, as in the 1-D partition. An edge (u, v) lies on the rank in the
+column of u's owner and the row of v's owner. So a level needs two exchanges among about √p ranks each: owners send the
+frontier to their columns, and finders send what they found along their rows (Krajecki 2016, algorithm 2; Buluç,
+Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.storage.partition import Csr, Partition, PartitionInfo
+from dbfs_workers.storage.stripe import Stripe
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The places of ranks in a grid: rank ``r`` is in row ``r // columns`` and column ``r % columns``.
+
+    Attributes:
+        rows: number of rows.
+        columns: number of columns.
+    """
+
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, p: int) -> "Grid":
+        """Return the grid of ``p`` ranks that is nearest to a square, with at most as many rows as columns."""
+        rows = next(rows for rows in range(isqrt(p), 0, -1) if p % rows == 0)
+        return cls(rows, p // rows)
+
+    def row_of(self, rank: int) -> range:
+        """Return the ranks in the row of a rank, by column."""
+        first = rank - rank % self.columns
+        return range(first, first + self.columns)
+
+    def column_of(self, rank: int) -> range:
+        """Return the ranks in the column of a rank, by row."""
+        return range(rank % self.columns, self.rows * self.columns, self.columns)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The edges from the vertices of a rank's column to those of its row.
+
+    Attributes:
+        out: by rank of the column, the edges that start in that rank's rows. Columns are internal ids.
+        into: by rank of the row, the same edges by the rows where they end; None if there are no bottom-up levels. A
+            column is the source's place among the vertices of the grid's column: the row of the source's owner in the
+            grid, times ``n_local``, plus the source's local id.
+        self_loops, duplicates, input_edges: as in ``Partition``.
+    """
+
+    out: tuple[Csr, ...]
+    into: tuple[Csr, ...] | None
+    self_loops: int
+    duplicates: int
+    input_edges: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(csr.nbytes for csr in (*self.out, *(self.into or ())))
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+@dataclass(frozen=True)
+class GridPartition:
+    """One rank's edges in a 2-D partition.
+
+    Attributes:
+        stripe: how the vertices lie on the ranks.
+        rank: the rank.
+        blocks: the rank's edges.
+        degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
+        directed: whether an edge may lack its reverse.
+    """
+
+    stripe: Stripe
+    rank: int
+    blocks: Blocks
+    degrees: NDArray[np.int64]
+    directed: bool
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the ranks."""
+        return Grid.of(self.stripe.p)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.blocks.nbytes + self.degrees.nbytes
+
+    @property
+    def m_local(self) -> int:
+        """Directed edges stored on this rank."""
+        return sum(csr.columns.size for csr in self.blocks.out)
+
+    def parts(self) -> Iterator[Partition]:
+        """Yield the edges as parts of the partitions of the column's ranks, without copies.
+
+        All ranks' parts together are the edges of the 1-D partition.
+        """
+        for owner, csr in zip(self.grid.column_of(self.rank), self.blocks.out, strict=True):
+            yield Partition(self.stripe, owner, csr.row_offsets, csr.columns, 0, 0, 0, self.directed)
+
+    def linked(self, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+        """Return for each of the rank's own rows whether an edge leads from it to another vertex."""
+        # A self-loop is on the owner's own rank: its two ends have one owner.
+        own = next(part for part in self.parts() if part.rank == self.rank)
+        answer = np.zeros(rows.size, bool)
+        for index, row in enumerate(rows.tolist()):
+            columns = own.columns[own.row_offsets[row] : own.row_offsets[row + 1]]
+            loops = np.count_nonzero(columns == self.rank * self.stripe.n_local + row)
+            answer[index] = self.degrees[row] > loops
+        return answer
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+def describe(partition: GridPartition) -> PartitionInfo:
+    """Return a partition's counts."""
+    blocks = partition.blocks
+    return PartitionInfo(
+        rank=partition.rank,
+        m_local=partition.m_local,
+        nbytes=partition.nbytes,
+        self_loops=blocks.self_loops,
+        duplicates=blocks.duplicates,
+        input_edges=blocks.input_edges,
+        max_degree=int(partition.degrees.max()),
+        has_parents=blocks.into is not None,
+    )
+
+
+def parts_of(partition: Partition | GridPartition) -> Iterator[Partition]:
+    """Yield a rank's edges of either layout as 1-D partitions."""
+    if isinstance(partition, GridPartition):
+        yield from partition.parts()
+    else:
+        yield partition
+
+
+def nbytes(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
+    """Return the bytes of a rank's partition by part, for ``m_local`` edges."""
+    copies, lists = 2 if bottom_up else 1, count_stores(stripe.p, bottom_up=bottom_up)
+    return {
+        "row offsets": 8 * lists * (stripe.n_local + 1),
+        "columns": copies * 4 * m_local,
+        "degrees": 8 * stripe.n_local,
+    }
+
+
+def count_stores(p: int, *, bottom_up: bool) -> int:
+    """Return the number of adjacency lists of each of ``p`` ranks; ``bottom_up`` includes those by the edges' ends."""
+    grid = Grid.of(p)
+    return grid.rows + (grid.columns if bottom_up else 0)
+
+
+def part_words(stripe: Stripe) -> int:
+    """Return the uint32 words of one rank's part of the shared memory: see ``exchange.grid``."""
+    return 2 * Grid.of(stripe.p).columns * (stripe.words_local + 1) + stripe.n_local
