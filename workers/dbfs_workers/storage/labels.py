@@ -84,10 +84,13 @@ def label_sources(
     """
     own = own_rows(stripe, rank, sources)
     ids = own.astype(np.int64) + rank * stripe.n_local
-    # The bits of a word are joined first: CuPy does not define the result of indexing one word twice.
-    words, which = np.unique(ids // WORD_BITS, return_inverse=True)
-    bits = np.zeros(words.size, np.uint32)
-    np.bitwise_or.at(bits, which, (1 << (ids % WORD_BITS)).astype(np.uint32))
+    words, bits = ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32)
+    if own.size > 1:
+        # The bits of a word are joined first: CuPy does not define the result of indexing one word twice.
+        words, which = np.unique(words, return_inverse=True)
+        joined = np.zeros(words.size, np.uint32)
+        np.bitwise_or.at(joined, which, bits)
+        bits = joined
     visited[xp.asarray(words)] |= xp.asarray(bits)
     rows: NDArray[np.uint32] = xp.asarray(own)
     labels.distances[rows] = 0

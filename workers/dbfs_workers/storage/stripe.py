@@ -95,6 +95,10 @@ class Stripe:
 
 def own_rows(stripe: Stripe, rank: int, vertices: Sequence[int]) -> NDArray[np.uint32]:
     """Return the local ids of those vertices that a rank owns: uint32, ascending and each once."""
+    if len(vertices) == 1:
+        # Most traversals have one source. The general way takes 10 us.
+        vertex = int(vertices[0])
+        return np.array([stripe.row(vertex)] if stripe.owner(vertex) == rank else [], np.uint32)
     unique = np.unique(np.asarray(vertices, np.int64))
     rows: NDArray[np.int64] = stripe.row(unique[stripe.owner(unique) == rank])
     return rows.astype(np.uint32)
