@@ -98,7 +98,7 @@ def cases(draw: st.DrawFn) -> Case:
             ranks=st.integers(1, 4),
             order=st.sampled_from(["given", "degree"]),
             layout=st.sampled_from(["1d", "2d"]),
-            exchange=st.sampled_from(["shared_memory", "comm"]),
+            exchange=st.sampled_from(["shared_memory", "tcp"]),
             piece_edges=st.sampled_from([100, 2**18]),
             fuse_below=st.sampled_from([0, 4, 4096]),
         )

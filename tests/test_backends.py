@@ -19,11 +19,14 @@ from dbfs_workers import gpus
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.messages import (
     ConnectGpus,
+    ConnectHosts,
     DetachGpus,
     GetGpu,
+    GetHost,
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    OpenToHosts,
     RecoverGpu,
     WorkerMessage,
 )
@@ -103,6 +106,8 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
     [
         ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
         ("cpu", "cuda_ipc", "backend='cpu' does not support the exchange cuda_ipc"),
+        ("cuda", "tcp", "the exchange tcp; set dbfs.exchange to auto, cuda_ipc, shared_memory or comm"),
+        ("auto", "comm", "backend='cpu' does not support the exchange comm; set dbfs.exchange to auto, shared_memory"),
     ],
 )
 def test_bad_backends(client: distributed.Client, backend: str, exchange: str, words: str) -> None:
@@ -256,24 +261,30 @@ def test_gpus_on_two_hosts_exchange_over_comms() -> None:
         asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 
 
-def test_nobody_joins_over_comms_while_another_still_attaches_to_shared_memory() -> None:
+def test_nobody_joins_anew_while_another_still_attaches_to_shared_memory() -> None:
     """Otherwise the late rank would attach to shared memory that the other ranks have left."""
     addresses = ("tcp://a:1", "tcp://a:2", "tcp://b:1")
     three = replace(record("cpu"), stripe=Stripe(100, 3), addresses=addresses, partition_keys=("p",) * 3)
-    joined: list[tuple[str, str, SegmentHandle | None]] = []
+    joined: list[tuple[str, SegmentHandle | None]] = []
+    connected: list[tuple[str, type[WorkerMessage[Any]]]] = []
 
     async def call(address: str, message: WorkerMessage[Any]) -> Any:
-        assert isinstance(message, JoinHostGang)
+        if isinstance(message, GetHost):
+            return "one host, as far as the workers can tell"
+        if not isinstance(message, JoinHostGang):
+            connected.append((address, type(message)))
+            return (address, 5)
         if message.handle is not None:
             if address == "tcp://b:1":
                 raise ExchangeUnavailableError("on another host")
             await asyncio.sleep(0.05)
-        joined.append((address, message.exchange, message.handle))
-        return MEMORY if message.exchange == "shared_memory" else None
+        joined.append((address, message.handle))
+        return MEMORY
 
-    assert asyncio.run(forming.form(three, call)) == Formed("cpu", "comm")
-    assert joined[:2] == [("tcp://a:1", "shared_memory", None), ("tcp://a:2", "shared_memory", MEMORY)]
-    assert joined[2:] == [(address, "comm", None) for address in addresses]
+    assert asyncio.run(forming.form(three, call)) == Formed("cpu", "tcp", hosts=(0, 1, 2))
+    assert joined[:2] == [("tcp://a:1", None), ("tcp://a:2", MEMORY)]
+    assert joined[2:] == [(address, None) for address in addresses]
+    assert connected == [(address, kind) for kind in (OpenToHosts, ConnectHosts) for address in addresses]
 
 
 def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
@@ -301,7 +312,7 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     gang = Gang()
     assert asyncio.run(forming.form(record("cuda"), gang.call)).exchange == "cuda_ipc"
     assert gang.received == [*[GetGpu] * 2, *[JoinGpuGang] * 2, *[ConnectGpus] * 2]
-    asyncio.run(forming.recover(record("cuda"), gang.call, 1.0))
+    asyncio.run(forming.recover(record("cuda"), Formed("cuda", "cuda_ipc"), gang.call, 1.0))
     assert gang.received[6:] == [RecoverGpu] * 4
 
 

@@ -86,7 +86,7 @@ def test_a_saved_result_is_named(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_a_graph_that_lost_a_rank_says_so() -> None:
-    status = GraphStatus("web", 9, 9, (9, 9), 2, 0.0, 0, "cpu", "comm", (1,))
+    status = GraphStatus("web", 9, 9, (9, 9), 2, 0.0, 0, "cpu", "tcp", (1,))
     assert _state(status) == "lost rank 1; load it again"
 
 

@@ -74,7 +74,7 @@ def made_up(count: int) -> dbfs.Graph500Result:
         )
         for key in range(count)
     )
-    return dbfs.Graph500Result(28, 16, 72, "cpu", "comm", "degree", 37.5642, 19.833249, searches)
+    return dbfs.Graph500Result(28, 16, 72, "cpu", "tcp", "degree", 37.5642, 19.833249, searches)
 
 
 def parse(text: str) -> dict[str, float]:

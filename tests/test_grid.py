@@ -123,7 +123,7 @@ def test_what_2d_has_not_is_refused(client: distributed.Client, tmp_path: Path) 
         dbfs.load(path, client=client, layout="2d", mutable=True)
     with pytest.raises(InvalidOptionError, match="not on GPUs: load with backend='cpu'"):
         dbfs.estimate(path, 4, BuildOptions(layout="2d"), backend="cuda")
-    with dask.config.set({"dbfs.exchange": "comm"}):
+    with dask.config.set({"dbfs.exchange": "tcp"}):
         with pytest.raises(InvalidOptionError, match="set dbfs.exchange to auto or shared_memory"):
             dbfs.load(path, client=client, layout="2d")
     with dbfs.load(path, client=client, layout="2d") as graph:

@@ -68,8 +68,7 @@ def run_example(scheduler: str, environment: dict[str, str]) -> str:
 
 def lose(client: distributed.Client, host: Host, harm: Callable[[], None]) -> BaseException:
     """Lose the host of half of the ranks during a run, and return the run's error."""
-    with dask.config.set({"dbfs.exchange": "comm"}):
-        graph = dbfs.load("path:n=3e6", client=client)
+    graph = dbfs.load("path:n=3e6", client=client)
     errors: list[BaseException] = []
 
     def traverse() -> None:
@@ -116,8 +115,10 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
         }
         with dask.config.set({"dbfs.exchange": "shared_memory"}), pytest.raises(ExchangeUnavailableError):
             dbfs.load("path:n=9", client=client)
-        check_traversals(client, "comm")
-        assert "hosts: 2, backend: cpu, exchange: comm" in run_example(client.scheduler.address, environment)
+        check_traversals(client, "shared_memory+tcp")
+        assert "hosts: 2, backend: cpu, exchange: shared_memory+tcp" in run_example(
+            client.scheduler.address, environment
+        )
         error = lose(client, right, right.kill)
         assert isinstance(error, WorkerLostError)
         assert "lost rank" in str(error)

@@ -60,7 +60,7 @@ def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None
     dask_worker.plugins["dbfs"].members[graph_id].room = LabelRoom(limit)
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", pytest.param("comm", marks=pytest.mark.full)])
+@pytest.mark.parametrize("exchange", ["shared_memory", pytest.param("tcp", marks=pytest.mark.full)])
 def test_one_rank_without_room_refuses_for_all(client: distributed.Client, exchange: str) -> None:
     with (
         dask.config.set({"dbfs.exchange": exchange}),

@@ -45,17 +45,20 @@ from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
     ConnectGpus,
+    ConnectHosts,
     DetachGpus,
     DropRankLabels,
     EndLease,
     ForgetClient,
     GetGpu,
+    GetHost,
     GetPosition,
     GrantLease,
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
     OpenDoor,
+    OpenToHosts,
     PublishRankLabels,
     ReadBarriers,
     RecoverGpu,
@@ -103,8 +106,11 @@ RECORD = GraphRecord(
 
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
-    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", None),
-    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", MEMORY),
+    GetHost(),
+    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", (0, 1), None),
+    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", (0, 0), MEMORY),
+    OpenToHosts("id", b"token"),
+    ConnectHosts("id", (("a", 7), ("b", 8)), b"token"),
     JoinGpuGang("id", 1, KEY),
     ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
     RecoverGpu("id", True),
@@ -165,7 +171,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 41
+    assert len(every) == 44
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -149,7 +149,7 @@ def test_the_state_of_a_cluster_takes_the_width_there_is() -> None:
         ranks=2,
         bytes_per_rank=(35_400_000, 36_000_000),
         backend="cpu",
-        exchange="comm",
+        exchange="tcp",
         created=0.0,
         runs=3,
         lost=(),

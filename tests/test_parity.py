@@ -39,7 +39,7 @@ def test_ways(client: distributed.Client, way: str, name: str, directed: bool, r
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("way", ["tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "comm"])
+@pytest.mark.parametrize("way", ["tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "tcp"])
 @pytest.mark.parametrize("max_depth", [0, 1, 7, 68, 69, 1000])
 def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None:
     arrays = GRAPHS["path"]()
@@ -49,7 +49,7 @@ def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    "way", ["tasks, a phase each", "tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "comm"]
+    "way", ["tasks, a phase each", "tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "tcp"]
 )
 @pytest.mark.parametrize("targets", [[40, 7], [0], [7, 7, 69], [3]])
 def test_targets_end_a_run_at_the_level_that_reaches_the_last(
@@ -65,7 +65,7 @@ def test_targets_end_a_run_at_the_level_that_reaches_the_last(
         assert result.reached == farthest + 1
 
 
-@pytest.mark.parametrize("way", ["tasks", "shared memory", "comm"])
+@pytest.mark.parametrize("way", ["tasks", "shared memory", "tcp"])
 def test_targets_out_of_reach(client: distributed.Client, way: str) -> None:
     arrays = GRAPHS["two components"]()
     with loaded(client, arrays, WAYS[way], directed=False, ranks=2) as graph:
@@ -73,7 +73,7 @@ def test_targets_out_of_reach(client: distributed.Client, way: str) -> None:
         assert (result.reached, result.depth) == (32, 31)
 
 
-@pytest.mark.parametrize("way", ["tasks", "shared memory", "comm"])
+@pytest.mark.parametrize("way", ["tasks", "shared memory", "tcp"])
 def test_many_traversals(client: distributed.Client, way: str) -> None:
     arrays = GRAPHS["sparse random"]()
     matrix = oracle.adjacency(*arrays, directed=False)

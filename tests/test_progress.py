@@ -23,7 +23,7 @@ class SeenEnoughError(Exception):
     """What ends an endless run."""
 
 
-@pytest.fixture(params=["shared_memory", pytest.param("comm", marks=pytest.mark.full)])
+@pytest.fixture(params=["shared_memory", pytest.param("tcp", marks=pytest.mark.full)])
 def endless(client: distributed.Client, request: pytest.FixtureRequest) -> Iterator[dbfs.Graph]:
     with dask.config.set({"dbfs.exchange": request.param}), dbfs.load(f"path:n={ENDLESS}", client=client) as graph:
         yield graph

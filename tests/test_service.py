@@ -40,7 +40,7 @@ from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
-COMM_IN_FULL = ["shared_memory", pytest.param("comm", marks=pytest.mark.full)]
+TCP_IN_FULL = ["shared_memory", pytest.param("tcp", marks=pytest.mark.full)]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def mortal() -> Iterator[distributed.Client]:
         yield client
 
 
-@pytest.fixture(params=COMM_IN_FULL)
+@pytest.fixture(params=TCP_IN_FULL)
 def exchange(request: pytest.FixtureRequest) -> Iterator[str]:
     with dask.config.set({"dbfs.exchange": request.param}):
         yield request.param
@@ -150,7 +150,7 @@ def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(client: d
     dbfs.open("stays", client=client).unload()
 
 
-@pytest.mark.parametrize("exchange", COMM_IN_FULL, indirect=True)
+@pytest.mark.parametrize("exchange", TCP_IN_FULL, indirect=True)
 def test_threads_traverse_two_graphs_on_the_same_workers(client: distributed.Client, exchange: str) -> None:
     wrong: list[object] = []
     with dbfs.load("path:n=40", client=client, ranks=3) as one, dbfs.load("grid2d:side=8", client=client) as two:
@@ -242,7 +242,7 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 
-@pytest.mark.parametrize("exchange", COMM_IN_FULL, indirect=True)
+@pytest.mark.parametrize("exchange", TCP_IN_FULL, indirect=True)
 def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
     kill_rank_1_mid_run(graph)

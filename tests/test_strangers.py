@@ -14,6 +14,7 @@ import pytest
 from distributed.core import connect, send_recv
 
 import dbfs
+from tests.support.standin import pretend_to_have_a_gpu
 
 pytestmark = pytest.mark.full
 
@@ -45,9 +46,12 @@ MESSAGES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[distributed.Client]:
-    # By comms, so that ranks take messages at their workers' ports.
+    # On GPUs over comms, so that ranks take messages at their workers' ports.
     with dask.config.set({"dbfs.exchange": "comm"}):
         with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None, memory_limit="1GiB") as client:
+            # The preload that makes the CPU stand for a GPU needs the plugin.
+            dbfs.install(client)
+            client.run(pretend_to_have_a_gpu)
             yield client
 
 
@@ -58,7 +62,7 @@ def doors(client: distributed.Client) -> list[str]:
 
 
 def test_bytes_that_are_no_message(cluster: distributed.Client) -> None:
-    with dbfs.load("grid2d:side=30", client=cluster) as graph:
+    with dbfs.load("grid2d:side=30", client=cluster, backend="cuda") as graph:
         before = doors(cluster)
         connections = []
         for address in before:
@@ -92,7 +96,7 @@ def test_messages_that_are_none_of_dbfs(cluster: distributed.Client, message: di
         await asyncio.wait_for(asyncio.gather(send_recv(comm, **message, **named), return_exceptions=True), 5)
         await comm.close()
 
-    with dbfs.load("grid2d:side=30", client=cluster) as graph:
+    with dbfs.load("grid2d:side=30", client=cluster, backend="cuda") as graph:
         before = doors(cluster)
         for address in graph.record.addresses:
             cluster.sync(send, address, graph.record.graph_id)

@@ -63,7 +63,7 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
                 result = graph.bfs(0, max_depth=levels, engine="taskgraph")
             cost = result.seconds / levels * 1e3
             yield LevelCost(way, ranks, levels, cost, cost / naive)
-    for exchange in ("shared_memory", "comm"):
+    for exchange in ("shared_memory", "tcp"):
         for p in sorted({min(2, ranks), ranks}):
             cost = _resident(client, p, exchange)
             yield LevelCost(f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / naive)

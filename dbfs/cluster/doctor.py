@@ -241,7 +241,7 @@ def _ucx(major: int) -> Finding:
 
 
 def _shared_memory() -> Finding:
-    advice = "workers will exchange over Dask's comms, slower; they need one host, one user and one container's /proc"
+    advice = "workers will exchange by TCP, slower; they need one host, one user and one container's /proc"
     try:
         segment = Segment.create(Stripe(2, 2), 8, "doctor")
     except (ExchangeUnavailableError, OSError) as error:

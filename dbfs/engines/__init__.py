@@ -15,7 +15,7 @@ __all__ = ["ENGINES", "Engine", "LabelsOnRanks", "LevelReport", "Outcome", "Prog
 
 
 def choose(name: str, layout: str) -> Engine:
-    """Return the engine of that name; ``auto`` is the resident engine, since every gang can exchange over Dask's comms.
+    """Return the engine of that name; ``auto`` is the resident engine, since every gang can exchange directly.
 
     Raises:
         InvalidOptionError: there is no such engine, or it does not have the graph's layout.

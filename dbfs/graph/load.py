@@ -20,7 +20,7 @@ from dbfs.errors import InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
-from dbfs.records import BACKENDS, EXCHANGES, BuildProgress, GraphRecord
+from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
 from dbfs_workers.received import require
@@ -214,9 +214,18 @@ def choose_backend(gang: Gang, backend: str) -> str:
     exchange = config.choice("exchange", EXCHANGES)
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
-    if (backend, exchange) == ("cpu", "cuda_ipc"):
+    if backend != "auto":
+        _require_exchange(backend, exchange)
+    chosen = ServiceClient.of(gang.client).call(ChooseBackend(gang.addresses, backend, exchange))
+    _require_exchange(chosen, exchange)
+    return chosen
+
+
+def _require_exchange(backend: str, exchange: str) -> None:
+    """Check that the ranks of a backend can be asked to exchange in that way."""
+    *first, last = EXCHANGES_OF[backend]
+    if exchange not in (*first, last):
         raise InvalidOptionError(
             f"backend={backend!r} does not support the exchange {exchange}; "
-            "set dbfs.exchange to auto, shared_memory or comm"
+            f"set dbfs.exchange to {', '.join(first)} or {last}"
         )
-    return ServiceClient.of(gang.client).call(ChooseBackend(gang.addresses, backend, exchange))

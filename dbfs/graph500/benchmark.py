@@ -71,7 +71,7 @@ class Graph500Result:
         edgefactor: number of input edges divided by the number of vertices.
         ranks: number of ranks (Graph500's ``num_mpi_processes``).
         backend: backend of the ranks: ``cpu`` or ``cuda``.
-        exchange: exchange of the ranks: ``shared_memory``, ``comm`` or ``cuda_ipc``.
+        exchange: exchange of the ranks, as ``graph.exchange``.
         order: numbering of the vertices inside: ``degree`` or ``given``.
         generation_seconds, construction_seconds: see the module.
         searches: the searches in the order in which they ran.

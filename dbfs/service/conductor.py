@@ -49,7 +49,7 @@ class Conductor:
             for rank, call in enumerate(calls)
             if call not in late and (error := call.exception()) is not None
         ]
-        graph.must_recover = graph.maps_gpus and bool(late or errors)
+        graph.must_recover = graph.recovers and bool(late or errors)
         if late:
             why = f"not done after {run.deadline:g} s"
             self._begin(self.stop(run, Cause.DEADLINE, why))
@@ -87,14 +87,17 @@ class Conductor:
 
         The ranks notice the deadline themselves. ``LATE`` is for a rank that can't: it is stopped, or out of reach.
         """
-        if not run.graph.maps_gpus:
+        if not run.graph.recovers:
             return (await asyncio.wait(calls, timeout=run.remaining + LATE))[1]
         # Resident kernels do not report a failure to each other, so the first failure must stop the other ranks here.
+        # Ranks on several hosts do; but a lost host may have fallen silent, and would be waited for in vain.
         done, late = await asyncio.wait(calls, timeout=run.remaining + LATE, return_when=asyncio.FIRST_EXCEPTION)
         errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
         first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
         if late and first is not None:
             rank, error = first
+            if not run.graph.maps_gpus and not isinstance(error, WorkerLostError):
+                return (await asyncio.wait(calls, timeout=run.remaining + LATE))[1]
             if isinstance(error, UnreachableError):
                 self._begin(self.report_lost_worker(run, rank))
             else:
@@ -109,15 +112,16 @@ class Conductor:
         task.add_done_callback(self._stopping.discard)
 
     async def recover(self, run: RunEntry) -> None:
-        """Clear the state that the run before this one left on the ranks' GPUs, if it failed.
+        """Clear the state that the run before this one left on the ranks, if it failed.
 
         Raises:
+            ExchangeUnavailableError: a host can't be reached.
             DeadlineExceededError: a rank did not answer before the run's deadline.
         """
         graph = run.graph
         if graph.must_recover:
             try:
-                await forming.recover(graph.record, self._workers.call, run.remaining)
+                await forming.recover(graph.record, graph.formed, self._workers.call, run.remaining)
             except TimeoutError:
                 raise DeadlineExceededError(
                     f"run {run.run_id}: some ranks did not recover from the previous failed run within its deadline"

@@ -40,7 +40,7 @@ class GraphEntry:
     Attributes:
         record: the graph as it is now: as it was loaded, and then updated.
         formed: the backend and the exchange of its gang.
-        must_recover: whether a run on GPUs ended early, so that the ranks must clear their state before the next run.
+        must_recover: whether a run ended early that leaves state behind (see ``recovers``).
         lost: ranks whose workers left.
         runs: runs started so far.
         numbers: serial numbers for the gang's next runs.
@@ -68,6 +68,11 @@ class GraphEntry:
     def maps_gpus(self) -> bool:
         """Whether its ranks run resident kernels, which wait for each other in mapped GPU memory."""
         return self.formed.exchange == "cuda_ipc"
+
+    @property
+    def recovers(self) -> bool:
+        """Whether a failed run leaves state that must be cleared: of resident kernels, or streams between hosts."""
+        return self.maps_gpus or bool(self.formed.hosts)
 
     def require_whole(self, where: str = "") -> None:
         """Check that no rank's worker has left; ``where`` goes into the message.

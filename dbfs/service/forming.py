@@ -9,14 +9,19 @@ from dbfs.cluster.gang import host_of
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs.records import Formed, GraphRecord
 from dbfs.service.worker_calls import WorkerCall
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.lines.line import new_token
 from dbfs_workers.messages import (
     ConnectGpus,
+    ConnectHosts,
     DetachGpus,
     GetGpu,
+    GetHost,
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    OpenToHosts,
     RecoverGpu,
 )
 
@@ -28,7 +33,8 @@ T = TypeVar("T")
 async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
-    On GPUs that is GPU memory mapped by the peers, else the host's exchanges; on CPUs shared memory, else comms.
+    On GPUs that is GPU memory mapped by the peers, else shared memory, else comms. On CPUs it is shared memory within
+    each host, and streams between hosts.
 
     Raises:
         BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
@@ -37,7 +43,7 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """
     if record.backend == "cuda":
         return await _form_on_gpus(record, call)
-    return Formed("cpu", await _join_through_host(record, "cpu", call))
+    return await _form_on_cpus(record, call)
 
 
 async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, call: WorkerCall) -> str:
@@ -78,12 +84,16 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
     return found
 
 
-async def recover(record: GraphRecord, call: WorkerCall, timeout: float) -> None:
-    """Make a gang of resident kernels usable after a failed run, within ``timeout`` seconds.
+async def recover(record: GraphRecord, formed: Formed, call: WorkerCall, timeout: float) -> None:
+    """Make a gang usable after a failed run, within ``timeout`` seconds: its resident kernels, or its streams.
 
     Raises:
         TimeoutError: a rank did not answer.
+        ExchangeUnavailableError: a host can't be reached any more.
     """
+    if formed.hosts:
+        await asyncio.wait_for(_connect_hosts(record, Hosts(formed.hosts), call), timeout)
+        return
     # All kernels must have ended before any rank clears its state: a running kernel would write to cleared memory.
     for clear in (False, True):
         calls = (call(address, RecoverGpu(record.graph_id, clear)) for address in record.addresses)
@@ -126,20 +136,70 @@ async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
         raise
 
 
+async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
+    """Join the ranks of each host by shared memory, and the hosts by streams."""
+    p, wanted = record.stripe.p, "shared_memory" if record.layout == "2d" else record.exchange
+    hosts = Hosts.apart(p)
+    if wanted != "tcp":
+        hosts = Hosts.by_identity(await _all([call(address, GetHost()) for address in record.addresses]))
+    if wanted == "shared_memory" and hosts.count > 1:
+        rank = hosts.envoys[1]
+        raise ExchangeUnavailableError(
+            f"{record.name}: rank {rank} ({record.addresses[rank]}) is on another host than rank 0 "
+            f"({record.addresses[0]}), so they share no memory; set dbfs.exchange to auto, and layout to 1d"
+        )
+    try:
+        try:
+            await _join_hosts(record, hosts, call)
+        except ExchangeUnavailableError as error:
+            if wanted == "shared_memory" or hosts.count == p:
+                raise
+            # Processes of one host that can't open each other's memory, such as those of two containers.
+            logger.info("dbfs: %s shares no memory: %s", record.name, error)
+            hosts = Hosts.apart(p)
+            await _join_hosts(record, hosts, call)
+        if hosts.count > 1:
+            await _connect_hosts(record, hosts, call)
+    except BaseException:
+        await _leave(record, call)
+        raise
+    if hosts.count == 1 and wanted != "tcp":
+        return Formed("cpu", "shared_memory")
+    return Formed("cpu", "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
+
+
+async def _join_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
+    """Have the lowest rank of each host make shared memory, and the other ranks of the host attach."""
+
+    async def join(host: int) -> None:
+        envoy, *others = hosts.ranks(host)
+        handle = await _join(record, "cpu", call, envoy, "shared_memory", hosts, None)
+        await _all([_join(record, "cpu", call, rank, "shared_memory", hosts, handle) for rank in others])
+
+    await _all([join(host) for host in range(hosts.count)])
+
+
+async def _connect_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
+    """Have the lowest ranks of all hosts make streams to each other, in place of the streams they had."""
+    token, envoys = new_token(), [record.addresses[rank] for rank in hosts.envoys]
+    doors = tuple(await _all([call(address, OpenToHosts(record.graph_id, token)) for address in envoys]))
+    await _all([call(address, ConnectHosts(record.graph_id, doors, token)) for address in envoys])
+
+
 async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall) -> str:
     """Have rank 0 make shared memory and the others attach, or else all exchange over comms; return the exchange."""
-    others = range(1, record.stripe.p)
+    others, hosts = range(1, record.stripe.p), Hosts.one(record.stripe.p)
     try:
         if record.exchange != "comm":
             try:
-                handle = await _join(record, backend, call, 0, "shared_memory", None)
-                await _all([_join(record, backend, call, rank, "shared_memory", handle) for rank in others])
+                handle = await _join(record, backend, call, 0, "shared_memory", hosts, None)
+                await _all([_join(record, backend, call, rank, "shared_memory", hosts, handle) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
                 if record.exchange == "shared_memory" or record.layout == "2d":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        await _all([_join(record, backend, call, rank, "comm", None) for rank in (0, *others)])
+        await _all([_join(record, backend, call, rank, "comm", hosts, None) for rank in (0, *others)])
         return "comm"
     except BaseException:
         await _leave(record, call)
@@ -147,7 +207,13 @@ async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall
 
 
 async def _join(
-    record: GraphRecord, backend: str, call: WorkerCall, rank: int, exchange: str, handle: SegmentHandle | None
+    record: GraphRecord,
+    backend: str,
+    call: WorkerCall,
+    rank: int,
+    exchange: str,
+    hosts: Hosts,
+    handle: SegmentHandle | None,
 ) -> SegmentHandle | None:
     return await call(
         record.addresses[rank],
@@ -160,6 +226,7 @@ async def _join(
             backend=backend,
             exchange=exchange,
             layout=record.layout,
+            hosts=hosts.of_ranks,
             handle=handle,
         ),
     )

@@ -184,7 +184,7 @@ class Leases:
         if self._held.get(graph.record.graph_id) is lease:
             del self._held[graph.record.graph_id]
             graph.numbers = itertools.count(end.number)
-            graph.must_recover = graph.maps_gpus and end.failed
+            graph.must_recover = graph.recovers and end.failed
             self._forget_run(lease)
             self._start_runs()
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.lines.line import new_token
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
@@ -26,16 +28,42 @@ PATIENCE = 60.0
 class Worker:
     """State of a rank's process. The test calls the methods by their names."""
 
-    def create(self, stripe: Stripe, entries: int | None) -> Any:
+    exchange: Any
+    door: Any = None
+
+    def create(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> Any:
+        from dbfs_workers.exchange.across_hosts import EnvoyExchange
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        self.exchange = SharedMemoryExchange.create(stripe, "gang", entries)
+        if hosts.count > 1:
+            self.exchange = EnvoyExchange.create_for(stripe, "gang", rank, hosts)
+        else:
+            self.exchange = SharedMemoryExchange.create(stripe, "gang", entries)
         return self.exchange.handle
 
-    def attach(self, handle: Any, rank: int) -> None:
+    def attach(self, handle: Any, rank: int, hosts: Any) -> None:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-        self.exchange = SharedMemoryExchange.attach(handle, rank, "gang")
+        self.exchange = SharedMemoryExchange.attach(handle, rank, "gang", hosts.carriers(rank))
+
+    def open_to_hosts(self, token: bytes) -> Any:
+        from dbfs_workers.lines.door import Door
+
+        self.exchange.disconnect()
+        if self.door is None:
+            self.door = Door("127.0.0.1", None)
+        self.door.admit(token, self.exchange.accept)
+        return self.door.address
+
+    def connect_hosts(self, doors: Any, token: bytes) -> None:
+        from dbfs_workers.lines.line import Line
+
+        self.exchange.connect(doors, token, lambda address, shown, timeout: Line.open(address, shown, None, timeout))
+        self.door.refuse(token)
+
+    def break_streams(self, host: int) -> None:
+        """Cut the connection to a host, as a router between the two might."""
+        self.exchange._links[host].live()._connection.shutdown(2)
 
     def load(self, partition: Partition, backend: str, staged: bool) -> None:
         from dbfs_workers import backends
@@ -115,14 +143,24 @@ class Gang:
     """Processes of ``p`` ranks.
 
     With ``staged`` they use the exchange that copies device arrays through the host. ``entries`` is the size of a bin.
+    ``hosts`` has the host that each rank pretends to be on; all are on one by default.
     """
 
-    def __init__(self, p: int, backend: str = "cpu", *, staged: bool = False, entries: int | None = None) -> None:
+    def __init__(
+        self,
+        p: int,
+        backend: str = "cpu",
+        *,
+        staged: bool = False,
+        entries: int | None = None,
+        hosts: tuple[int, ...] | None = None,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.p = p
         self.backend = backend
         self.staged = staged
         self.entries = entries
+        self.hosts = Hosts(hosts or (0,) * p)
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         self.answers: list[dict[int, Any]] = [{} for _ in range(p)]
@@ -161,10 +199,22 @@ class Gang:
     def connect(self, stripe: Stripe) -> None:
         # Of a staged gang the bins on the host are as large as those on the device.
         entries = stripe.n_local if self.staged else self.entries
-        handle = self.call(0, "create", stripe, entries).result()
-        for attached in [self.call(rank, "attach", handle, rank) for rank in range(1, self.p)]:
-            attached.result()
+        hosts = self.hosts
+        for host in range(hosts.count):
+            envoy, *others = hosts.ranks(host)
+            handle = self.call(envoy, "create", stripe, entries, envoy, hosts).result()
+            for attached in [self.call(rank, "attach", handle, rank, hosts) for rank in others]:
+                attached.result()
+        self.connect_hosts()
         self.number = 0
+
+    def connect_hosts(self) -> None:
+        """Make the streams between the hosts, or make them anew, as the service does after a failed run."""
+        if self.hosts.count > 1:
+            token = new_token()
+            doors = [call.result() for call in self.everywhere("open_to_hosts", token, ranks=self.hosts.envoys)]
+            for connected in self.everywhere("connect_hosts", doors, token, ranks=self.hosts.envoys):
+                connected.result()
 
     def load(self, partitions: Sequence[Partition]) -> None:
         self.connect(partitions[0].stripe)
@@ -195,10 +245,12 @@ class Gang:
 
 
 @contextlib.contextmanager
-def started(p: int, backend: str = "cpu", *, staged: bool = False) -> Iterator[Gang]:
+def started(
+    p: int, backend: str = "cpu", *, staged: bool = False, hosts: tuple[int, ...] | None = None
+) -> Iterator[Gang]:
     """Start a gang for one test, which may break it; check that no shared memory remains afterwards."""
     before = shared_segments()
-    gang = Gang(p, backend, staged=staged)
+    gang = Gang(p, backend, staged=staged, hosts=hosts)
     try:
         yield gang
     finally:

@@ -47,10 +47,10 @@ WAYS = {
     "2-D, top-down": Way("resident", "shared_memory", layout="2d", direction="top-down"),
     "2-D, bottom-up": Way("resident", "shared_memory", layout="2d", direction="bottom-up"),
     "2-D, degree order": Way("resident", "shared_memory", layout="2d", order="degree"),
-    "comm": Way("resident", "comm"),
-    "comm, top-down": Way("resident", "comm", direction="top-down"),
-    "comm, bottom-up": Way("resident", "comm", direction="bottom-up"),
-    "comm, degree order": Way("resident", "comm", direction="bottom-up", order="degree"),
+    "tcp": Way("resident", "tcp"),
+    "tcp, top-down": Way("resident", "tcp", direction="top-down"),
+    "tcp, bottom-up": Way("resident", "tcp", direction="bottom-up"),
+    "tcp, degree order": Way("resident", "tcp", direction="bottom-up", order="degree"),
 }
 
 

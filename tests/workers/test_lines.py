@@ -19,6 +19,7 @@ from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import LeasedRun, PartOfRun, RanksReports, Refusal, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
+from dbfs_workers.lines.worker_door import _ports
 from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import TraversalSpec
 
@@ -320,3 +321,30 @@ def test_a_lost_peer_is_named(door: Door, gang: Gang) -> None:
 def test_tokens_are_long_and_differ() -> None:
     assert len(new_token()) == TOKEN_BYTES
     assert new_token() != new_token()
+
+
+def test_a_door_at_the_ports_that_are_configured() -> None:
+    with closing(Door("127.0.0.1", None)) as taken:
+        # The next port may be in use by another program.
+        first = taken.address[1]
+        with closing(Door("127.0.0.1", None, range(first, first + 20))) as door:
+            assert first < door.address[1] < first + 20
+        with pytest.raises(OSError, match="in use"):
+            Door("127.0.0.1", None, [first])
+    assert (_ports("any"), _ports(9000), _ports("9000:9002")) == (range(1), range(9000, 9001), range(9000, 9003))
+    for wrong in ("some", "0", "9:8", "1:70000", ""):
+        with pytest.raises(ValueError, match="neither 'any' nor a port"):
+            _ports(wrong)
+
+
+def test_a_line_that_is_handed_over_keeps_what_has_arrived(door: Door) -> None:
+    token = new_token()
+    door.admit(token, echo)
+    with closing(opened(door, token)) as line:
+        line.send(b"one", 5.0)
+        assert line.receive(time.monotonic() + 5) == b"one"
+        line.send(b"two", 5.0)
+        connection, ahead = line.release()
+        with connection:
+            connection.settimeout(5)
+            assert ahead + connection.recv(11 - len(ahead)) == (3).to_bytes(8, "little") + b"two"

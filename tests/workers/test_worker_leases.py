@@ -8,6 +8,7 @@ from typing import Any
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.lines.line import Line, new_token
+from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.messages import EndLease, GrantLease
 
 
@@ -30,7 +31,8 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
         return GrantLease("id", lease, "me", lease, "", tokens[lease - 1], (), (), b"", None)
 
     async def overlap() -> None:
-        leases = WorkerLeases(worker)
+        door = WorkerDoor(worker)
+        leases = WorkerLeases(worker, door)
         await leases.grant(granting(1), member)
         leader, resume = leases._leaders["id"], threading.Event()
         idle = leader.wait_until_idle
@@ -50,5 +52,6 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
         line = await asyncio.to_thread(Line.open, address, tokens[1], None, 5.0)
         line.close()
         leases.close()
+        door.close()
 
     asyncio.run(overlap())

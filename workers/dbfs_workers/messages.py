@@ -51,8 +51,13 @@ class GetGpu(WorkerMessage[str | None]):
 
 
 @dataclass(frozen=True)
+class GetHost(WorkerMessage[str]):
+    """Return the identity of the worker's host: workers with the same identity can share memory."""
+
+
+@dataclass(frozen=True)
 class JoinHostGang(WorkerMessage[SegmentHandle | None]):
-    """Become a rank of a gang that exchanges through the host; return the handle of the memory that rank 0 made.
+    """Become a rank of a gang that exchanges through the host; return the handle of the memory that the rank made.
 
     Attributes:
         graph_id: the graph.
@@ -61,12 +66,13 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         stripe: the graph's stripe.
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
-        exchange: ``shared_memory`` or ``comm``.
-        layout: ``1d`` or ``2d``; the latter only with ``shared_memory`` on the CPU.
-        handle: the shared memory to attach to; None for rank 0, which makes it, and for ``comm``.
+        exchange: ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are several.
+        layout: ``1d`` or ``2d``; the latter only with ``shared_memory`` on one host, on the CPU.
+        hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
+        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``.
 
     Raises:
-        ExchangeUnavailableError: the worker can't share memory with rank 0.
+        ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host.
         BackendUnavailableError: CuPy can't be imported.
         GraphTooLargeError: the rank's part does not fit in the GPU's free memory.
     """
@@ -79,7 +85,43 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
     backend: str
     exchange: str
     layout: str
+    hosts: tuple[int, ...]
     handle: SegmentHandle | None
+
+
+@dataclass(frozen=True)
+class OpenToHosts(WorkerMessage[Address]):
+    """Close the streams to other hosts, once the run before has ended, and admit new ones; return the door's address.
+
+    Attributes:
+        graph_id: the graph.
+        token: what the other hosts will show.
+
+    Raises:
+        ExchangeUnavailableError: the worker can't listen.
+        StaleRunError: the worker is not the lowest rank of a host in that gang; so in the next message.
+    """
+
+    graph_id: str
+    token: bytes
+
+
+@dataclass(frozen=True)
+class ConnectHosts(WorkerMessage[None]):
+    """Make the streams to the other hosts.
+
+    Attributes:
+        graph_id: the graph.
+        doors: answers to ``OpenToHosts``, by host.
+        token: the token of those doors.
+
+    Raises:
+        ExchangeUnavailableError: another host can't be reached.
+    """
+
+    graph_id: str
+    doors: tuple[Address, ...]
+    token: bytes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The workers' half of the service: a worker's ranks in the gangs of all graphs, and the handlers of its messages.
 
-A graph's gang forms once. On the host, rank 0 makes the exchange and the other ranks attach to it. On GPUs that can
+A graph's gang forms once. On each host, the lowest rank makes the exchange and the other ranks attach to it; these
+lowest ranks then make streams between the hosts. On GPUs that can
 map each other's memory, every rank makes its engines, and then maps those of its peers. A run is one ``StartRank`` to
 every worker of the gang. Its levels run in a thread of the member, so that the worker's event loop can still answer
 messages. The member keeps the labels until they are dropped or published. Published labels are Dask data of the
@@ -10,17 +11,20 @@ worker: clients fetch, count and free them like any task's result.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import dask
 import distributed
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
+from dbfs_workers.exchange.hosts import Hosts, identity
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.lines.line import Address
+from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
@@ -28,11 +32,13 @@ from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
     ConnectGpus,
+    ConnectHosts,
     DetachGpus,
     DropRankLabels,
     EndLease,
     ForgetClient,
     GetGpu,
+    GetHost,
     GetPosition,
     GrantLease,
     JoinGpuGang,
@@ -40,6 +46,7 @@ from dbfs_workers.messages import (
     LeaseEnd,
     LeaveGang,
     OpenDoor,
+    OpenToHosts,
     PublishRankLabels,
     ReadBarriers,
     RecoverGpu,
@@ -60,6 +67,7 @@ from dbfs_workers.tasks.barriers import Barrier, read_barriers
 from dbfs_workers.updates.worker import Updates
 
 if TYPE_CHECKING:
+    from dbfs_workers.exchange.across_hosts import EnvoyExchange
     from dbfs_workers.members.on_gpu import CudaMember, Infos
 
 T = TypeVar("T")
@@ -73,6 +81,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     Attributes:
         members: this worker's part in the gang of each graph, by graph id.
+        host: ``dbfs.host`` of the worker's configuration: workers with other names count as on other hosts.
     """
 
     name = NAME
@@ -84,7 +93,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def setup(self, worker: distributed.Worker) -> None:
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
         self.worker = worker
-        self.leases = WorkerLeases(worker)
+        self.host: str = dask.config.get("dbfs.host", "auto")
+        self.door = WorkerDoor(worker)
+        self.leases = WorkerLeases(worker, self.door)
         self.updates = Updates(worker, self._member)
         self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data), EdgeReads(worker.data))
         for service in (self, self.updates, *self.reads):
@@ -99,11 +110,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         for member in self.members.values():
             member.close()
         self.members = {}
+        self.door.close()
 
     @GetGpu.handler
     async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002
         """See ``GetGpu``."""
         return own_gpu()
+
+    @GetHost.handler
+    async def get_host(self, message: GetHost) -> str:  # noqa: ARG002
+        """See ``GetHost``."""
+        return identity(self.host)
 
     @JoinHostGang.handler
     async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
@@ -117,14 +134,20 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             exchange = transport.exchange = CommExchange(message.stripe, message.rank, transport)
         else:
             # Imported here, because the import compiles kernels, which takes the event loop's time once.
+            from dbfs_workers.exchange.across_hosts import EnvoyExchange
             from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
-            if message.handle is None:
-                entries = None if message.backend == "cpu" else message.stripe.n_local
-                exchange = SharedMemoryExchange.create(message.stripe, message.graph_id, entries)
-                made = exchange.handle
+            hosts, stripe, rank, graph_id = Hosts(message.hosts), message.stripe, message.rank, message.graph_id
+            shared: SharedMemoryExchange
+            if message.handle is not None:
+                shared = SharedMemoryExchange.attach(message.handle, rank, graph_id, hosts.carriers(rank))
+            elif hosts.count > 1:
+                shared = EnvoyExchange.create_for(stripe, graph_id, rank, hosts)
             else:
-                exchange = SharedMemoryExchange.attach(message.handle, message.rank, message.graph_id)
+                entries = None if message.backend == "cpu" else stripe.n_local
+                shared = SharedMemoryExchange.create(stripe, graph_id, entries)
+            exchange = shared
+            made = None if message.handle is not None else shared.handle
         if message.backend == "cpu":
             self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange))
             return made
@@ -144,6 +167,22 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             exchange = GridExchange.attach(message.handle, message.rank, message.graph_id)
         self._enter(message.graph_id, GridMember(message.rank, message.partition_key, exchange))
         return exchange.handle if message.handle is None else None
+
+    @OpenToHosts.handler
+    async def open_to_hosts(self, message: OpenToHosts) -> Address:
+        """See ``OpenToHosts``."""
+        member, exchange = self._envoy(message.graph_id)
+        await member.in_thread(exchange.disconnect)
+        return self.door.admit(message.token, exchange.accept)
+
+    @ConnectHosts.handler
+    async def connect_hosts(self, message: ConnectHosts) -> None:
+        """See ``ConnectHosts``."""
+        member, exchange = self._envoy(message.graph_id)
+        try:
+            await member.in_thread(exchange.connect, message.doors, message.token, self.door.opener())
+        finally:
+            self.door.refuse(message.token)
 
     @JoinGpuGang.handler
     async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":
@@ -318,6 +357,14 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         except ImportError as error:
             where = f"rank {member.rank} ({self.worker.address})"
             raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
+
+    def _envoy(self, graph_id: str) -> "tuple[Member, EnvoyExchange]":
+        from dbfs_workers.exchange.across_hosts import EnvoyExchange
+
+        member = self._member(graph_id)
+        if not (isinstance(member, LoopMember) and isinstance(member.exchange, EnvoyExchange)):
+            raise StaleRunError(f"{self.worker.address} exchanges with no other host for the graph {graph_id}")
+        return member, member.exchange
 
     def _cuda_member(self, graph_id: str) -> "CudaMember":
         from dbfs_workers.members.on_gpu import CudaMember

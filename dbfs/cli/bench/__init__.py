@@ -9,6 +9,7 @@ import click
 from dbfs.cli.bench.build import build
 from dbfs.cli.bench.engine import calls, gang, kernels, levels
 from dbfs.cli.bench.gpu import gpu, memory
+from dbfs.cli.bench.hosts import hosts
 from dbfs.cli.bench.layouts import layouts
 from dbfs.cli.bench.networkx import networkx
 from dbfs.cli.bench.plans import corpus, figures, scaling
@@ -22,5 +23,5 @@ def bench() -> None:
     """
 
 
-for _command in (calls, gang, levels, kernels, build, networkx, layouts, gpu, memory, corpus, scaling, figures):
+for _command in (calls, gang, levels, hosts, kernels, build, networkx, layouts, gpu, memory, corpus, scaling, figures):
     bench.add_command(_command)

@@ -26,7 +26,7 @@ def gang(ranks: int, times: int, as_json: bool) -> None:
     from dbfs.bench.gang import bench_gang
 
     with connect(None, ranks) as client:
-        costs = [bench_gang(client, ranks, exchange, times) for exchange in ("shared_memory", "comm")]
+        costs = [bench_gang(client, ranks, exchange, times) for exchange in ("shared_memory", "tcp")]
     rows = [(c.exchange, f"{min(c.milliseconds):.2f}", f"{c.median:.2f}", f"{max(c.milliseconds):.2f}") for c in costs]
     print_results(
         f"Round trip of a gang, {ranks} ranks",

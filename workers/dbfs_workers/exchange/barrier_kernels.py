@@ -10,7 +10,7 @@ from numba import types
 
 from dbfs_workers.exchange.segment import ABORT, ARRIVED, ENDS, RECORDS, RUN, SLEEPERS
 from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, sleep_while, wake, yield_core
-from dbfs_workers.jit import INT64, READ_INT64, int64, kernel
+from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 
 CROSSED, TIMED_OUT, ABORTED, STALE = 0, 1, 2, 3
 
@@ -112,12 +112,11 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     return CROSSED, p
 
 
-@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64)
-def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff):
-    """Publish this rank's record and the ends of its bins, empty the bins, and ``wait`` for all ranks.
+@kernel(void, INT64, int64, READ_INT64, INT64, int64, int64)
+def publish(words, stride, record, bin_ends, tag, rank):
+    """Publish a rank's record and the ends of its bins, empty the bins, and wake the ranks that sleep until it arrives.
 
-    Arguments are those of ``wait``. ``bin_ends``, int64[p], is published and then zero. The ranks that sleep until this
-    rank arrives are woken.
+    Arguments are those of ``cross``.
     """
     at = rank * stride + RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for i in range(record.size):
@@ -125,11 +124,21 @@ def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff
     for owner in range(bin_ends.size):
         words[at + ENDS + owner] = bin_ends[owner]
         bin_ends[owner] = 0
-    if backoff[NO_YIELD]:
-        backoff[NO_YIELD] -= 1
     exchange(words, rank * stride + ARRIVED, tag)
     if fetch_add(words, rank * stride + SLEEPERS, 0):
         wake(words, rank * stride + ARRIVED)
+
+
+@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64)
+def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff):
+    """Publish this rank's record and the ends of its bins, empty the bins, and ``wait`` for all ranks.
+
+    Arguments are those of ``wait``. ``bin_ends``, int64[p], is published and then zero. The ranks that sleep until this
+    rank arrives are woken.
+    """
+    if backoff[NO_YIELD]:
+        backoff[NO_YIELD] -= 1
+    publish(words, stride, record, bin_ends, tag, rank)
     return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff)
 
 

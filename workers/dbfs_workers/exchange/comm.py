@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
-from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error, require_later
+from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -47,23 +47,6 @@ class CrossingMessage:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in (self.rows, self.parents, self.slice) if array is not None)
-
-
-@dataclass(frozen=True)
-class Abort:
-    """The message that ends a run on the receiving rank.
-
-    Attributes:
-        number: the gang's serial number of the run.
-        cause: why the run was aborted.
-        rank: the rank that caused the abort.
-        message: what that rank said about the cause.
-    """
-
-    number: int
-    cause: Cause
-    rank: int
-    message: str
 
 
 class Transport(Protocol):
@@ -174,7 +157,7 @@ class CommExchange:
                 self._transport.send(peer, abort)
 
     def peer_lost(self, number: int, peer: int) -> None:
-        """End a run on all ranks because the worker of rank ``peer`` is lost. The run may not have begun here yet."""
+        """See ``Exchange.peer_lost``."""
         abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
         if self.receive(abort):
             for other in self._peers:

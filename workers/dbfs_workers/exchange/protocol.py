@@ -6,6 +6,7 @@ sums the counts of all ranks. It makes the bins and slices of all ranks readable
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -34,8 +35,25 @@ class Cause(IntEnum):
     LOST = 4
 
 
+@dataclass(frozen=True)
+class Abort:
+    """The end of a run, as one rank tells others.
+
+    Attributes:
+        number: the gang's serial number of the run.
+        cause: why the run was aborted.
+        rank: the rank that caused the abort.
+        message: what that rank said about the cause.
+    """
+
+    number: int
+    cause: Cause
+    rank: int
+    message: str
+
+
 class Exchange(Protocol):
-    """One rank's end of the exchange. Only ``abort`` may be called from another thread.
+    """One rank's end of the exchange. Only ``abort`` and ``peer_lost`` may be called from another thread.
 
     Attributes:
         rank: this rank.
@@ -113,6 +131,13 @@ class Exchange(Protocol):
         """Stop a run on all ranks by their next crossing.
 
         The first cause counts: an abort of a run that was aborted before, or of an earlier run, is ignored.
+        """
+        ...
+
+    def peer_lost(self, number: int, peer: int) -> None:
+        """End a run because the worker of rank ``peer`` is lost. From any thread; the run may not have begun here yet.
+
+        An exchange whose ranks notice a loss themselves does nothing.
         """
         ...
 

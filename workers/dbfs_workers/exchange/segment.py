@@ -8,8 +8,10 @@ The head has one part for each rank, ``stride`` int64 words apart:
 | ``SLEEPERS`` | number of ranks that sleep until this rank arrives | the sleeping ranks |
 | ``ABORT`` | in rank 0's part only: run number, cause and rank of the last abort | any rank, by compare-exchange |
 | ``ATTACHED`` | 1 once this rank has opened the segment | the rank |
-| ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | the rank, before it aborts |
+| ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | whoever aborts, before |
 | ``RECORDS`` | two records by crossing parity: ``RUN`` (the run's digest), counts, ends of the bins | the rank |
+
+The parts of ranks on other hosts are written by the envoy, the lowest rank of this host (``across_hosts``).
 
 A page-aligned body for each rank follows the head (uint32 words), by crossing parity: ``rows[2][p][entries]`` and
 ``parents[2][p][entries]``, its bins by owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap.
@@ -136,8 +138,8 @@ class Segment:
         self.bodies: NDArray[np.uint32] = np.frombuffer(self._memory, np.uint32, offset=_pages(self.words.nbytes))
 
     @classmethod
-    def create(cls, stripe: Stripe, entries: int, graph_id: str) -> "Segment":
-        """Make the segment of a graph's gang, as its rank 0, with bins of ``entries`` entries.
+    def create(cls, stripe: Stripe, entries: int, graph_id: str, rank: int = 0) -> "Segment":
+        """Make the segment of a graph's gang, as the lowest rank of its host, with bins of ``entries`` entries.
 
         Raises:
             ExchangeUnavailableError: the system lacks memfd, open-file-description locks or futex.
@@ -151,7 +153,7 @@ class Segment:
         with _closing_on_error(token.descriptor) as descriptor:
             os.ftruncate(descriptor, nbytes(stripe, entries))
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            segment = cls(descriptor, SegmentHandle(token, stripe, entries), 0)
+            segment = cls(descriptor, SegmentHandle(token, stripe, entries), rank)
         segment._join()
         return segment
 
@@ -193,10 +195,10 @@ class Segment:
         """Return the first ``size`` words of a rank's body, for another use than bins and slices."""
         return self._body(rank, 0, size)
 
-    def write_message(self, text: str) -> None:
-        """Write the reason of this rank's abort, cut to 255 bytes."""
+    def write_message(self, text: str, rank: int) -> None:
+        """Write the reason of an abort by a rank, cut to 255 bytes."""
         message = text.encode()[: MESSAGE_BYTES - 1]
-        self._message(self.rank)[:] = np.frombuffer(message.ljust(MESSAGE_BYTES, b"\0"), np.int64)
+        self._message(rank)[:] = np.frombuffer(message.ljust(MESSAGE_BYTES, b"\0"), np.int64)
 
     def read_message(self, rank: int) -> str:
         """Return the reason of a rank's abort."""

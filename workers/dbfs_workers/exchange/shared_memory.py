@@ -6,7 +6,7 @@ A crossing is one store, a wait for p - 1 words, and a copy of p small records. 
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -19,26 +19,35 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange import barrier_kernels as kernels
-from dbfs_workers.exchange.protocol import COUNTS, Cause, abort_error, require_later
+from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.storage.stripe import Stripe
 
-# The longest sleep before a rank looks for an abort: seconds, nanoseconds.
-_TIMEOUT = np.array([0, 2_000_000], np.int64)
+TIMEOUT = np.array([0, 2_000_000], np.int64)
+"""The longest sleep before a rank looks for an abort: seconds, nanoseconds."""
+
 _LIVENESS_INTERVAL = 0.02  # seconds
 
 
 class SharedMemoryExchange:
-    """An ``Exchange`` in a shared memory segment. Rank 0 makes it with ``create``, the other ranks with ``attach``.
+    """An ``Exchange`` in a shared memory segment. One rank makes it with ``create``, the other ranks with ``attach``.
+
+    Args:
+        segment: the memory.
+        carriers: for each rank, the rank whose process writes its part of the memory: see ``Hosts.carriers``. None if
+            each rank writes its own.
 
     Attributes:
+        on_one_host: whether all ranks are on this host.
         kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
             of a body, the entries of a bin, and the arguments of ``barrier_kernels.cross`` except the tag.
     """
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, carriers: Sequence[int] | None = None) -> None:
         self.rank = segment.rank
         self.p = segment.handle.stripe.p
+        self._carriers = tuple(range(self.p)) if carriers is None else tuple(carriers)
+        self.on_one_host = self._carriers == tuple(range(self.p))
         self._segment = segment
         self._entries = segment.handle.entries
         self._record = np.zeros(1 + COUNTS, np.int64)
@@ -61,7 +70,7 @@ class SharedMemoryExchange:
         self._choose_bins()
         self.kernel_arguments: tuple[Any, ...] = (
             *(segment.bodies, segment.body_words, self._entries, segment.words, segment.stride),
-            *(self._record, self.bin_ends, self.rank, self._gathered, _TIMEOUT, self._backoff),
+            *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
         )
         self._closed = False
         self._aborting = threading.Lock()
@@ -81,15 +90,16 @@ class SharedMemoryExchange:
         return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id))
 
     @classmethod
-    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str) -> Self:
+    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str, carriers: Sequence[int] | None = None) -> Self:
         """Make another rank's end of the exchange.
 
-        No run may begin, and rank 0 must not close, before all ranks have attached.
+        No run may begin, and the maker must not close, before all ranks have attached.
 
         Raises:
-            ExchangeUnavailableError: this rank can't map rank 0's memory, or that is of another graph.
+            ExchangeUnavailableError: this rank can't map the maker's memory, or that is of another graph.
         """
-        return cls(Segment.attach(handle, rank, graph_id))
+        segment = Segment.attach(handle, rank, graph_id)
+        return cls(segment) if carriers is None else cls(segment, carriers)
 
     @property
     def number(self) -> int:
@@ -135,7 +145,7 @@ class SharedMemoryExchange:
         segment = self._segment
         status, peer = kernels.cross(
             *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-            *(self._gathered, _TIMEOUT, self._backoff),
+            *(self._gathered, TIMEOUT, self._backoff),
         )
         self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
@@ -172,6 +182,9 @@ class SharedMemoryExchange:
         """See ``Exchange.abort``."""
         self._abort(number, cause, message, self.rank)
 
+    def peer_lost(self, number: int, peer: int) -> None:
+        """See ``Exchange.peer_lost``: ranks that share memory notice the loss themselves."""
+
     def close(self) -> None:
         """See ``Exchange.close``. The kernel frees the memory when every rank has closed, or its process has ended."""
         # Another thread may abort at any time: without the lock it could write to unmapped memory.
@@ -188,13 +201,18 @@ class SharedMemoryExchange:
             self._wait(status, peer, level, phase)
         self._choose_bins()
 
-    def _wait(self, status: int, peer: int, level: int, phase: str) -> None:
-        """Finish a crossing, or raise: check the deadline and the peer's process between calls of the wait kernel."""
+    def _wait(self, status: int, peer: int, level: int, phase: str, gathered: NDArray[np.int64] | None = None) -> None:
+        """Finish a crossing, or raise: check the deadline and the peer's process between calls of the wait kernel.
+
+        ``gathered`` ends with the row after the last rank to wait for; None to wait for all ranks.
+        """
         segment = self._segment
+        if gathered is None:
+            gathered = self._gathered
         tag = self._number << 32 | self._crossing
         checked = 0.0
         while True:
-            where = f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
+            where = self._where(level, phase)
             if status == kernels.STALE:
                 raise StaleRunError(f"{where}: rank {peer} is in another run")
             if status == kernels.ABORTED:
@@ -209,13 +227,18 @@ class SharedMemoryExchange:
             if now - checked > _LIVENESS_INTERVAL:
                 checked = now
                 # Only the awaited peer counts: a rank that died after it arrived is found at the next crossing.
-                if peer in segment.dead_ranks():
-                    self._abort(self._number, Cause.LOST, "", peer)
-                    raise WorkerLostError(f"{where}: lost rank {peer}")
+                carrier = self._carriers[peer]
+                if carrier in segment.dead_ranks():
+                    self._abort(self._number, Cause.LOST, "", carrier)
+                    raise WorkerLostError(f"{where}: lost rank {carrier}")
+            self._while_waiting()
             status, peer = kernels.wait(
                 *(segment.words, segment.stride, self._record, tag, self.rank, peer),
-                *(self._gathered, _TIMEOUT, self._backoff),
+                *(gathered, TIMEOUT, self._backoff),
             )
+
+    def _while_waiting(self) -> None:
+        """Do what has to be done now and then in a long wait."""
 
     def _choose_bins(self) -> None:
         parity = (self._crossing + 1) & 1
@@ -225,13 +248,21 @@ class SharedMemoryExchange:
         with self._aborting:
             segment = self._segment
             if not self._closed and kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
-                segment.write_message(message)
+                segment.write_message(message, rank)
                 word = number << kernels.RUN_SHIFT | int(cause) << kernels.CAUSE_SHIFT | rank
                 kernels.set_abort(segment.words, word)
 
     def _aborted(self, where: str) -> DbfsError:
+        abort = self._read_abort()
+        return abort_error(abort.cause, where, abort.rank, abort.message)
+
+    def _where(self, level: int, phase: str) -> str:
+        return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
+
+    def _read_abort(self) -> Abort:
+        """Return the last abort."""
         word = kernels.get_abort(self._segment.words)
         rank = word & kernels.RANK_MASK
         cause = Cause((word & (1 << kernels.RUN_SHIFT) - 1) >> kernels.CAUSE_SHIFT)
         message = f"lost rank {rank}" if cause is Cause.LOST else self._segment.read_message(rank)
-        return abort_error(cause, where, rank, message)
+        return Abort(word >> kernels.RUN_SHIFT, cause, rank, message)

@@ -90,6 +90,10 @@ class StagedExchange:
         """See ``Exchange.abort``."""
         self._host.abort(number, cause, message)
 
+    def peer_lost(self, number: int, peer: int) -> None:
+        """See ``Exchange.peer_lost``."""
+        self._host.peer_lost(number, peer)
+
     def close(self) -> None:
         """See ``Exchange.close``."""
         self._host.close()

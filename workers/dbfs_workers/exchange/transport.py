@@ -14,7 +14,8 @@ import distributed
 from distributed.core import send_recv
 from distributed.protocol import to_serialize
 
-from dbfs_workers.exchange.comm import Abort, CommExchange, CrossingMessage
+from dbfs_workers.exchange.comm import CommExchange, CrossingMessage
+from dbfs_workers.exchange.protocol import Abort
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,12 @@
-"""The leases of all gangs that a worker has a rank of: what the worker plugin calls.
-
-The worker's door opens with the first lease. It listens at the host of the worker's own address.
-"""
+"""The leases of all gangs that a worker has a rank of: what the worker plugin calls."""
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
 import distributed
-from distributed.comm.addressing import get_address_host
 
 from dbfs_workers import rpc
 from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
@@ -21,8 +16,8 @@ from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.notes import NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import PartOfRun
-from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import Address, Line, LineClosedError
+from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.messages import AbortRun, EndLease, GrantLease, LeaseEnd, OpenDoor, ReportLostPeer, WorkerMessage
 from dbfs_workers.reports import RankReport
@@ -33,11 +28,16 @@ _OPEN_SECONDS = 2.0
 
 
 class WorkerLeases:
-    """The leases on one worker. The event loop's thread calls all methods."""
+    """The leases on one worker. The event loop's thread calls all methods.
 
-    def __init__(self, worker: distributed.Worker) -> None:
+    Args:
+        worker: the worker.
+        door: the worker's door.
+    """
+
+    def __init__(self, worker: distributed.Worker, door: WorkerDoor) -> None:
         self._worker = worker
-        self._door: Door | None = None
+        self._door = door
         self._followers: dict[str, tuple[Follower, bytes]] = {}
         self._leaders: dict[str, Leader] = {}
         # By graph id, the serial number of the latest lease, and its holder's token.
@@ -48,13 +48,12 @@ class WorkerLeases:
         self.leave(message.graph_id)
         follower = Follower(member.rank, _part_of(member, self._worker.data[member.partition_key]))
         self._followers[message.graph_id] = follower, message.token
-        return self._admit(message.token, follower.serve)
+        return self._door.admit(message.token, follower.serve)
 
     async def grant(self, message: GrantLease, member: Member) -> Address:
         """See ``GrantLease``."""
         if message.graph_id not in self._leaders:
-            context = _context(self._worker.security.get_connection_args("worker"), self._worker.address)
-            lines = await asyncio.to_thread(_open_lines, message.doors, message.doors_token, context)
+            lines = await asyncio.to_thread(_open_lines, self._door.opener(), message.doors, message.doors_token)
             if member.closed:
                 # The graph was unloaded meanwhile.
                 for line in lines:
@@ -75,7 +74,7 @@ class WorkerLeases:
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)
         self._holders[message.graph_id] = message.lease, message.token
-        return self._admit(message.token, leader.serve)
+        return self._door.admit(message.token, leader.serve)
 
     async def end(self, message: EndLease, member: Member) -> LeaseEnd:
         """See ``EndLease``."""
@@ -106,32 +105,16 @@ class WorkerLeases:
         for served in (follower, leader):
             if served is not None:
                 served.close()
-        self._refuse(token)
+        self._door.refuse(token)
         self._refuse_holder(graph_id)
 
     def close(self) -> None:
-        """End all leases, and close the door."""
+        """End all leases."""
         for graph_id in [*self._followers, *self._leaders]:
             self.leave(graph_id)
-        if self._door is not None:
-            self._door.close()
-
-    def _admit(self, token: bytes, serve: Callable[[Line], None]) -> Address:
-        if self._door is None:
-            context = _context(self._worker.security.get_listen_args("worker"), self._worker.address)
-            try:
-                self._door = Door(_host(self._worker.address), context)
-            except OSError as error:
-                raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
-        self._door.admit(token, serve)
-        return self._door.address
 
     def _refuse_holder(self, graph_id: str) -> None:
-        self._refuse(self._holders.pop(graph_id, (0, b""))[1])
-
-    def _refuse(self, token: bytes) -> None:
-        if self._door is not None:
-            self._door.refuse(token)
+        self._door.refuse(self._holders.pop(graph_id, (0, b""))[1])
 
 
 class _Calls:
@@ -212,11 +195,14 @@ def _end_run(member: Member, number: int, message: EndLease) -> None:
         member.abort(number, message.cause, message.message)
 
 
-def _open_lines(doors: tuple[Address, ...], token: bytes, context: ssl.SSLContext | None) -> list[Line]:
+def _open_lines(
+    open_line: Callable[[Address, bytes, float], Line], doors: tuple[Address, ...], token: bytes
+) -> list[Line]:
     lines: list[Line] = []
     try:
         for address in doors:
-            lines.append(Line.open(address, token, context, _OPEN_SECONDS))
+            lines.append(open_line(address, token, _OPEN_SECONDS))
+            lines[-1].notice_silence()
     except BaseException as error:
         for line in lines:
             line.close()
@@ -224,12 +210,3 @@ def _open_lines(doors: tuple[Address, ...], token: bytes, context: ssl.SSLContex
             raise ExchangeUnavailableError(str(error)) from error
         raise
     return lines
-
-
-def _host(address: str) -> str:
-    # Workers in the client's process have no host of their own.
-    return "127.0.0.1" if address.startswith("inproc://") else str(get_address_host(address))
-
-
-def _context(arguments: dict[str, Any], address: str) -> ssl.SSLContext | None:
-    return arguments.get("ssl_context") if address.startswith("tls://") else None

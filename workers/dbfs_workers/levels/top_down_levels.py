@@ -88,8 +88,11 @@ class TopDownLevels:
         *,
         adaptive: bool,
     ) -> "TopDownLevels | None":
-        """Return the state of a traversal whose ranks are on the CPU and share memory; None for other traversals."""
-        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
+        """Return the state of a traversal whose ranks are on the CPU and share memory; None for other traversals.
+
+        Between hosts an envoy does more in a crossing than the kernel does.
+        """
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange) and exchange.on_one_host:
             return cls(scratch, spec, exchange, labels, adaptive=adaptive)
         return None
 

@@ -5,12 +5,13 @@ that token. A door listens where the worker listens, and speaks TLS if the worke
 """
 
 import contextlib
+import errno
 import hmac
 import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dbfs_workers.lines.line import Address, Line
 
@@ -29,14 +30,17 @@ class Door:
     Args:
         host: where to listen.
         context: TLS for the lines; None for plain TCP.
+        ports: the ports to choose from; 0 is any free port.
+
+    Raises:
+        OSError: the host has no such address, or none of the ports is free.
 
     Attributes:
         address: host and port.
     """
 
-    def __init__(self, host: str, context: ssl.SSLContext | None) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family, backlog=_GREETINGS)
+    def __init__(self, host: str, context: ssl.SSLContext | None, ports: Sequence[int] = (0,)) -> None:
+        self._listener = _listen(host, ports)
         self.address: Address = (host, self._listener.getsockname()[1])
         self._context = context
         self._guests: dict[bytes, Serve] = {}
@@ -89,3 +93,14 @@ class Door:
             serve(line)
         finally:
             line.close()
+
+
+def _listen(host: str, ports: Sequence[int]) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in ports[:-1]:
+        try:
+            return socket.create_server((host, port), family=family, backlog=_GREETINGS)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return socket.create_server((host, ports[-1]), family=family, backlog=_GREETINGS)

@@ -28,6 +28,8 @@ _WELCOME = b"\x01"
 _LENGTH = struct.Struct("<Q")
 # A frame below this size is joined with its length into one packet, and read with its length in one call.
 _JOINED = 1 << 16
+# After so many seconds of silence the system asks the other host whether it is there, and waits as long for its answer.
+_SILENT_SECONDS = 1
 # Most bytes of a large frame that are received at once.
 _LARGEST_PART = 1 << 20
 
@@ -167,6 +169,19 @@ class Line:
         except OSError:
             return True
 
+    def notice_silence(self) -> None:
+        """Have the system break the line about two seconds after the other end's host falls silent without a word.
+
+        Only a line over which nothing is on its way to the other end is watched.
+        """
+        watch_silence(self._connection)
+
+    def release(self) -> tuple[socket.socket, bytes]:
+        """Hand over the connection, and what has arrived beyond the frame received last. The line ends with that."""
+        connection, self._connection = self._connection, socket.socket()
+        arrived, self._arrived = self._arrived, b""
+        return connection, arrived
+
     def close(self) -> None:
         """Close the line. A thread that waits for a frame, at either end, gets a ``LineClosedError``."""
         with contextlib.suppress(OSError):
@@ -177,6 +192,17 @@ class Line:
 def new_token() -> bytes:
     """Return a random token."""
     return os.urandom(TOKEN_BYTES)
+
+
+def watch_silence(connection: socket.socket) -> None:
+    """See ``Line.notice_silence``."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _SILENT_SECONDS),
+        (socket.TCP_KEEPINTVL, _SILENT_SECONDS),
+        (socket.TCP_KEEPCNT, 1),
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _read(connection: socket.socket, size: int, end: float | None) -> bytes:

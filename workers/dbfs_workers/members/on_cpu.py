@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
-from dbfs_workers.exchange.comm import CommExchange
 from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
@@ -80,12 +79,8 @@ class LoopMember(Member):
         self.exchange.abort(number, cause, message)
 
     def peer_lost(self, number: int, rank: int) -> None:
-        """End the run if this rank exchanges by messages.
-
-        Ranks that share memory with the lost rank notice the loss themselves. Ranks that wait for its message do not.
-        """
-        if isinstance(self.exchange, CommExchange):
-            self.exchange.peer_lost(number, rank)
+        """See ``Exchange.peer_lost``."""
+        self.exchange.peer_lost(number, rank)
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
         from dbfs_workers.storage.scratch import Scratch

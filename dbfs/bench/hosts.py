@@ -1,0 +1,103 @@
+"""Exchanges between hosts, beside shared memory: workers of one machine pretend to be on several hosts."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import dask
+import distributed
+
+import dbfs
+from dbfs.cluster.connect import roster
+from dbfs_workers.rpc import NAME
+
+WAYS = ("shared_memory", "shared_memory+tcp", "tcp")
+"""The exchanges: on one host, on two hosts with half of the ranks each, and on a host for each rank."""
+
+
+@dataclass(frozen=True)
+class HostsCost:
+    """What a way to exchange costs; each figure is the median of several traversals.
+
+    Attributes:
+        exchange: how the ranks exchange.
+        hosts: number of hosts.
+        ranks: number of ranks.
+        level: milliseconds of a level of a path graph.
+        level_ratio: ``level`` divided by that of shared memory.
+        graph: milliseconds of a traversal of the graph.
+        graph_ratio: ``graph`` divided by that of shared memory.
+    """
+
+    exchange: str
+    hosts: int
+    ranks: int
+    level: float
+    level_ratio: float
+    graph: float
+    graph_ratio: float
+
+
+@contextlib.contextmanager
+def pretended_hosts(client: distributed.Client, of_ranks: tuple[int, ...]) -> Iterator[None]:
+    """Have the workers of the first ranks pretend to be on these hosts. Installs dbfs on the cluster."""
+    dbfs.install(client)
+    for address, host in zip(roster(client, len(of_ranks)), of_ranks, strict=True):
+        client.run(_pretend, f"host {host}", workers=[address])
+    try:
+        yield
+    finally:
+        client.run(_pretend, "auto")
+
+
+def bench_hosts(client: distributed.Client, ranks: int, graph: str, levels: int, rounds: int) -> Iterator[HostsCost]:
+    """Measure a path graph and another graph over each exchange.
+
+    The ways take turns, so that other programs on the machine slow all of them alike.
+
+    Args:
+        client: client of a local cluster with at least ``ranks`` workers.
+        ranks: number of ranks, at least 3.
+        graph: the other graph, which is loaded by degree.
+        levels: levels of the path.
+        rounds: number of turns.
+    """
+    hosts = {"shared_memory": (0,) * ranks, "shared_memory+tcp": _halves(ranks), "tcp": tuple(range(ranks))}
+    path_ms: dict[str, list[float]] = {way: [] for way in WAYS}
+    graph_ms: dict[str, list[float]] = {way: [] for way in WAYS}
+    with contextlib.ExitStack() as loaded:
+        graphs = {}
+        for way in WAYS:
+            with pretended_hosts(client, hosts[way]), dask.config.set({"dbfs.exchange": "auto"}):
+                graphs[way] = [
+                    loaded.enter_context(dbfs.load(dbfs.path(levels + 1), client=client, ranks=ranks)),
+                    loaded.enter_context(dbfs.load(graph, client=client, ranks=ranks, order="degree")),
+                ]
+        (source,) = graphs["shared_memory"][1].sample_sources(1, seed=1)
+        for turn in range(rounds + 1):
+            for way, (path, other) in graphs.items():
+                path_seconds, seconds = path.bfs(0).seconds, other.bfs(source).seconds
+                # The first turn warms up.
+                if turn:
+                    path_ms[way].append(path_seconds / levels * 1e3)
+                    graph_ms[way].append(seconds * 1e3)
+    level, whole = ({way: sorted(of)[len(of) // 2] for way, of in ms.items()} for ms in (path_ms, graph_ms))
+    for way in WAYS:
+        yield HostsCost(
+            graphs[way][0].exchange,
+            max(hosts[way]) + 1,
+            ranks,
+            level[way],
+            level[way] / level["shared_memory"],
+            whole[way],
+            whole[way] / whole["shared_memory"],
+        )
+
+
+def _halves(ranks: int) -> tuple[int, ...]:
+    """Return two hosts, with the first half of the ranks on the first."""
+    return tuple(int(2 * rank >= ranks) for rank in range(ranks))
+
+
+def _pretend(host: str, dask_worker: distributed.Worker) -> None:
+    dask_worker.plugins[NAME].host = host

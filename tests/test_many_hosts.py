@@ -1,0 +1,85 @@
+"""Gangs over several hosts: workers of one machine pretend to be on different hosts. ``test_hosts`` has real networks.
+
+The axes of the parity rows: hosts of the ranks x graph x directed x direction, for 2 to 4 ranks.
+"""
+
+import os
+import signal
+
+import dask
+import distributed
+import pytest
+
+import dbfs
+from dbfs.bench.hosts import pretended_hosts
+from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
+from tests.support.graphs import GRAPHS
+from tests.support.parity import Way, check, loaded
+from tests.support.runs import ENDLESS, Background
+
+BOTH = "shared_memory+tcp"
+HOSTS = {
+    "2 ranks on 2 hosts": ((0, 1), "tcp"),
+    "3 ranks on 2 hosts": ((0, 0, 1), BOTH),
+    "3 ranks on 3 hosts": ((0, 1, 2), "tcp"),
+    "4 ranks on 2 hosts": ((0, 1, 0, 1), BOTH),
+    "4 ranks on 3 hosts": ((0, 1, 1, 2), BOTH),
+    "4 ranks on 4 hosts": ((0, 1, 2, 3), "tcp"),
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("direction", ["auto", "top-down", "bottom-up"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", ["cycle", "hub", "dense random"])
+@pytest.mark.parametrize("ranks", HOSTS)
+def test_ranks_on_hosts(client: distributed.Client, ranks: str, name: str, directed: bool, direction: str) -> None:
+    of_ranks, exchange = HOSTS[ranks]
+    way, arrays = Way("resident", "auto", direction=direction), GRAPHS[name]()
+    with pretended_hosts(client, of_ranks):
+        # ``loaded`` checks that the graph has the exchange that was asked for. Here the gang chooses.
+        tasks = Way("taskgraph", "auto", direction=direction)
+        with loaded(client, arrays, tasks, directed=directed, ranks=len(of_ranks)) as graph:
+            assert graph.exchange == exchange
+            check(graph, arrays, way, [5])
+            check(graph, arrays, way, [5, 30, 5], max_depth=2)
+
+
+def test_shared_memory_that_was_asked_for_is_refused(client: distributed.Client) -> None:
+    with pretended_hosts(client, (0, 1)), dask.config.set({"dbfs.exchange": "shared_memory"}):
+        with pytest.raises(ExchangeUnavailableError, match=r"rank 1 \(.*\) is on another host than rank 0"):
+            dbfs.load("path:n=9", client=client, ranks=2)
+
+
+def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client) -> None:
+    with pretended_hosts(client, (0, 1, 0, 1)), dbfs.load("path:n=100000", client=client, ranks=4) as graph:
+        for _ in range(2):
+            with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+                graph.bfs(0, deadline=0.1)
+            assert graph.bfs(99_900, validate=True, max_depth=50).depth == 50
+        # Under a lease as well.
+        with pytest.raises(DeadlineExceededError):
+            graph.bfs_many([0] * 50, deadline=0.2)
+        assert [result.depth for result in graph.bfs_many([0] * 3, max_depth=9)] == [9, 9, 9]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victim", [0, 1, 3])
+def test_a_worker_killed_mid_run(victim: int) -> None:
+    with (
+        dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client,
+        pretended_hosts(client, (0, 1, 0, 1)),
+    ):
+        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4)
+        assert graph.exchange == BOTH
+        run = Background(graph)
+        address = graph.gang.addresses[victim]
+        os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+        error = run.join()
+        assert isinstance(error, WorkerLostError)
+        assert f"lost rank {victim}" in str(error)
+        with pytest.raises(WorkerLostError, match=f"lost rank {victim}.*load the graph again"):
+            graph.bfs(0)
+        client.wait_for_workers(4, timeout=30)
+        with dbfs.load(dbfs.path(50), client=client) as again:
+            assert again.bfs(0, validate=True).depth == 49

@@ -1,0 +1,299 @@
+"""The exchange of an envoy: the rank that exchanges with the envoys of other hosts what the ranks of its host send.
+
+Each host has a shared memory segment with a part for every rank of the gang. The ranks of the host write their own
+parts; the envoy writes the parts of all ranks elsewhere, from the frames of the other envoys. To the other ranks of
+the host a crossing is the same as in a gang on one host (``SharedMemoryExchange``).
+
+An envoy crosses in four steps:
+
+1. The envoy publishes its own record and waits until all ranks of its host have published theirs.
+2. The envoy sends one frame to each other envoy: the counts of this host's ranks, their new entries of the bins for
+   ranks of that host and, in a crossing with slices, their slices.
+3. The envoy receives one frame from each other envoy, and publishes the records in it.
+4. All ranks of the host now see p records, as in any crossing.
+
+The run's own thread does all of this, because a second thread would cost two switches a level. An envoy that has
+finished a crossing may send its next frame before others have received all frames of this one: so a frame stays in its
+stream until the crossing that it belongs to.
+
+The frame of an abort carries the end of a run to the other hosts; one that comes too late is skipped. After a run that
+failed, the streams are made anew (``disconnect``, ``connect``), as they may be in the middle of a frame.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, StaleRunError
+from dbfs_workers.exchange import barrier_kernels as barrier
+from dbfs_workers.exchange.hosts import Hosts
+from dbfs_workers.exchange.link import Crossing, Link
+from dbfs_workers.exchange.protocol import COUNTS, Cause
+from dbfs_workers.exchange.segment import RUN, Segment, bin_entries
+from dbfs_workers.exchange.shared_memory import TIMEOUT, SharedMemoryExchange
+from dbfs_workers.exchange.stream import Stream, wait_for_any
+from dbfs_workers.lines.line import Address, Line, LineClosedError
+from dbfs_workers.storage.stripe import Stripe
+
+logger = logging.getLogger(__name__)
+
+OpenLine = Callable[[Address, bytes, float], Line]
+"""Opens a line: takes the door's address, the token and the seconds that this may take."""
+
+CONNECT_SECONDS = 5.0
+"""Seconds that connecting to the other hosts may take."""
+
+# Seconds after which a waiting envoy looks for an abort, and after which it looks whether the other host is there.
+_LOOK_SECONDS = 0.005
+_CHECK_SECONDS = 0.2
+
+
+class EnvoyExchange(SharedMemoryExchange):
+    """An envoy's end of the exchange. Call ``connect`` before the first run, and again after a failed one.
+
+    Args:
+        segment: the memory that the envoy made.
+        hosts: the hosts of the gang.
+    """
+
+    def __init__(self, segment: Segment, hosts: Hosts) -> None:
+        super().__init__(segment, hosts.carriers(segment.rank))
+        self._host = hosts.of_ranks[self.rank]
+        own = hosts.ranks(self._host)
+        others = [host for host in range(hosts.count) if host != self._host]
+        self._links = {host: Link(own, hosts.ranks(host), self._entries, self.p, self) for host in others}
+        # First and last of the ranks of this host, in groups without gaps.
+        self._local = [(rank, rank) for rank in own[:1]]
+        for rank in own[1:]:
+            first, last = self._local[-1]
+            if rank == last + 1:
+                self._local[-1] = first, rank
+            else:
+                self._local.append((rank, rank))
+        # Held by the thread that uses the streams.
+        self._using = threading.Lock()
+        # The last run whose abort the other hosts were told, or told.
+        self._told = 0
+        # Lines that came in by the door, by the other host.
+        self._lines: dict[int, Line] = {}
+        self._line_came = threading.Condition()
+
+    @classmethod
+    def create_for(cls, stripe: Stripe, graph_id: str, rank: int, hosts: Hosts) -> "EnvoyExchange":
+        """Make the segment of a host, as its envoy. The other ranks of the host attach with its ``handle``.
+
+        Raises:
+            ExchangeUnavailableError: as for ``SharedMemoryExchange.create``.
+        """
+        return cls(Segment.create(stripe, bin_entries(stripe), graph_id, rank), hosts)
+
+    def accept(self, line: Line) -> None:
+        """Take a line of another envoy, which came in by the door. Called in the door's thread."""
+        host = int.from_bytes(line.receive(time.monotonic() + CONNECT_SECONDS), "little")
+        if host not in self._links or host < self._host:
+            raise LineClosedError(f"host {host} opens no line to host {self._host}")
+        with self._line_came:
+            self._lines[host] = line
+            self._line_came.notify_all()
+            # The door closes the line when this call ends.
+            self._line_came.wait_for(lambda: self._lines.get(host) is not line)
+
+    def disconnect(self) -> None:
+        """Close the streams. The run before has ended on this rank."""
+        with self._using:
+            self._close_links()
+
+    def connect(self, doors: Sequence[Address], token: bytes, open_line: OpenLine) -> None:
+        """Make the streams to all other hosts: open lines to those before this one, and await those of the others.
+
+        Args:
+            doors: the doors of the envoys, by host.
+            token: what they expect.
+            open_line: opens a line.
+
+        Raises:
+            ExchangeUnavailableError: a host can't be reached, or its line does not come.
+        """
+        end = time.monotonic() + CONNECT_SECONDS
+        for host, link in self._links.items():
+            if host < self._host:
+                try:
+                    line = open_line(doors[host], token, CONNECT_SECONDS)
+                    line.send(self._host.to_bytes(4, "little"), CONNECT_SECONDS)
+                except LineClosedError as error:
+                    raise ExchangeUnavailableError(f"rank {self.rank}, to rank {link.envoy}: {error}") from error
+            else:
+                with self._line_came:
+                    if not self._line_came.wait_for(lambda host=host: host in self._lines, end - time.monotonic()):  # type: ignore[misc]
+                        raise ExchangeUnavailableError(f"rank {self.rank}: no line from rank {link.envoy} came in time")
+                    line = self._lines[host]
+            link.stream = Stream(line, link.words)
+        self._forget_lines()
+
+    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+        """See ``Exchange.cross``."""
+        with self._using:
+            try:
+                return self._cross(level, phase, counts, sliced)
+            except BaseException:
+                self._send_abort(self._number)
+                raise
+
+    def binned(self, source: int, owner: int, size: int) -> list[NDArray[np.uint32]]:
+        """See ``HostMemory.binned``."""
+        parity, place = self._crossing & 1, slice(owner * self._entries, owner * self._entries + size)
+        rows = self._rows[parity][source][place]
+        return [rows, self._parents[parity][source][place]] if self._predecessors else [rows]
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """See ``Exchange.abort``."""
+        self._end(number, cause, message, self.rank)
+
+    def peer_lost(self, number: int, peer: int) -> None:
+        """See ``Exchange.peer_lost``: a host that fell silent may be noticed here first."""
+        self._end(number, Cause.LOST, "", peer)
+
+    def close(self) -> None:
+        """See ``Exchange.close``."""
+        with self._using:
+            self._close_links()
+            super().close()
+
+    def _close_links(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._forget_lines()
+
+    def _forget_lines(self) -> None:
+        """Let the door's threads go."""
+        with self._line_came:
+            self._lines.clear()
+            self._line_came.notify_all()
+
+    def _end(self, number: int, cause: Cause, message: str, rank: int) -> None:
+        self._abort(number, cause, message, rank)
+        # A thread that crosses looks for aborts while it waits, and sends this one itself.
+        if self._using.acquire(blocking=False):
+            try:
+                self._send_abort(number)
+            finally:
+                self._using.release()
+
+    def _send_abort(self, number: int) -> None:
+        """Send the abort of a run to the other hosts, unless it came from there or was sent before."""
+        if (
+            self._closed
+            or number <= self._told
+            or barrier.get_abort(self._segment.words) >> barrier.RUN_SHIFT != number
+        ):
+            return
+        self._told, abort = number, self._read_abort()
+        for link in self._links.values():
+            # A host that is out of reach is lost, and finds that out by itself.
+            with contextlib.suppress(LineClosedError):
+                link.send_abort(abort)
+
+    def _cross(self, level: int, phase: str, counts: tuple[int, ...], sliced: bool) -> list[int]:
+        self._crossing += 1
+        self._record[1 : 1 + COUNTS] = counts
+        crossing = Crossing(self._number, self._crossing, int(self._record[RUN]), sliced)
+        tag = self._number << 32 | self._crossing
+        segment, backoff = self._segment, self._backoff
+        if backoff[barrier.NO_YIELD]:
+            backoff[barrier.NO_YIELD] -= 1
+        barrier.publish(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank)
+        for first, last in self._local:
+            # The row behind the last rank takes sums that nobody reads, before its own record comes.
+            self._wait_from(first, self._gathered[: (last + 2) * (self._record.size + 1)], tag, level, phase)
+        self._swap_frames(crossing, level, phase)
+        self._wait_from(0, self._gathered, tag, level, phase)
+        self._choose_bins()
+        sums: list[int] = self._sums.tolist()
+        return sums
+
+    def _wait_from(self, first: int, gathered: NDArray[np.int64], tag: int, level: int, phase: str) -> None:
+        """Wait for the ranks from ``first`` on, up to the last row but one of ``gathered``."""
+        segment = self._segment
+        status, peer = barrier.wait(
+            *(segment.words, segment.stride, self._record, tag, self.rank, first),
+            *(gathered, TIMEOUT, self._backoff),
+        )
+        if status != barrier.CROSSED or time.monotonic() > self._deadline:
+            self._wait(status, peer, level, phase, gathered)
+
+    def _while_waiting(self) -> None:
+        """Look whether another host has ended the run, or is lost, while ranks of this host are waited for."""
+        for link in self._links.values():
+            try:
+                self._look_for_abort(link)
+            except LineClosedError as error:
+                self._lose(link, error)
+
+    def _swap_frames(self, crossing: Crossing, level: int, phase: str) -> None:
+        """Send a frame to each other host, and publish the records of the frame that comes from there."""
+        segment = self._segment
+        links = list(self._links.values())
+        for link in links:
+            try:
+                link.send(crossing, segment.words, segment.stride)
+            except LineClosedError as error:
+                self._lose(link, error)
+        checked = time.monotonic()
+        while True:
+            reading, writing, late = [], [], []
+            for link in links:
+                try:
+                    # A link that has crossed may still bring the end of the run, while others are waited for.
+                    ready = self._look_for_abort(link)
+                    if ready and not link.crossed:
+                        link.receive(crossing, segment.words, segment.stride)
+                        ready = False
+                    stream = link.live()
+                    if not ready:
+                        reading.append(stream)
+                    if not stream.push():
+                        writing.append(stream)
+                    if not link.crossed or stream.sending:
+                        late.append(link.envoy)
+                except StaleRunError as error:
+                    raise StaleRunError(f"{self._where(level, phase)}: {error}") from error
+                except LineClosedError as error:
+                    self._lose(link, error)
+            if barrier.get_abort(segment.words) >> barrier.RUN_SHIFT == self._number:
+                raise self._aborted(self._where(level, phase))
+            if not late:
+                return
+            now = time.monotonic()
+            if now > self._deadline:
+                waited_for = f"waiting for rank {late[0]}"
+                self._abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, {waited_for}", self.rank)
+                raise DeadlineExceededError(f"{self._where(level, phase)}: the deadline passed {waited_for}")
+            if not wait_for_any(reading, writing, _LOOK_SECONDS) and now - checked > _CHECK_SECONDS:
+                checked = now
+                self._check_streams()
+
+    def _look_for_abort(self, link: Link) -> bool:
+        """Take an abort that has come over a link; return whether the header of a crossing's frame is there."""
+        ready, abort = link.receive_abort()
+        if abort is not None and abort.number >= self._number:
+            self._told = max(self._told, abort.number)
+            self._abort(abort.number, abort.cause, abort.message, abort.rank)
+        return ready
+
+    def _check_streams(self) -> None:
+        for link in self._links.values():
+            try:
+                link.live().require_sound()
+            except LineClosedError as error:
+                self._lose(link, error)
+
+    def _lose(self, link: Link, error: LineClosedError) -> None:
+        """End the run, because the envoy of another host is out of reach."""
+        logger.info("dbfs: rank %d lost rank %d: %s", self.rank, link.envoy, error)
+        link.close()
+        self._abort(self._number, Cause.LOST, "", link.envoy)

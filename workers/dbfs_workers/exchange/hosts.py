@@ -1,0 +1,74 @@
+"""Which ranks of a gang are on one host, so that they share memory, and which identity a worker's host has.
+
+The lowest rank of a host is its *envoy*: it exchanges with the envoys of the other hosts what all ranks of the two
+hosts send each other.
+"""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts of a gang.
+
+    Attributes:
+        of_ranks: the host of each rank; hosts are numbered from 0 in the order of their envoys.
+    """
+
+    of_ranks: tuple[int, ...]
+
+    @classmethod
+    def by_identity(cls, identities: Sequence[str]) -> "Hosts":
+        """Return the hosts of ranks whose workers have these identities."""
+        numbers: dict[str, int] = {}
+        return cls(tuple(numbers.setdefault(identity, len(numbers)) for identity in identities))
+
+    @classmethod
+    def one(cls, p: int) -> "Hosts":
+        """Return one host with all ``p`` ranks."""
+        return cls((0,) * p)
+
+    @classmethod
+    def apart(cls, p: int) -> "Hosts":
+        """Return a host for each of ``p`` ranks."""
+        return cls(tuple(range(p)))
+
+    @property
+    def count(self) -> int:
+        """Number of hosts."""
+        return max(self.of_ranks) + 1
+
+    @property
+    def envoys(self) -> tuple[int, ...]:
+        """The envoy of each host."""
+        return tuple(self.of_ranks.index(host) for host in range(self.count))
+
+    def ranks(self, host: int) -> tuple[int, ...]:
+        """Return the ranks of a host, in ascending order."""
+        return tuple(rank for rank, other in enumerate(self.of_ranks) if other == host)
+
+    def carriers(self, rank: int) -> tuple[int, ...]:
+        """Return, for each peer of a rank, the rank of the same host that the peer's messages come from.
+
+        Peers on the same host are their own carriers; for all others it is the host's envoy.
+        """
+        own = self.of_ranks[rank]
+        return tuple(peer if host == own else self.envoys[own] for peer, host in enumerate(self.of_ranks))
+
+
+def identity(name: str) -> str:
+    """Return the identity of this process's host: processes with the same identity can share memory.
+
+    Processes open each other's memory through ``/proc``. So they must run under one kernel, see the same process ids
+    and run as the same user. ``name`` separates them further.
+    """
+    try:
+        system = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        processes = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        system, processes = socket.gethostname(), "unknown"
+    return f"{name}/{system}/{processes}/{os.geteuid()}"

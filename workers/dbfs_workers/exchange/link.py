@@ -1,0 +1,230 @@
+"""A link: what an envoy has of one other host. It turns records and bins into frames, and frames into records and bins.
+
+In: the records of this host's ranks, and access to the bins and slices in this host's segment. Out: frames over the
+link's stream, and the entries of the other host's frames, written into the parts of its ranks in the segment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.exchange import stream_kernels as kernels
+from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause
+from dbfs_workers.exchange.segment import MESSAGE_BYTES
+from dbfs_workers.exchange.stream import LENGTH, Stream
+from dbfs_workers.exchange.stream_kernels import (
+    ABORTED,
+    CAUSE,
+    CROSSED,
+    CROSSING,
+    DIGEST,
+    HEAD,
+    KIND,
+    NUMBER,
+    RANK,
+    header_words,
+)
+from dbfs_workers.lines.line import LineClosedError
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A crossing.
+
+    Attributes:
+        number: the gang's serial number of the run.
+        index: number of the crossing in its run, from 1.
+        digest: digest of the run's id.
+        sliced: whether the ranks send slices.
+    """
+
+    number: int
+    index: int
+    digest: int
+    sliced: bool
+
+
+class HostMemory(Protocol):
+    """Access to the bins and slices of all ranks in the segment of a host."""
+
+    def binned(self, source: int, owner: int, size: int) -> list[NDArray[np.uint32]]:
+        """Return the rows, and the parents if there are any, of the first entries of a bin of this crossing."""
+        ...
+
+    def slice_of(self, source: int) -> NDArray[np.uint32]:
+        """See ``Exchange.slice_of``."""
+        ...
+
+
+class Link:
+    """What an envoy has of another host.
+
+    Args:
+        own: the ranks of the envoy's host.
+        others: the ranks of the other host.
+        entries: entries that fit in a bin.
+        ranks: number of ranks of the gang.
+        memory: the segment of the envoy's host.
+
+    Attributes:
+        envoy: the envoy of the other host.
+        stream: the stream to that envoy; None if there is none.
+        crossed: whether the other host's frame of the crossing under way has come.
+    """
+
+    def __init__(self, own: Sequence[int], others: Sequence[int], entries: int, ranks: int, memory: HostMemory) -> None:
+        self.envoy = others[0]
+        self.stream: Stream | None = None
+        self.crossed = False
+        self.words = header_words(len(others), len(own))
+        self._entries = entries
+        self._memory = memory
+        self._own = np.array(own, np.int64)
+        self._others = np.array(others, np.int64)
+        self._header = np.zeros(header_words(len(own), len(others)), np.int64)
+        # A record of a rank of the other host, and the ends of its bins.
+        self._record = np.zeros(1 + COUNTS, np.int64)
+        self._ends = np.zeros(ranks, np.int64)
+        self._message = bytearray()
+
+    def live(self) -> Stream:
+        """Return the stream.
+
+        Raises:
+            LineClosedError: there is none.
+        """
+        if self.stream is None:
+            raise LineClosedError("the connection was closed")
+        return self.stream
+
+    def close(self) -> None:
+        """Close the stream, if there is one."""
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+    def send(self, crossing: Crossing, words: NDArray[np.int64], stride: int) -> None:
+        """Begin to send the frame of a crossing; ``stream.push`` goes on.
+
+        Args:
+            crossing: the crossing.
+            words: the head of the segment. The records of this host's ranks are of this crossing.
+            stride: words of a rank's part of the head.
+
+        Raises:
+            LineClosedError: the stream is broken.
+        """
+        self.crossed = False
+        header = self._header
+        header[KIND], header[NUMBER], header[CROSSING] = CROSSED, crossing.number, crossing.index
+        header[DIGEST] = crossing.digest
+        payload: list[NDArray[np.uint32]] = []
+        if kernels.compose(words, stride, crossing.index, self._own, self._others, header):
+            for source, owner, size in _bins(header, self._own, self._others):
+                payload += self._memory.binned(source, owner, size)
+        if crossing.sliced:
+            payload += [self._memory.slice_of(rank) for rank in self._own.tolist()]
+        self.live().send(header, payload)
+
+    def send_abort(self, abort: Abort) -> None:
+        """Send the end of a run, or close the stream if it is in the middle of a frame.
+
+        Raises:
+            LineClosedError: the stream is broken.
+        """
+        stream = self.live()
+        if not stream.push():
+            self.close()
+            return
+        header = np.zeros_like(self._header)
+        header[KIND], header[NUMBER], header[CAUSE], header[RANK] = ABORTED, abort.number, int(abort.cause), abort.rank
+        message = abort.message.encode()[: MESSAGE_BYTES - 1].ljust(MESSAGE_BYTES, b"\0")
+        stream.send(header, [np.frombuffer(message, np.uint32)])
+
+    def receive(self, crossing: Crossing, words: NDArray[np.int64], stride: int) -> None:
+        """Receive what has come of the other host's frame. If it is complete, publish its records, and set ``crossed``.
+
+        The frame at hand is not an abort: see ``receive_abort``.
+
+        Args:
+            crossing: the crossing under way.
+            words: the head of the segment.
+            stride: words of a rank's part of the head.
+
+        Raises:
+            LineClosedError: the stream is broken.
+            StaleRunError: the other host is in another run.
+        """
+        stream = self.live()
+        if not stream.has_header():
+            return
+        header = stream.header
+        if not stream.taking:
+            if (header[KIND], header[NUMBER], header[CROSSING]) != (CROSSED, crossing.number, crossing.index):
+                raise StaleRunError(f"rank {self.envoy} is in another run")
+            stream.take(self._targets(header, crossing.sliced))
+        if not stream.complete():
+            return
+        tag = crossing.number << 32 | crossing.index
+        kernels.deliver(words, stride, header, self._others, self._own, tag, self._record, self._ends)
+        stream.next_frame()
+        self.crossed = True
+
+    def receive_abort(self) -> tuple[bool, Abort | None]:
+        """Look at the next frame.
+
+        Returns:
+            Whether the header of a crossing's frame is there, for ``receive``; and the abort, if one has come.
+
+        Raises:
+            LineClosedError: the stream is broken.
+        """
+        stream = self.live()
+        if not stream.has_header():
+            return False, None
+        header = stream.header
+        if header[KIND] != ABORTED:
+            return True, None
+        if not stream.taking:
+            if header[LENGTH] != MESSAGE_BYTES:
+                raise LineClosedError("the other end sent no frame of dbfs")
+            self._message = bytearray(MESSAGE_BYTES)
+            stream.take([memoryview(self._message)])
+        if not stream.complete():
+            return False, None
+        message = self._message.rstrip(b"\0").decode(errors="ignore")
+        abort = Abort(int(header[NUMBER]), Cause(int(header[CAUSE])), int(header[RANK]), message)
+        stream.next_frame()
+        return False, abort
+
+    def _targets(self, header: NDArray[np.int64], sliced: bool) -> list[memoryview]:
+        """Return the places of a frame's entries and slices in the segment.
+
+        Raises:
+            LineClosedError: the header does not fit the graph.
+        """
+        new = kernels.count_new(header, self._others.size, self._own.size, self._entries)
+        if new < 0:
+            raise LineClosedError("the other end sent more than fits")
+        arrays: list[NDArray[np.uint32]] = []
+        if new:
+            for source, owner, size in _bins(header, self._others, self._own):
+                arrays += self._memory.binned(source, owner, size)
+        if sliced:
+            arrays += [self._memory.slice_of(rank) for rank in self._others.tolist()]
+        if sum(array.nbytes for array in arrays) != header[LENGTH]:
+            raise LineClosedError("the other end sent a frame of another length than its header says")
+        return [array.data.cast("B") for array in arrays]
+
+
+def _bins(
+    header: NDArray[np.int64], senders: NDArray[np.int64], receivers: NDArray[np.int64]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield sender, receiver and entries of each bin that a header announces and that is not empty."""
+    entries = header[HEAD:].reshape(-1, COUNTS + receivers.size)[:, COUNTS:]
+    for i, j in zip(*(places.tolist() for places in np.nonzero(entries)), strict=True):
+        yield int(senders[i]), int(receivers[j]), int(entries[i, j])

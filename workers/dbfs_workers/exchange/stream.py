@@ -1,0 +1,207 @@
+"""A stream between the envoys of two hosts: frames of a fixed header and a payload, sent and received without waiting.
+
+The two ends send to each other at the same time, and a large frame does not fit in the connection's buffers. An end
+that waited until its frame is sent, before it receives, could wait for ever. So each call does what the connection
+allows now, and the caller polls.
+
+The header is int64 words; ``LENGTH`` has the bytes of the payload. The streams begin as lines: see
+``dbfs_workers.lines`` for the token and TLS.
+"""
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.lines.line import Line, LineClosedError
+
+LENGTH: Final = 0
+"""Place of the payload's length in the header."""
+
+# A frame up to this size is sent in one call, and received through the buffer.
+_JOINED: Final = 1 << 16
+# Most bytes of a line's frame that a line may have received ahead.
+_AHEAD: Final = 1 << 16
+
+# Of the kernel's ``struct tcp_info``: how often the oldest packet was sent again in vain, and the milliseconds since
+# the other host last confirmed anything.
+_TCP_INFO: Final = struct.Struct("=2xB5x4x4x4x4x4x4x4x4x4x4x4x4xI")
+_RESENT: Final = 2
+_SILENT_MS: Final = 1500
+
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Stream:
+    """One end of a stream. One thread at a time may use it.
+
+    Args:
+        line: the line whose connection the stream takes over.
+        words: words of the header of frames that arrive.
+
+    Attributes:
+        header: int64[words], the header of the frame that arrives; valid once ``has_header`` returned true, until the
+            frame is complete.
+    """
+
+    def __init__(self, line: Line, words: int) -> None:
+        line.notice_silence()
+        self._connection, ahead = line.release()
+        self._connection.setblocking(False)
+        self._buffer = memoryview(bytearray(8 * words + _JOINED + _AHEAD))
+        self._buffer[: len(ahead)] = ahead
+        self._filled = len(ahead)
+        self._header_bytes = 8 * words
+        self.header: NDArray[np.int64] = np.frombuffer(self._buffer, np.int64, words)
+        self._sending: deque[memoryview] = deque()
+        # Parts of the payload that have yet to arrive; None before ``take`` was called for the frame.
+        self._targets: deque[memoryview] | None = None
+
+    @property
+    def sending(self) -> bool:
+        """Whether a part of a frame is yet to be sent."""
+        return bool(self._sending)
+
+    def fileno(self) -> int:
+        """Return the connection's file descriptor, to be polled."""
+        return self._connection.fileno()
+
+    def send(self, header: NDArray[np.int64], payload: Sequence[NDArray[np.uint32]]) -> None:
+        """Begin to send a frame; ``push`` goes on. The payload must not change until the frame is sent.
+
+        Raises:
+            LineClosedError: the stream is broken.
+        """
+        length = sum(part.nbytes for part in payload)
+        header[LENGTH] = length
+        if header.nbytes + length <= _JOINED:
+            self._sending.append(memoryview(b"".join((header.tobytes(), *(part.tobytes() for part in payload)))))
+        else:
+            self._sending.append(memoryview(header.tobytes()))
+            self._sending.extend(part.data.cast("B") for part in payload)
+        self.push()
+
+    def push(self) -> bool:
+        """Send what the connection takes now; return whether all is sent.
+
+        Raises:
+            LineClosedError: the stream is broken.
+        """
+        while self._sending:
+            part = self._sending[0]
+            try:
+                sent = self._connection.send(part)
+            except _NOT_NOW:
+                return False
+            except OSError as error:
+                raise LineClosedError(f"the connection broke: {error}") from error
+            if sent == len(part):
+                self._sending.popleft()
+            else:
+                self._sending[0] = part[sent:]
+        return True
+
+    def has_header(self) -> bool:
+        """Receive what has arrived; return whether the header of a frame is there.
+
+        Raises:
+            LineClosedError: the stream is broken, or the other end closed it.
+        """
+        while self._filled < self._header_bytes:
+            received = self._receive(self._buffer[self._filled :])
+            if not received:
+                return False
+            self._filled += received
+        return True
+
+    def take(self, targets: Sequence[memoryview]) -> None:
+        """Have the frame's payload written into buffers of bytes, as long together as the header says."""
+        self._targets = deque()
+        at = self._header_bytes
+        for target in targets:
+            here = min(len(target), self._filled - at)
+            target[:here] = self._buffer[at : at + here]
+            at += here
+            if here < len(target):
+                self._targets.append(target[here:])
+        self._filled -= at - self._header_bytes
+        # What arrived of the next frame. It fits, because the buffer takes no more once the header is complete.
+        ahead = self._filled - self._header_bytes
+        if ahead:
+            self._buffer[self._header_bytes : self._filled] = bytes(self._buffer[at : at + ahead])
+
+    @property
+    def taking(self) -> bool:
+        """Whether ``take`` was called for the frame that arrives."""
+        return self._targets is not None
+
+    def complete(self) -> bool:
+        """Receive what has arrived of the payload; return whether the frame is complete. The stream then has the next.
+
+        Raises:
+            LineClosedError: the stream is broken, or the other end closed it.
+        """
+        assert self._targets is not None
+        while self._targets:
+            received = self._receive(self._targets[0])
+            if not received:
+                return False
+            if received == len(self._targets[0]):
+                self._targets.popleft()
+            else:
+                self._targets[0] = self._targets[0][received:]
+        return True
+
+    def next_frame(self) -> None:
+        """Go on to the next frame, after ``complete`` returned true. ``header`` is not valid any more."""
+        ahead = self._filled - self._header_bytes
+        self._buffer[:ahead] = bytes(self._buffer[self._header_bytes : self._filled])
+        self._filled = ahead
+        self._targets = None
+
+    def require_sound(self) -> None:
+        """Check that the other host still confirms what it is sent.
+
+        Raises:
+            LineClosedError: it does not.
+        """
+        with contextlib.suppress(OSError):
+            info = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            resent, silent = _TCP_INFO.unpack(info)
+            if resent >= _RESENT and silent >= _SILENT_MS:
+                raise LineClosedError("the other host is silent")
+
+    def close(self) -> None:
+        """Close the stream."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _receive(self, target: memoryview) -> int:
+        """Receive what has arrived, at most as much as the target takes; return the bytes, 0 if there are none yet."""
+        try:
+            received = self._connection.recv_into(target)
+        except _NOT_NOW:
+            return 0
+        except OSError as error:
+            raise LineClosedError(f"the connection broke: {error}") from error
+        if not received:
+            raise LineClosedError("the connection was closed by the other end")
+        return received
+
+
+def wait_for_any(reading: Sequence[Stream], writing: Sequence[Stream], seconds: float) -> bool:
+    """Wait until one of the streams can go on, for at most ``seconds``; return whether one can."""
+    poll = select.poll()
+    for stream in reading:
+        poll.register(stream, select.POLLIN)
+    for stream in writing:
+        poll.register(stream, select.POLLIN | select.POLLOUT if stream in reading else select.POLLOUT)
+    return bool(poll.poll(seconds * 1e3))
