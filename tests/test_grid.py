@@ -30,7 +30,7 @@ def sixteen() -> Iterator[distributed.Client]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("ranks", "directed"), [(6, True), (9, False), (16, True)])
+@pytest.mark.parametrize(("ranks", "directed"), [(6, False), (16, True)])
 def test_ways_on_more_ranks(sixteen: distributed.Client, directed: bool, ranks: int) -> None:
     for name, way in (("hub", WAYS["2-D"]), ("dense random", WAYS["2-D, degree order"])):
         arrays = GRAPHS[name]()
@@ -40,20 +40,19 @@ def test_ways_on_more_ranks(sixteen: distributed.Client, directed: bool, ranks: 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("ranks", "seed"), [(1, 3), (4, 1), (9, 2)])
+@pytest.mark.parametrize(("ranks", "seed"), [(1, 3), (9, 1)])
 def test_any_options(sixteen: distributed.Client, ranks: int, seed: int) -> None:
     assert_options_agree(sixteen, WAYS["2-D"], ranks, seed)
 
 
 @pytest.mark.full
 def test_two_hundred_traversals_on_sixteen_ranks(sixteen: distributed.Client) -> None:
-    n, src, dst = random(3000, 20_000, 3)
+    n, src, dst = random(400, 1500, 3)
     matrix = oracle.adjacency(n, src, dst, directed=False)
-    with dbfs.load((src, dst), client=sixteen, layout="2d", ids="dense") as graph:
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=sixteen, layout="2d") as graph:
         sources = graph.sample_sources(200)
         for source, result in zip(sources, graph.bfs_stream(sources, predecessors=True), strict=True):
-            expected = oracle.distances(matrix, [source])[: graph.n]
-            np.testing.assert_array_equal(result.distances(), expected)
+            np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
 
 
 @pytest.mark.full
@@ -179,7 +178,7 @@ def test_the_command_estimates_a_grid() -> None:
 
 @pytest.mark.full
 def test_a_worker_killed_mid_run() -> None:
-    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
+    with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:
         with dbfs.load(dbfs.path(ENDLESS), client=client, layout="2d") as graph:
             kill_rank_1_mid_run(graph)
             with pytest.raises(DbfsError):
