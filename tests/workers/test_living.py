@@ -132,14 +132,15 @@ def test_the_version_before_stays_whole() -> None:
 
 
 def test_freed_pages_are_used_again() -> None:
-    part = build(Stripe(64, 1), np.repeat(np.arange(64), 8), np.tile(np.arange(8), 64), directed=True)[0]
-    edges = [(u, v) for u in range(64) for v in range(20, 26)]
+    part = build(Stripe(256, 1), np.repeat(np.arange(256), 8), np.tile(np.arange(8), 256), directed=True)[0]
+    edges = [(u, v) for u in range(16) for v in range(20, 26)]
     sizes = []
     for _ in range(20):
         for kind in ("insert-edges", "delete-edges"):
             part = change([part], kind, edges)[0].partition
         sizes.append(part.nbytes)
-    assert max(sizes[1:]) == sizes[1]
+    # Of a quarter more pages than the rows have, the batches take a few again and again.
+    assert max(sizes) == sizes[0]
     assert part.free_pages > 0
     compact = updated(part, UpdateSpec("compact", hub_first=False), None, None, lambda: PLENTY).partition
     assert compact.free_pages == 0

@@ -181,8 +181,8 @@ def updated(
     if spec.kind == "thaw":
         return Updated(living)
     if spec.kind == "compact":
-        tight = None if into is None else Pages.of(into.rows, 0, free_bytes)
-        return Updated(LivingPartition(living, Pages.of(out.rows, 0, free_bytes), tight, spec.hub_first))
+        tight = None if into is None else Pages.of(into.rows, free_bytes, spare=False)
+        return Updated(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
     if spec.kind == "insert-vertices":
         stripe, vertices = _with_vertices(living, spec.count)
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
@@ -235,7 +235,7 @@ def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> L
         return partition
 
     def paged(csr: Csr) -> Pages:
-        return Pages.of(csr.rows, csr.columns.size // 4, free_bytes)
+        return Pages.of(csr.rows, free_bytes, spare=True)
 
     into = None if partition.in_edges is None else paged(partition.in_edges)
     return LivingPartition(partition, paged(partition.out_edges), into, hub_first)

@@ -25,7 +25,7 @@ PAGE = 4
 """Columns of a page: 16 bytes. A row of a road network fills one; a row of degree 32 wastes 1.5 columns on average."""
 
 # Room of a pool beyond the rows that it was made for, as a part of these.
-_SPARE = 4
+_SPARE = 0.25
 _NONE = np.empty(0, np.int64)
 # Edges of a batch below which one sort takes less time than a sort of each bucket.
 _SMALL_BATCH = 1 << 15
@@ -126,27 +126,33 @@ class Pages:
     free: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Rows, spare: int, free_bytes: FreeBytes) -> "Pages":
-        """Copy rows into a new pool with room for ``spare`` more columns.
+    def of(cls, rows: Rows, free_bytes: FreeBytes, *, spare: bool) -> "Pages":
+        """Copy rows into a new pool without gaps; ``spare`` says whether batches will follow, which need free pages.
 
         Raises:
             GraphTooLargeError: the pool does not fit in the memory that is free.
         """
-        capacities = PAGE * run_pages(rows.ends - rows.starts)
+        pages = cls._laid_out(rows.ends - rows.starts, _SPARE if spare else 0, free_bytes)
+        kernels.copy_rows(rows.starts, rows.ends, rows.columns, pages.rows.starts, pages.rows.columns)
+        return pages
+
+    @classmethod
+    def _laid_out(cls, degrees: NDArray[np.int64], spare: float, free_bytes: FreeBytes) -> "Pages":
+        """Return rows of given degrees whose columns are not written yet, one after another; errors as for ``of``."""
+        capacities = PAGE * run_pages(degrees)
         ends = np.cumsum(capacities)
         starts = ends - capacities
         used = int(ends[-1])
-        size = used + spare
-        needed = 4 * size + 16 * rows.starts.size
+        # The pages of memory that no row is written to take none.
+        size = used + int(spare * used)
+        needed = 4 * size + 16 * degrees.size
         # Only a large pool is checked, since reading the free memory takes longer than a small batch.
         if needed > 2**20 and needed > (free := free_bytes()):
             raise GraphTooLargeError(
                 f"the pages of the rows need {needed:,} bytes, {max(0, free):,} bytes are free; delete edges or use "
                 "more workers"
             )
-        pool = np.empty(size, np.uint32)
-        kernels.copy_rows(rows.starts, rows.ends, rows.columns, starts, pool)
-        return cls(Rows(starts, starts + (rows.ends - rows.starts), pool), used)
+        return cls(Rows(starts, starts + degrees, np.empty(size, np.uint32)), used)
 
     @property
     def nbytes(self) -> int:
@@ -208,23 +214,27 @@ class Pages:
         if not changed:
             return self, changes
         degrees = degrees[:changed]
+        moved = (keys[groups[:changed]] >> np.uint64(32)).astype(np.int64)
         place = self._places(degrees)
         if place is None:
-            # All rows move to a new pool without gaps, in which the batch then has room.
-            spare = PAGE * int(run_pages(degrees).sum())
-            roomy = Pages.of(rows, spare + (self.used + spare) // _SPARE, free_bytes)
-            rows, (new_starts, used, free) = roomy.rows, roomy._places(degrees) or (_NONE, 0, {})
+            # The version gets a pool of its own, without gaps.
+            after, staying = rows.ends - rows.starts, rows.ends.copy()
+            after[moved], staying[moved] = degrees, rows.starts[moved]
+            following = Pages._laid_out(after, _SPARE, free_bytes)
+            starts, ends, pool = following.rows.starts, following.rows.ends, following.rows.columns
+            kernels.copy_rows(rows.starts, staying, rows.columns, starts, pool)
+            new_starts = starts[moved]
         else:
             new_starts, used, free = place
+            starts, ends, pool = rows.starts.copy(), rows.ends.copy(), rows.columns
+            starts[moved], ends[moved] = new_starts, new_starts + degrees
+            freed = _with_runs(free, rows.starts[moved], run_pages(rows.ends[moved] - rows.starts[moved]))
+            following = Pages(Rows(starts, ends, pool), used, freed)
+        before = (rows.starts, rows.ends, rows.columns)
         kernels.merge(
-            keys, takes, groups, changed, rows.starts, rows.ends, order.ranks, order.stripe.n_local, delete, new_starts,
-            rows.columns,
-        )  # fmt: skip
-        moved = (keys[groups[:changed]] >> np.uint64(32)).astype(np.int64)
-        starts, ends = rows.starts.copy(), rows.ends.copy()
-        starts[moved], ends[moved] = new_starts, new_starts + degrees
-        freed = _with_runs(free, rows.starts[moved], run_pages(rows.ends[moved] - rows.starts[moved]))
-        return Pages(Rows(starts, ends, rows.columns), used, freed), changes
+            keys, takes, groups, changed, *before, order.ranks, order.stripe.n_local, delete, new_starts, pool
+        )
+        return following, changes
 
     def _places(self, degrees: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, dict[int, NDArray[np.int64]]] | None:
         """Find free pages for rows: their first columns, and then ``used`` and ``free``; None if the pool is full."""

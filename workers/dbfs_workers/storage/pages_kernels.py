@@ -136,16 +136,18 @@ def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete
     int64,
     READ_INT64,
     READ_INT64,
+    READ_UINT32,
     int64,
     int64,
     types.boolean,
     READ_INT64,
     UINT32,
 )
-def merge(keys, takes, groups, changed, starts, ends, ranks, n_local, delete, new_starts, columns):
-    """Write the changed rows to their new places, in the same pool as the old ones. Old and new places never overlap.
+def merge(keys, takes, groups, changed, starts, ends, columns, ranks, n_local, delete, new_starts, merged):
+    """Write the changed rows to their new places in ``merged``: the same pool as ``columns``, or another one.
 
-    ``starts`` and ``ends`` are those of the rows before; ``new_starts`` has an entry for each changed row.
+    ``starts`` and ``ends`` are those of the rows before; ``new_starts`` has an entry for each changed row. In one pool,
+    old and new places never overlap.
     """
     order, width = np.uint32(ranks), np.uint32(n_local)
     for index in range(changed):
@@ -156,18 +158,18 @@ def merge(keys, takes, groups, changed, starts, ends, ranks, n_local, delete, ne
             if takes[at]:
                 place = np.uint32(keys[at] & _LOW)
                 while read < stop and _place(columns[read], order, width) < place:
-                    columns[write] = columns[read]
+                    merged[write] = columns[read]
                     read += 1
                     write += 1
                 if delete:
                     while read < stop and _place(columns[read], order, width) == place:
                         read += 1
                 else:
-                    columns[write] = _column(place, order, width)
+                    merged[write] = _column(place, order, width)
                     write += 1
             at += 1
         while read < stop:
-            columns[write] = columns[read]
+            merged[write] = columns[read]
             read += 1
             write += 1
 
