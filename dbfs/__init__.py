@@ -37,6 +37,7 @@ from dbfs.edges.generate import (
 )
 from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
 from dbfs.graph.graph import Graph
+from dbfs.graph.living import Update
 from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
 from dbfs.graph.result import BFSResult
 from dbfs.graph500.benchmark import Graph500Result, graph500
@@ -59,6 +60,7 @@ __all__ = [
     "Graph500Result",
     "Labels",
     "Run",
+    "Update",
     "Validation",
     "__version__",
     "cluster_state",

@@ -78,6 +78,23 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None
     assert json.loads(invoke("graphs", "--json").stdout) == []
 
 
+def test_edges_come_to_a_named_graph_and_go(invoke: Invoke, tmp_path: Path) -> None:
+    assert invoke("load", "path:n=9", "--name", "road", "--mutable", "--room", "2").exit_code == 0
+    closed = tmp_path / "closed.csv"
+    closed.write_text("from,to\n3,4\n3,8\n")
+    columns = ("--source-column", "from", "--target-column", "to")
+    deleted = invoke("delete", "road", str(closed), *columns)
+    assert (deleted.exit_code, deleted.stdout) == (0, "road: version 1, 1 edges deleted, 1 skipped\n"), deleted.output
+    inserted = invoke("insert", "road", str(closed), *columns, "--json")
+    assert json.loads(inserted.stdout) == {"name": "road", "version": 2, "edges": 2, "skipped": 0}
+    refused = invoke("insert", "road", "path:n=3", "--strict")
+    assert refused.exit_code == 2
+    assert "2 edges of the batch are there already" in refused.stderr
+    assert json.loads(invoke("graphs", "--json").stdout)[0]["version"] == 2
+    assert invoke("unload", "road").exit_code == 0
+    assert invoke("delete", "road", "path:n=3").exit_code == 2
+
+
 def test_a_saved_result_is_named(invoke: Invoke, tmp_path: Path) -> None:
     out = tmp_path / "labels.npy"
     answer = invoke("run", "path:n=2000", "--source", "0", "--out", str(out))

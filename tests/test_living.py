@@ -193,15 +193,21 @@ def test_bad_input_leaves_the_version(client: distributed.Client, leaves_nothing
             old.validate()
         # The error's frames keep the result.
         old.release()
-    for options in (
+    refused: list[dict[str, Any]] = [
         {"room": 5},
         {"mutable": True, "keep_edges": True},
         {"mutable": True, "room": 5, "order": "degree"},
-    ):
+    ]
+    for options in refused:
         with pytest.raises(InvalidOptionError, match="mutable=True|order='degree'"):
-            dbfs.load("path:n=5", client=client, **options)  # type: ignore[arg-type]
+            dbfs.load("path:n=5", client=client, **options)
     with dbfs.load("path:n=5", client=client) as graph, pytest.raises(InvalidOptionError, match="mutable=True"):
         graph.insert_edges([(0, 2)])
+    others: list[dict[str, Any]] = [{"layout": "2d"}, {"keep_edges": True}]
+    for other in others:
+        with dbfs.load("path:n=5", client=client, **other) as graph:
+            with pytest.raises(InvalidOptionError, match="no pages|updates leave behind"):
+                graph.thaw()
 
 
 def test_any_client_updates_a_named_graph(client: distributed.Client, leaves_nothing: None) -> None:

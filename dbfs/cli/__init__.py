@@ -16,6 +16,7 @@ from dbfs.cli.graph500 import graph500
 from dbfs.cli.graphs import graphs, load, save, unload
 from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
+from dbfs.cli.updates import delete, insert
 from dbfs.errors import DbfsError, ValidationError
 
 EXIT_FAILED, EXIT_INPUT, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -88,6 +89,8 @@ def main() -> None:
 main.add_command(run)
 main.add_command(load)
 main.add_command(graphs)
+main.add_command(insert)
+main.add_command(delete)
 main.add_command(save)
 main.add_command(unload)
 main.add_command(runs)

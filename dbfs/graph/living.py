@@ -170,7 +170,7 @@ class LivingVertices(NamedVertices):
         """Move the rows of a frozen graph to pages, and allow updates again.
 
         Raises:
-            InvalidOptionError: the graph is on GPUs, or keeps its input edges (``keep_edges=True``).
+            InvalidOptionError: the graph is on GPUs, in the layout ``2d``, or keeps its input edges.
             Other errors as for ``insert_edges``.
         """
         self._change("thaw", deadline=deadline)
@@ -257,6 +257,8 @@ class LivingVertices(NamedVertices):
                 raise InvalidOptionError(f"{record.name} takes no updates: load it with mutable=True, or thaw() it")
         elif record.backend != "cpu":
             raise InvalidOptionError(f"{record.name} is on GPUs, which have no pages; load it on CPUs")
+        elif record.layout == "2d":
+            raise InvalidOptionError(f"{record.name} is loaded with layout='2d', whose blocks have no pages")
         elif record.input_edge_keys:
             raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
 

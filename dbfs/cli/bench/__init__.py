@@ -13,6 +13,7 @@ from dbfs.cli.bench.hosts import hosts
 from dbfs.cli.bench.layouts import layouts
 from dbfs.cli.bench.networkx import networkx
 from dbfs.cli.bench.plans import corpus, figures, scaling
+from dbfs.cli.bench.updates import updates
 
 
 @click.group()
@@ -23,5 +24,20 @@ def bench() -> None:
     """
 
 
-for _command in (calls, gang, levels, hosts, kernels, build, networkx, layouts, gpu, memory, corpus, scaling, figures):
+for _command in (
+    calls,
+    gang,
+    levels,
+    hosts,
+    kernels,
+    build,
+    updates,
+    networkx,
+    layouts,
+    gpu,
+    memory,
+    corpus,
+    scaling,
+    figures,
+):
     bench.add_command(_command)

@@ -1,0 +1,69 @@
+"""``dbfs insert``, ``delete``: edges that come to a named graph in a running cluster, and edges that go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import dbfs
+from dbfs.cli.arguments import GraphCommand, GraphType
+from dbfs.cli.common import (
+    GRAPH_HELP,
+    cluster_option,
+    columns_of,
+    columns_options,
+    connect,
+    json_option,
+    print_json,
+)
+
+strict_option = click.option("--strict", is_flag=True, help="Refuse the whole batch instead of skipping an edge.")
+
+
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("name")
+@click.argument("graph", metavar="EDGES", type=GraphType())
+@columns_options
+@strict_option
+@cluster_option
+@json_option
+def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
+    """Insert EDGES into a named graph, which was loaded with --mutable.
+
+    An edge that is there already is skipped. The workers read a file themselves, so its path must be valid on all of
+    them.
+
+    Example: dbfs insert web new.txt --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        opened = dbfs.open(name, client=client)
+        update = opened.insert_edges(graph, strict=strict, **columns_of(columns))
+    _print(name, update, "inserted", as_json)
+
+
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("name")
+@click.argument("graph", metavar="EDGES", type=GraphType())
+@columns_options
+@strict_option
+@cluster_option
+@json_option
+def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
+    """Delete EDGES from a named graph, which was loaded with --mutable.
+
+    An edge that is not there is skipped.
+
+    Example: dbfs delete web closed.txt --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        opened = dbfs.open(name, client=client)
+        update = opened.delete_edges(graph, strict=strict, **columns_of(columns))
+    _print(name, update, "deleted", as_json)
+
+
+def _print(name: str, update: dbfs.Update, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, "version": update.version, "edges": update.edges, "skipped": update.skipped})
+    else:
+        click.echo(f"{name}: version {update.version}, {update.edges:,} edges {done}, {update.skipped:,} skipped")
