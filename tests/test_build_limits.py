@@ -165,6 +165,31 @@ def from_parquet(folder: Path, scale: int) -> Any:
     return written(folder / f"{scale}.parquet", scale)
 
 
+def from_parquet_ids(folder: Path, scale: int) -> Any:
+    """Ids that are not vertices: the ranks number them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / f"{scale}-ids.parquet"
+    src, dst = dbfs.kronecker(scale).cut(1 << 24)[0].read()
+    # Several pieces of the small graph too: every rank then loads the libraries.
+    pq.write_table(
+        pa.table({"from": 7 * src + 3, "to": 7 * dst + 3}), path, row_group_size=min(1 << 20, src.size // 16)
+    )
+    return path
+
+
+def from_text_ids(folder: Path, scale: int) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    path = folder / f"{scale}-ids.txt"
+    src, dst = dbfs.kronecker(scale).cut(1 << 24)[0].read()
+    options = csv.WriteOptions(include_header=False, delimiter=" ")
+    csv.write_csv(pa.table({"from": 7 * src + 3, "to": 7 * dst + 3}), path, options)
+    return path
+
+
 def written(path: Path, scale: int) -> Path:
     from dbfs.edges.writers import write_edges
 
@@ -175,7 +200,14 @@ def written(path: Path, scale: int) -> Path:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "ranks"),
-    [(from_generator, 1), (from_generator, 4), (from_arrays, 1), (from_arrays, 4), (from_text, 4), (from_parquet, 1)],
+    [
+        (from_generator, 1),
+        (from_generator, 4),
+        (from_arrays, 1),
+        (from_arrays, 4),
+        (from_text, 4),
+        (from_parquet, 1),
+    ],
 )
 def test_a_build_fits_a_limit_that_three_partitions_would_break(
     tmp_path: Path, form: Callable[[Path, int], Any], ranks: int
@@ -190,8 +222,13 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
     }
     # The small graph loads the libraries and kernels.
     source, small = form(tmp_path, 20), form(tmp_path, 12)
+
+    def load_small() -> None:
+        with dask.config.set({"dbfs.build.piece-edges": 1 << 12}):
+            dbfs.load(small, client=client, ranks=ranks).unload()
+
     with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=0) as client:
-        dbfs.load(small, client=client, ranks=ranks).unload()
+        load_small()
         before = client.run(forget_peak)
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             after = client.run(peak)
@@ -200,7 +237,23 @@ def test_a_build_fits_a_limit_that_three_partitions_would_break(
     assert max(took) <= 2.2 * partition, f"peaks of {took} bytes for partitions of {partition}"
     limit = max(before.values()) + int(2.5 * partition)
     with dask.config.set(settings), dbfs.connect(n_workers=ranks, dashboard_address=None, memory_limit=limit) as client:
-        dbfs.load(small, client=client, ranks=ranks).unload()
+        load_small()
         with dbfs.load(source, client=client, ranks=ranks) as graph:
             assert graph.bfs(graph.sample_sources(1)[0]).reached > 1 << 19
         assert client.run(peak).keys() == set(graph.gang.addresses), "a worker was killed"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", [from_parquet_ids, from_text_ids])
+def test_numbering_ids_takes_less_than_the_build(tmp_path: Path, form: Callable[[Path, int], Any]) -> None:
+    source, small = form(tmp_path, 20), form(tmp_path, 12)
+    with dbfs.connect(n_workers=4, dashboard_address=None, memory_limit=0) as client:
+        # Pieces for all ranks: each loads the libraries and kernels.
+        with dask.config.set({"dbfs.build.piece-edges": 1 << 12}):
+            dbfs.load(small, client=client, ranks=4).unload()
+        before = client.run(forget_peak)
+        with dbfs.load(source, client=client, ranks=4) as graph:
+            after = client.run(peak)
+            took = [after[address] - before[address] for address in graph.gang.addresses]
+            partition = max(graph.nbytes)
+    assert max(took) <= 2.2 * partition, f"peaks of {took} bytes for partitions of {partition}"

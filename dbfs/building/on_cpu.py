@@ -51,7 +51,7 @@ class HostBuilder(Builder):
         Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``shared`` says whether the ranks
         share memory.
         """
-        largest = edges.largest_piece(cls.piece_edges(m, stripe.p), m)
+        largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
         needed = estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),

@@ -1,5 +1,6 @@
 """The numbering of ids on the ranks, run in this process, against ``pandas.factorize``; and the tables of ids."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbfs_workers.errors import EdgeInputError, GraphTooLargeError
 from dbfs_workers.storage import id_table
-from dbfs_workers.storage.id_codes import ascending
+from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
 from dbfs_workers.tasks import numbering as tasks
 
@@ -72,6 +73,48 @@ def test_ids_are_numbered_in_ascending_order(kind: str, data: st.DataObject) -> 
     listed = as_python(joined([table.ids for table in tables])) if ids else []
     assert [one if isinstance(one, tuple) else (one,) for one in listed] == list(unique)
     assert [table.first for table in tables] == np.cumsum([0, *map(len, tables)])[:-1].tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_codes_of_parts_are_those_of_all_ids_at_once(data: st.DataObject) -> None:
+    """So many integers that the hash table grows, within parts and between them."""
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    sizes = data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=6))
+    ids = generator.integers(0, data.draw(st.sampled_from([1, 900, 2**62])), sum(sizes))
+    parts = np.split(ids, np.cumsum(sizes)[:-1])
+    codes, distinct = encode(iter(parts))
+    assert [one.size for one in codes] == sizes
+    expected, unique = pd.factorize(ids)
+    assert np.array_equal(np.concatenate(codes), expected)
+    assert np.array_equal(distinct, unique)
+
+
+class InBatches(Held):
+    """A piece that is read in batches, with lone ids."""
+
+    def __init__(self, src: Any, dst: Any, lone: Any, size: int) -> None:
+        super().__init__(src, dst)
+        self.lone, self.size = lone, size
+
+    def batches(self) -> Iterator[Any]:
+        for at in range(0, max(len(self.ends[0]), 1), self.size):
+            yield tuple(end[at : at + self.size] for end in self.ends)
+
+    def lone_ids(self) -> Any:
+        return self.lone
+
+
+def test_a_piece_in_batches_is_numbered_like_one_in_one() -> None:
+    src, dst = np.random.default_rng(3).integers(0, 2**40, (2, 5000))
+    lone = np.array([7, 2**41, src[0]])
+    for convert in (np.asarray, lambda ids: pa.array(ids).cast(pa.large_string())):
+        pieces = [InBatches(convert(src), convert(dst), convert(lone), size) for size in (700, 10_000)]
+        (tables, (several,)), (others, (one,)) = (numbered([piece], 3) for piece in pieces)
+        ids = joined([table.ids for table in tables])
+        assert len(ids) == np.unique([*src, *dst, *lone]).size
+        assert as_python(ids) == as_python(joined([table.ids for table in others]))
+        assert np.array_equal(several, one)
 
 
 @pytest.mark.parametrize("kind", KINDS)

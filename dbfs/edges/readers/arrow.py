@@ -6,7 +6,7 @@ length; workers read the batches, and of these only the columns of the ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,13 @@ from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
 _WHAT = "Arrow file"
+# Rows that a build takes at a time, unless record batches have more.
+_BATCH_ROWS = 1 << 18
 
 
 def open_arrow(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ArrowFile:
@@ -62,7 +64,11 @@ class ArrowPiece:
     limits: ReadLimits
 
     def read(self) -> IdEdges:
-        """Return the ids of the rows; see ``tables.ids.edges_of``.
+        """Return the ids of the rows; errors as of ``batches``."""
+        return joined_ids(list(self.batches()))
+
+    def batches(self) -> Iterator[IdEdges]:
+        """Yield the ids of ``_BATCH_ROWS`` rows at a time, or of a record batch; see ``tables.ids.edges_of``.
 
         Raises:
             EdgeInputError: a row has no two ids; the message names the batch and the row in it.
@@ -71,21 +77,22 @@ class ArrowPiece:
             MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
             RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
+        return in_batches(self._parts(), _BATCH_ROWS)
+
+    def _parts(self) -> Iterator[IdEdges]:
+        """Yield the ids of each record batch."""
         reading = Reading(self.source.path, self.limits, 1)
-        parts: list[Any] = []
         with self.source.opened() as raw:
             with decoding(self.source.path, _WHAT):
                 schema = _opened(raw).schema
                 file = _opened(raw, _places(schema, self.ends))
+            yield edges_of(schema.empty_table(), self.ends, Place(self.source.path))
             for index in range(self.start, self.stop):
                 reading.look()
                 where = f"{self.source.path}, record batch {index}"
                 table = self._batch(file, index, where)
                 reading.take_edges(table.num_rows)
-                parts.append(edges_of(table, self.ends, Place(where)))
-            if not parts:
-                parts.append(edges_of(schema.empty_table(), self.ends, Place(self.source.path)))
-        return joined_ids(parts)
+                yield edges_of(table, self.ends, Place(where))
 
     def _batch(self, file: Any, index: int, where: str) -> Any:
         """Return the columns of a record batch as an Arrow table."""

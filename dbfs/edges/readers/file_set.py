@@ -50,6 +50,10 @@ class FileSet(EdgeList):
         """See ``EdgeList``."""
         return max(part.largest_piece(piece_edges, m if part.m is None else part.m) for part in self.parts)
 
+    def largest_batch(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``."""
+        return max(part.largest_batch(piece_edges, m if part.m is None else part.m) for part in self.parts)
+
 
 def members(path: str | os.PathLike[str]) -> list[str] | None:
     """Return the files of a folder or a pattern, sorted; None if the path is that of one file.

@@ -8,16 +8,16 @@ convert`` wrote says in its metadata ``dbfs`` how many vertices there are, and w
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dbfs.edges.kinds import IdKind
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
+from dbfs.edges.readers.tables import SYSTEM_POOL, decoded_bytes, decoding, require_rows
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import Place, edges_of, joined_ids, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
 from dbfs.errors import FormatError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
@@ -88,7 +88,12 @@ class ParquetPiece:
     limits: ReadLimits
 
     def read(self) -> IdEdges:
-        """Return the ids of the rows; see ``tables.ids.edges_of``.
+        """Return the ids of the rows; errors as of ``batches``."""
+        require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
+        return joined_ids(list(self.batches()))
+
+    def batches(self) -> Iterator[IdEdges]:
+        """Yield the ids of ``_BATCH_ROWS`` rows at a time, or somewhat more; see ``tables.ids.edges_of``.
 
         Raises:
             EdgeInputError: a row has no two ids; the message names the row group and the row.
@@ -97,47 +102,54 @@ class ParquetPiece:
             MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
             RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
+        return in_batches(self._parts(), _BATCH_ROWS)
+
+    def _parts(self) -> Iterator[IdEdges]:
+        """Yield the ids of parts of the row groups."""
         reading = Reading(self.source.path, self.limits, 1)
-        require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
-        parts: list[Any] = []
-        with self.source.opened() as raw:
+        require_rows(self.source.path, _batch_rows(sum(self.rows)), len(self.ends.columns), self.limits)
+        with SYSTEM_POOL.used(), self.source.opened() as raw:
             with decoding(self.source.path, _WHAT):
                 file = _opened(raw)
+            yield edges_of(file.schema_arrow.empty_table(), self.ends, Place(self.source.path))
             first = self.first
             for group, rows in zip(self.groups, self.rows, strict=True):
-                where = f"{self.source.path}, row group {group}"
-                table = self._group(file, group, where, reading)
-                if table.num_rows != rows:
-                    raise FormatError(f"{where} holds {table.num_rows:,} rows; its footer promises {rows:,}")
-                reading.take_edges(rows)
-                parts.append(edges_of(table, self.ends, Place(where, first)))
-                first += rows
-            if not parts:
-                parts.append(edges_of(file.schema_arrow.empty_table(), self.ends, Place(self.source.path)))
-        return joined_ids(parts)
+                where, found = f"{self.source.path}, row group {group}", 0
+                for table in self._tables(file, group, where, reading):
+                    found += table.num_rows
+                    if found > rows:
+                        break
+                    reading.take_edges(table.num_rows)
+                    yield edges_of(table, self.ends, Place(where, first))
+                    first += table.num_rows
+                if found != rows:
+                    raise FormatError(f"{where} holds {found:,} rows; its footer promises {rows:,}")
 
-    def _group(self, file: Any, group: int, where: str, reading: Reading) -> Any:
-        """Return the columns of a row group as an Arrow table."""
+    def _tables(self, file: Any, group: int, where: str, reading: Reading) -> Iterator[Any]:
+        """Yield the columns of a row group as Arrow tables of about ``_BATCH_ROWS`` rows."""
         import pyarrow as pa
 
-        batches, taken, looked, rows = [], 0, 0, 0
-        with decoding(where, _WHAT):
-            schema = pa.schema([file.schema_arrow.field(column) for column in self.ends.columns])
-            textual = any(not pa.types.is_integer(field.type) for field in schema)
-            size = _BATCH_STRINGS if textual else _BATCH_ROWS
-            for batch in file.iter_batches(size, [group], self.ends.columns):
-                reading.look()
-                rows += batch.num_rows
-                if rows > self.rows[self.groups.index(group)]:
+        textual = any(not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
+        decoded = file.iter_batches(_BATCH_STRINGS if textual else _BATCH_ROWS, [group], self.ends.columns)
+        batches, rows, taken, looked = list[Any](), 0, 0, 0
+        while True:
+            with decoding(where, _WHAT):
+                batch = next(decoded, None)
+                if batch is None:
                     break
+                reading.look()
                 batch.validate(full=textual)
-                if textual:
-                    taken += batch.nbytes + sum(decoded_bytes(column) for column in batch.columns)
-                    if taken > looked + _LOOK_BYTES:
-                        require_room(2 * taken, self.limits.memory_share, f"{where}: its strings")
-                        looked = taken
                 batches.append(batch.select(self.ends.columns))
-            return pa.Table.from_batches(batches, None if batches else schema)
+                rows += batch.num_rows
+                taken += batch.nbytes + sum(decoded_bytes(column) for column in batch.columns) if textual else 0
+            if taken > looked + _LOOK_BYTES:
+                require_room(2 * taken, self.limits.memory_share, f"{where}: its strings")
+                looked = taken
+            if rows >= _BATCH_ROWS:
+                yield pa.Table.from_batches(batches)
+                batches, rows = [], 0
+        if batches:
+            yield pa.Table.from_batches(batches)
 
 
 @dataclass(frozen=True)
@@ -177,6 +189,18 @@ class ParquetFile(FileEdges):
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A row group is never cut."""
         return max(super().largest_piece(piece_edges, m), *self.groups, 1)
+
+    def largest_batch(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``. A row group is decoded batch by batch, of compressed columns that are held meanwhile."""
+        return _batch_rows(self.largest_piece(piece_edges, m))
+
+
+def _batch_rows(rows: int) -> int:
+    """Return the rows of whose ids a build takes the memory at once, of a piece of ``rows`` rows.
+
+    An edge of a batch takes 80 bytes. What is held of all rows, compressed values and codes, takes at most about 20.
+    """
+    return min(rows, max(_BATCH_ROWS, rows // 4))
 
 
 def _opened(raw: Any) -> Any:

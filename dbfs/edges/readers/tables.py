@@ -1,5 +1,6 @@
 """What the readers of tables in binary files share: errors of the libraries, and the room for what is read."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,39 @@ def decoding(where: str, what: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise UnreadableFileError(f"{where} can't be read: {error.strerror or reason}") from error
         raise FormatError(f"{where} is no valid {what}: {reason}") from error
+
+
+class _SystemPool:
+    """Arrow's memory pool while files are read: the C library's, which returns freed memory to the system.
+
+    Arrow's own pools keep freed memory: after 4 million rows of Parquet, 1.3 times the partition built of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._before: Any = None
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Make Arrow take memory from this pool until the last reader of this process is done."""
+        import pyarrow as pa
+
+        with self._lock:
+            if not self._readers:
+                self._before = pa.default_memory_pool()
+                pa.set_memory_pool(pa.system_memory_pool())
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if not self._readers:
+                    pa.set_memory_pool(self._before)
+
+
+SYSTEM_POOL = _SystemPool()
 
 
 def require_rows(where: str, rows: int, columns: int, limits: ReadLimits) -> None:

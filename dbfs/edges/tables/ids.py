@@ -7,7 +7,7 @@ The functions import pyarrow where they run, so that ``import dbfs`` stays fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,23 @@ def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
 def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
     """Return the edges of all parts, at least one, of one kind."""
     return joined([src for src, _ in parts]), joined([dst for _, dst in parts])
+
+
+def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Ids, Ids]]:
+    """Yield the edges of consecutive parts, at least one, as batches of ``size`` edges or somewhat more.
+
+    The last batch may be smaller.
+    """
+    held: list[tuple[Ids, Ids]] = []
+    count, empty = 0, True
+    for part in parts:
+        held = [*held, part] if count else [part]
+        count += len(part[0])
+        if count >= size:
+            yield joined_ids(held) if len(held) > 1 else part
+            held, count, empty = [], 0, False
+    if count or empty:
+        yield joined_ids(held)
 
 
 def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:

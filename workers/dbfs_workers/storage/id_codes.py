@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,38 +18,99 @@ if TYPE_CHECKING:
 # No caller can choose ids whose hashes collide.
 _SEED = np.uint64(secrets.randbits(64))
 
+# Slots of the smallest hash table: a power of 2.
+_LEAST_SLOTS = 1 << 10
 
-def encoding_bytes(parts: Sequence[Ids]) -> int:
-    """Return the bytes that ``encode`` takes at most, if all ids are distinct: codes, the hash table, the distinct ids.
 
-    Of integers the parts as one array and the copied result as well.
+def encode(
+    parts: Iterable[Ids], require: Callable[[int], None] = lambda _: None
+) -> tuple[list[NDArray[np.int32]], Ids]:
+    """Return the codes of each part (at least one part), and the distinct ids of all parts, which the codes index.
+
+    The distinct ids are in the order in which they occur first. Parts of integers are taken one by one, and not kept: a
+    distinct integer takes 8 bytes, and 8 to 22 bytes in a hash table. Other parts are kept until the end, and Arrow's
+    hash table takes about 40 bytes for each distinct id.
+
+    Args:
+        parts: the ids.
+        require: called with the bytes that the next step takes at most.
     """
-    return 44 * sum(map(len, parts)) + sum(map(nbytes, parts))
+    integers, columns, codes = _IntegerCodes(), list[Any](), list[NDArray[np.int32]]()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            # The codes, and copies of the hash table and the distinct integers that have grown.
+            require(30 * integers.count + 44 * part.size)
+            codes.append(integers.encode(part))
+        else:
+            columns.append(part)
+    if not columns:
+        return codes, integers.distinct()
+    require(44 * sum(map(len, columns)) + sum(map(nbytes, columns)))
+    return _encode_columns(columns)
 
 
-def encode(parts: Sequence[Ids]) -> tuple[NDArray[np.int32], Ids]:
-    """Return a code for each id of all parts (at least one part), and the distinct ids, which the codes index.
+class _IntegerCodes:
+    """The codes of integers: a hash table that grows with the number of distinct integers.
 
-    The distinct ids are in the order in which they occur first. A hash table takes about 40 bytes for each id.
+    Attributes:
+        count: number of distinct integers so far.
     """
-    if isinstance(parts[0], np.ndarray):
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._allocate(_LEAST_SLOTS)
+
+    def encode(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the code of each integer."""
         # Imported here because the import compiles kernels.
         from dbfs_workers.storage import id_kernels as kernels
 
-        integers = np.concatenate(parts)
-        codes, distinct = np.empty(integers.size, np.int32), np.empty(integers.size, np.int64)
-        table = np.zeros(1 << (2 * integers.size).bit_length(), np.int32)
-        count = kernels.encode_integers(integers, _SEED, table, codes, distinct)
-        return codes, distinct[:count].copy()
+        codes, start = np.empty(ids.size, np.int32), 0
+        while start < ids.size:
+            # The table is never more than half full. With fewer free slots each call would take few integers.
+            free = self._distinct.size - self.count
+            if free < min(ids.size - start, self._distinct.size // 4):
+                self._grow()
+                continue
+            part = slice(start, start + free)
+            self.count = kernels.encode_integers(ids[part], _SEED, self._table, codes[part], self._distinct, self.count)
+            start += free
+        return codes
+
+    def distinct(self) -> NDArray[np.int64]:
+        """Return the distinct integers, by code."""
+        return self._distinct[: self.count].copy()
+
+    def _allocate(self, slots: int) -> None:
+        self._table, self._distinct = np.zeros(slots, np.int32), np.empty(slots // 2, np.int64)
+
+    def _grow(self) -> None:
+        from dbfs_workers.storage import id_kernels as kernels
+
+        held = self.distinct()
+        # Frees the table before the next one is made.
+        slots = 2 * self._table.size
+        del self._table, self._distinct
+        self._allocate(slots)
+        self._distinct[: held.size] = held
+        kernels.place_codes(held, _SEED, self._table)
+
+
+def _encode_columns(parts: list[Any]) -> tuple[list[NDArray[np.int32]], Any]:
+    """Return the codes of each Arrow array, and the distinct ids; see ``encode``."""
     import pyarrow as pa
 
+    # Arrow leaves empty chunks out.
     chunks = pa.chunked_array([sort_keys(part) for part in parts]).dictionary_encode().chunks
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]) if chunks else np.empty(0, np.int32)
+    joint = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]) if chunks else np.empty(0, np.int32)
+    ends = accumulate(map(len, parts), initial=0)
+    # Copied: views would keep the codes of all parts.
+    codes = [joint[start:end].copy() for start, end in pairwise(ends)]
     if not pa.types.is_struct(parts[0].type):
         return codes, chunks[0].dictionary if chunks else parts[0][:0]
     # NumPy keeps the last of several values for one index: in reversed order the first occurrence.
     first = np.empty(len(chunks[0].dictionary) if chunks else 0, np.int64)
-    first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
+    first[joint[::-1]] = np.arange(joint.size - 1, -1, -1)
     return codes, take(joined(parts), first)
 
 

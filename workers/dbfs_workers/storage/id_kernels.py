@@ -53,14 +53,19 @@ def word_at(address, count, end):
     return word
 
 
-@kernel(int64, READ_INT64, uint64, INT32, INT32, INT64)
-def encode_integers(ids, seed, table, codes, distinct):
-    """Write the code of each integer, and the integer of each code; return the number of codes.
+@kernel(int64, READ_INT64, uint64, INT32, INT32, INT64, int64)
+def encode_integers(ids, seed, table, codes, distinct, count):
+    """Write the code of each integer, and the integer of each new code; return the number of codes.
 
-    ``table`` has zeros, a power of 2 of them, at least twice as many as ids. A slot is a code plus one.
+    Args:
+        ids: the integers.
+        seed: seed of the hash function.
+        table: a power of 2 of slots, more than there will be codes. A slot is a code plus one, or 0.
+        codes: out, the codes.
+        distinct: the integer of each code.
+        count: number of codes so far.
     """
     mask = np.uint64(table.size - 1)
-    count = 0
     for i in range(ids.size):
         one = ids[i]
         slot = int64(mixed(mixed(np.uint64(one) ^ seed)) & mask)
@@ -77,6 +82,17 @@ def encode_integers(ids, seed, table, codes, distinct):
                 break
             slot = (slot + 1) & (table.size - 1)
     return count
+
+
+@kernel(void, READ_INT64, uint64, INT32)
+def place_codes(distinct, seed, table):
+    """Place the codes of distinct integers in an empty table; arguments as of ``encode_integers``."""
+    mask = np.uint64(table.size - 1)
+    for code in range(distinct.size):
+        slot = int64(mixed(mixed(np.uint64(distinct[code]) ^ seed)) & mask)
+        while table[slot]:
+            slot = (slot + 1) & (table.size - 1)
+        table[slot] = code + 1
 
 
 @kernel(int64, READ_INT64, READ_UINT8)

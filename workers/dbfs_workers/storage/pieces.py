@@ -1,6 +1,7 @@
 """Pieces: parts of an edge list that one task reads or generates. Clients cut them, workers read them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +21,23 @@ class Piece(Protocol):
     def read(self) -> Edges | IdEdges:
         """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids."""
         ...
+
+
+@runtime_checkable
+class PieceInBatches(Piece, Protocol):
+    """A piece that may hold so many edges that a build takes them batch by batch."""
+
+    def batches(self) -> Iterator[IdEdges]:
+        """Yield the edges that ``read`` returns, at least one batch."""
+        ...
+
+
+def batches_of(piece: Piece) -> Iterator[Edges | IdEdges]:
+    """Yield the edges of a piece batch by batch; a piece that has no batches is one."""
+    if isinstance(piece, PieceInBatches):
+        yield from piece.batches()
+    else:
+        yield piece.read()
 
 
 @runtime_checkable

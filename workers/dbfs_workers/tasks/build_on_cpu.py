@@ -3,7 +3,7 @@
 The tasks that need kernels import them where they run, so that a client that submits the tasks does not import Numba.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import distributed
 import numpy as np
@@ -15,11 +15,13 @@ from dbfs_workers.storage.grid import count_stores
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
-from dbfs_workers.storage.pieces import Edges, Piece
+from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
 
 _MOST_SMALL_IDS = 2**32
+# Edges of a piece in memory that become int64, and then bins, at a time.
+_BATCH_EDGES = 1 << 18
 
 
 def read_piece(piece: Piece) -> Edges | InputEdges:
@@ -55,7 +57,8 @@ def count_degrees(sources: list[Piece | Edges | InputEdges], n: int, symmetrise:
     """
     degrees = np.zeros(n, np.int64)
     for source in sources:
-        ordering.count_degrees(*_as_vertices(source), n, symmetrise=symmetrise, name=name, degrees=degrees)
+        for src, dst in _batches(source):
+            ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
     return degrees
 
 
@@ -101,22 +104,21 @@ def bin_piece(
     from dbfs_workers.storage.building import bin_edges
     from dbfs_workers.storage.grid_building import bin_blocks
 
+    count = 0
+    bins: Sequence[Bins]
     try:
-        src, dst = _as_vertices(source)
-        if order is not None:
-            src, dst = order.relabel(src, dst)
-        count = src.size
-        bins: Sequence[Bins]
-        if layout == "2d":
-            bottom_up = len(collection.stores) > count_stores(stripe.p, bottom_up=False)
-            bins = bin_blocks(src, dst, stripe, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
-        else:
-            ways = [(src, dst), (dst, src)][: len(collection.stores)]
-            binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
-            bins = list(zip(*binned, strict=True))
-        # Frees the ids before the bins are on their way.
-        del src, dst
-        deliver(collection, bins, addresses, timeout)
+        for src, dst in _batches(source):
+            count += src.size
+            if order is not None:
+                src, dst = order.relabel(src, dst)
+            if layout == "2d":
+                bottom_up = len(collection.stores) > count_stores(stripe.p, bottom_up=False)
+                bins = bin_blocks(src, dst, stripe, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
+            else:
+                ways = [(src, dst), (dst, src)][: len(collection.stores)]
+                binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
+                bins = list(zip(*binned, strict=True))
+            deliver(collection, bins, addresses, timeout)
     except BaseException as error:
         # The error's traceback would keep the bins until the error is forgotten.
         collection.close(error)
@@ -171,6 +173,21 @@ def require_promised(read: list[int], m: int, name: str) -> None:
     """
     if sum(read) > m:
         raise FormatError(f"{name}: {m:,} edges are promised (by its header), {sum(read):,} were read")
+
+
+def _batches(source: Piece | Edges | InputEdges) -> Iterator[Edges]:
+    """Yield a piece's edges as int64 vertices, batch by batch, reading the piece if needed."""
+    if not isinstance(source, tuple):
+        yield from map(_int64, batches_of(source))
+        return
+    src, dst = source
+    for start in range(0, max(src.size, 1), _BATCH_EDGES):
+        yield _int64((src[start : start + _BATCH_EDGES], dst[start : start + _BATCH_EDGES]))
+
+
+def _int64(edges: Edges | IdEdges | InputEdges) -> Edges:
+    src, dst = edges
+    return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
 
 
 def _as_vertices(source: Piece | Edges | InputEdges) -> Edges:

@@ -12,8 +12,9 @@ holds all ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import EdgeInputError
-from dbfs_workers.storage.id_codes import ascending, encode, encoding_bytes
+from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import (
     INTEGERS,
     IdTable,
@@ -33,7 +34,7 @@ from dbfs_workers.storage.id_table import (
     ranges_of,
     take,
 )
-from dbfs_workers.storage.pieces import PieceWithLoneIds
+from dbfs_workers.storage.pieces import PieceWithLoneIds, batches_of
 from dbfs_workers.storage.reading import require_room
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 # Distinct ids of a piece that are samples. With 64 the largest of 4 ranges had 1.1 times the mean of 16 pieces.
 _SAMPLES = 64
 _MOST_SMALL_VERTICES = 2**32
+# Indices replaced by values at a time, in a buffer that fits the processor's first cache.
+_LOOKED_UP = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,19 @@ class CodedPiece:
     """A piece's edges as codes.
 
     Attributes:
-        src, dst: int32, indices into the distinct ids.
+        count: number of edges.
         id_type: the type of the ids.
         ids: the distinct ids as the only element; ``split_ids`` takes it out.
+        codes: sources and targets as the only element, indices into the distinct ids; ``make_vertices`` takes it out.
     """
 
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
+    count: int
     id_type: IdType
     ids: list[Ids]
+    codes: list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 
     def __sizeof__(self) -> int:
-        return self.src.nbytes + self.dst.nbytes + sum(map(nbytes, self.ids))
+        return 8 * self.count * len(self.codes) + sum(map(nbytes, self.ids))
 
 
 @dataclass(frozen=True)
@@ -101,15 +105,15 @@ class SplitIds:
     """A piece's distinct ids by range.
 
     Attributes:
-        parts: the ids of each range.
+        parts: the ids of each range, by rank; integers as uint32 if all fit. ``select_part`` takes them out.
         order: int32, the code of each id of all parts in turn.
     """
 
-    parts: list[Ids]
+    parts: dict[int, Ids]
     order: NDArray[np.int32]
 
     def __sizeof__(self) -> int:
-        return self.order.nbytes + sum(map(nbytes, self.parts))
+        return self.order.nbytes + sum(map(nbytes, self.parts.values()))
 
 
 @dataclass(frozen=True)
@@ -118,14 +122,14 @@ class UnitedIds:
 
     Attributes:
         ids: ascending and distinct.
-        places: for each piece, the index here of each id of the piece's part: uint32, or int64 for more than 2^32 ids.
+        places: by piece, the index here of each id of the piece's part, int32; ``select_places`` takes them out.
     """
 
     ids: Ids
-    places: list[NDArray[Any]]
+    places: dict[int, NDArray[np.int32]]
 
     def __sizeof__(self) -> int:
-        return nbytes(self.ids) + sum(places.nbytes for places in self.places)
+        return nbytes(self.ids) + sum(places.nbytes for places in self.places.values())
 
 
 def read_piece(piece: Piece, memory_share: float, name: str) -> CodedPiece:
@@ -136,23 +140,16 @@ def read_piece(piece: Piece, memory_share: float, name: str) -> CodedPiece:
         EdgeInputError: the ids are null, negative, or of a type that ids can't have; sources and targets differ in
             number or type.
     """
-    found = piece.read()
-    others = piece.lone_ids() if isinstance(piece, PieceWithLoneIds) else None
-    try:
-        src, dst, *lone = map(as_ids, found if others is None else (*found, others))
-    except EdgeInputError as error:
-        raise EdgeInputError(f"{name}: {error}") from error
-    if len(src) != len(dst):
-        raise EdgeInputError(f"{name}: a piece has {len(src):,} sources and {len(dst):,} targets; expected as many")
-    id_type = IdType.of(src)
-    if id_type.columns != IdType.of(dst).columns:
-        raise EdgeInputError(f"{name}: sources are {id_type}, targets {IdType.of(dst)}; both must be of one type")
-    if IdType.of(dst) != id_type:
-        dst = _renamed(dst, id_type)
-    parts = [src, dst, *lone]
-    require_room(encoding_bytes(parts), memory_share, f"{name}: finding its distinct ids")
-    codes, ids = encode(parts)
-    return CodedPiece(codes[: len(src)], codes[len(src) : 2 * len(src)], id_type, [ids])
+    types = list[IdType]()
+    require = partial(require_room, memory_share=memory_share, what=f"{name}: finding its distinct ids")
+    codes, ids = encode(_parts_of(piece, name, types), require)
+    # Sources and targets of each batch in turn, and perhaps lone ids.
+    pairs = len(codes) // 2 * 2
+    sources, targets = codes[:pairs:2], codes[1:pairs:2]
+    del codes
+    src = _in_one(sources)
+    del sources
+    return CodedPiece(src.size, types[0], [ids], [(src, _in_one(targets))])
 
 
 def sample_ids(piece: CodedPiece) -> IdSample:
@@ -161,7 +158,7 @@ def sample_ids(piece: CodedPiece) -> IdSample:
     if len(ids) == 0:
         return IdSample(0, None, [])
     chosen = np.unique(np.linspace(0, len(ids) - 1, _SAMPLES).astype(np.int64))
-    return IdSample(piece.src.size, piece.id_type, as_python(take(ids, chosen)))
+    return IdSample(piece.count, piece.id_type, as_python(take(ids, chosen)))
 
 
 def choose_splitters(samples: Sequence[IdSample], p: int, name: str) -> Splitters:
@@ -182,21 +179,22 @@ def split_ids(piece: CodedPiece, splitters: Splitters, p: int) -> SplitIds:
     """Divide a piece's distinct ids into the ranges of ``p`` ranks."""
     ids = piece.ids.pop()
     if len(ids) == 0:
-        return SplitIds([from_python([], splitters.id_type)] * p, np.empty(0, np.int32))
+        return SplitIds(dict.fromkeys(range(p), from_python([], splitters.id_type)), np.empty(0, np.int32))
     if piece.id_type != splitters.id_type:
         ids = _renamed(ids, splitters.id_type)
     if p == 1:
-        return SplitIds([ids], np.arange(len(ids), dtype=np.int32))
+        return SplitIds({0: _narrow(ids)}, np.arange(len(ids), dtype=np.int32))
     # NumPy sorts 16 bits by radix.
     ranges = ranges_of(ids, splitters.values).astype(np.uint16)
     order = np.argsort(ranges, kind="stable").astype(np.int32)
     ends = np.cumsum(np.bincount(ranges, minlength=p)).tolist()
-    return SplitIds([take(ids, order[start:end]) for start, end in pairwise([0, *ends])], order)
+    cuts = enumerate(pairwise([0, *ends]))
+    return SplitIds({owner: _narrow(take(ids, order[start:end])) for owner, (start, end) in cuts}, order)
 
 
 def select_part(split: SplitIds, owner: int) -> Ids:
-    """Return the ids of one range, so that Dask sends an owner only its own."""
-    return split.parts[owner]
+    """Take out the ids of one range, so that Dask sends an owner only its own, and frees them once they are sent."""
+    return split.parts.pop(owner)
 
 
 def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds:
@@ -205,17 +203,16 @@ def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds
     Raises:
         GraphTooLargeError: the ids take more memory than this worker has left.
     """
-    # For the distinct ids also their order, and the ids in ascending order.
-    needed = encoding_bytes(parts) + 8 * sum(map(len, parts)) + sum(map(nbytes, parts))
-    require_room(needed, memory_share, f"{name}: numbering its ids")
-    codes, ids = encode(parts)
+    require = partial(require_room, memory_share=memory_share, what=f"{name}: numbering its ids")
+    codes, ids = encode(map(_wide, parts), require)
+    # The order, its inverse, what sorting takes, and the ids in ascending order.
+    require(28 * len(ids) + nbytes(ids))
     order = ascending(ids)
-    small = len(ids) < _MOST_SMALL_VERTICES
-    place = np.empty(len(ids), np.uint32 if small else np.int64)
-    place[order] = np.arange(len(ids))
-    places = place[codes]
-    ends = accumulate(len(part) for part in parts)
-    return UnitedIds(take(ids, order), [places[start:end] for start, end in pairwise([0, *ends])])
+    place = np.empty(len(ids), np.int32)
+    place[order] = np.arange(len(ids), dtype=np.int32)
+    ids = take(ids, order)
+    del order
+    return UnitedIds(ids, {piece: _looked_up(place, one) for piece, one in enumerate(codes)})
 
 
 def count_ids(united: UnitedIds) -> tuple[int, Any]:
@@ -223,10 +220,9 @@ def count_ids(united: UnitedIds) -> tuple[int, Any]:
     return len(united.ids), as_python(united.ids[-1:])[0] if len(united.ids) else None
 
 
-def select_places(united: UnitedIds, piece: int) -> NDArray[Any]:
-    """Return the places of the ids of one piece."""
-    # Copied: a view would keep the places of all pieces alive until the last piece has its vertices.
-    return united.places[piece].copy()
+def select_places(united: UnitedIds, piece: int) -> NDArray[np.int32]:
+    """Take out the places of the ids of one piece, so that Dask frees them once they are sent."""
+    return united.places.pop(piece)
 
 
 def make_table(united: UnitedIds, counts: Sequence[tuple[int, Any]], rank: int) -> IdTable:
@@ -235,9 +231,9 @@ def make_table(united: UnitedIds, counts: Sequence[tuple[int, Any]], rank: int) 
 
 
 def make_vertices(
-    piece: CodedPiece, split: SplitIds, places: Sequence[NDArray[Any]], counts: Sequence[tuple[int, Any]]
+    piece: CodedPiece, split: SplitIds, places: Sequence[NDArray[np.int32]], counts: Sequence[tuple[int, Any]]
 ) -> Edges | InputEdges:
-    """Return a piece's edges as vertices: uint32, or int64 for more than 2^32 vertices.
+    """Return a piece's edges as vertices: uint32, in the memory of the codes, or int64 for more than 2^32 vertices.
 
     Args:
         piece: the edges as codes.
@@ -249,9 +245,65 @@ def make_vertices(
     vertex: Any = np.empty(split.order.size, np.uint32 if firsts[-1] <= _MOST_SMALL_VERTICES else np.int64)
     start = 0
     for first, part in zip(firsts, places, strict=False):
-        vertex[split.order[start : start + part.size]] = part + vertex.dtype.type(first)
+        vertex[split.order[start : start + part.size]] = part.astype(vertex.dtype) + vertex.dtype.type(first)
         start += part.size
-    return vertex[piece.src], vertex[piece.dst]
+    # Taken out: a second call would take the vertices for codes.
+    src, dst = piece.codes.pop()
+    return _looked_up(vertex, src), _looked_up(vertex, dst)
+
+
+def _parts_of(piece: Piece, name: str, types: list[IdType]) -> Iterator[Ids]:
+    """Yield the sources and the targets of each batch, then the lone ids; add the type of each batch to ``types``."""
+    for found in batches_of(piece):
+        src, dst = (_checked(end, name) for end in found)
+        if len(src) != len(dst):
+            raise EdgeInputError(f"{name}: a piece has {len(src):,} sources and {len(dst):,} targets; expected as many")
+        id_type = IdType.of(src)
+        if id_type.columns != IdType.of(dst).columns:
+            raise EdgeInputError(f"{name}: sources are {id_type}, targets {IdType.of(dst)}; both must be of one type")
+        types.append(id_type)
+        if IdType.of(dst) != id_type:
+            dst = _renamed(dst, id_type)
+        yield src
+        yield dst
+    lone = piece.lone_ids() if isinstance(piece, PieceWithLoneIds) else None
+    if lone is not None:
+        yield _checked(lone, name)
+
+
+def _checked(values: Any, name: str) -> Ids:
+    """Return ids in their one form; an error names the edge list."""
+    try:
+        return as_ids(values)
+    except EdgeInputError as error:
+        raise EdgeInputError(f"{name}: {error}") from error
+
+
+def _in_one(codes: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """Return the codes of all batches."""
+    return codes[0] if len(codes) == 1 else np.concatenate(codes)
+
+
+def _looked_up(values: NDArray[Any], indices: NDArray[np.int32]) -> NDArray[Any]:
+    """Return the values at the indices; values of 4 bytes take the memory of the indices."""
+    if values.itemsize != indices.itemsize:
+        return values[indices]
+    found = indices.view(values.dtype)
+    for start in range(0, indices.size, _LOOKED_UP):
+        part = slice(start, start + _LOOKED_UP)
+        found[part] = values[indices[part]]
+    return found
+
+
+def _narrow(ids: Ids) -> Ids:
+    """Return integers as uint32 if all fit, which halves what the ranks send and hold."""
+    small = isinstance(ids, np.ndarray) and ids.size > 0 and ids.max() < _MOST_SMALL_VERTICES
+    return ids.astype(np.uint32) if small else ids
+
+
+def _wide(ids: Ids) -> Ids:
+    """Return the ids that ``_narrow`` was called with."""
+    return ids.astype(np.int64, copy=False) if isinstance(ids, np.ndarray) else ids
 
 
 def _renamed(ids: Any, id_type: IdType) -> Ids:
