@@ -61,7 +61,7 @@ def tree(m: int | None = PIECES * PIECE_EDGES, seconds: float = 0.0, bad: bool =
 def bins_held() -> int:
     """Run on a worker: return the number of collections of this process that still hold bins."""
     gc.collect()
-    return sum(each.edges._chunks is not None for each in delivering._collections.values())
+    return sum(store._chunks is not None for each in delivering._collections.values() for store in each.stores)
 
 
 def assert_no_bins(client: distributed.Client) -> None:
