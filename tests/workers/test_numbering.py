@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbfs_workers.errors import EdgeInputError, GraphTooLargeError
-from dbfs_workers.storage import id_table
+from dbfs_workers.storage import id_codes, id_table
 from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
 from dbfs_workers.tasks import numbering as tasks
@@ -219,6 +219,14 @@ def test_ids_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("dbfs_workers.storage.reading.room", lambda limit, share: 100)
     with pytest.raises(GraphTooLargeError, match="mine: numbering its ids takes about"):
         tasks.unite_ids([np.arange(9)], 0.9, "mine")
+
+
+def test_more_ids_than_codes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(id_codes, "_MOST_SLOTS", id_codes._LEAST_SLOTS)
+    most = id_codes._LEAST_SLOTS // 2
+    assert encode([np.arange(most)])[1].size == most
+    with pytest.raises(GraphTooLargeError, match="more than 512 distinct ids"):
+        encode([np.arange(most), np.array([most])])
 
 
 def test_the_ranges_are_even() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage.id_table import joined, nbytes, sort_keys, take
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ _SEED = np.uint64(secrets.randbits(64))
 
 # Slots of the smallest hash table: a power of 2.
 _LEAST_SLOTS = 1 << 10
+
+# Most slots: half of the slots may be taken, and codes are int32.
+_MOST_SLOTS = 1 << 32
 
 
 def encode(
@@ -34,6 +38,9 @@ def encode(
     Args:
         parts: the ids.
         require: called with the bytes that the next step takes at most.
+
+    Raises:
+        GraphTooLargeError: the parts hold more than 2^31 distinct integers.
     """
     integers, columns, codes = _IntegerCodes(), list[Any](), list[NDArray[np.int32]]()
     for part in parts:
@@ -90,6 +97,10 @@ class _IntegerCodes:
         held = self.distinct()
         # Frees the table before the next one is made.
         slots = 2 * self._table.size
+        if slots > _MOST_SLOTS:
+            raise GraphTooLargeError(
+                f"one rank has more than {_MOST_SLOTS // 2:,} distinct ids to number; more ranks would have fewer each"
+            )
         del self._table, self._distinct
         self._allocate(slots)
         self._distinct[: held.size] = held
