@@ -187,7 +187,7 @@ def test_a_cancelled_awaitable_cancels_its_run(client: distributed.Client, engin
                     await graph.bfs_many([0] * 4, max_depth=1)
                 began = time.monotonic()
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(graph.bfs(0, engine=engine), 0.5)
+                    await asyncio.wait_for(graph.bfs(0, engine=engine, direction="bottom-up"), 0.5)
                 assert time.monotonic() - began < 10
                 await until(lambda: not dbfs.runs(client=client))
                 assert (await graph.bfs(0, max_depth=3)).reached == 4
@@ -201,7 +201,9 @@ def test_a_run_cancelled_by_name_raises_its_own_error(client: distributed.Client
         async with connected(client.scheduler.address) as there:
             async with await asynchronous.load(f"path:n={ENDLESS}", client=there, ranks=2) as graph:
                 looks: list[int] = []
-                running = asyncio.create_task(graph.bfs(0, progress=lambda look: looks.append(look.level)))
+                running = asyncio.create_task(
+                    graph.bfs(0, direction="bottom-up", progress=lambda look: looks.append(look.level))
+                )
                 await until(lambda: bool(looks))
                 for run in await asynchronous.runs(client=there):
                     assert run.status.running
@@ -247,7 +249,7 @@ def test_calls_beyond_the_most_threads_wait(client: distributed.Client, monkeypa
                 await asyncio.gather(*(awaiting.in_thread(there, work) for _ in range(30)))
                 assert most == [3]
                 # One that waits for a thread never starts.
-                endless = [asyncio.create_task(graph.bfs(0)) for _ in range(5)]
+                endless = [asyncio.create_task(graph.bfs(0, direction="bottom-up")) for _ in range(5)]
                 await asyncio.sleep(0.3)
                 for task in endless:
                     task.cancel()

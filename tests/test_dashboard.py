@@ -65,7 +65,7 @@ def test_metrics(shown: distributed.Client) -> None:
     with dbfs.load("grid2d:side=30", client=shown, name="mesh") as graph:
         results = [graph.bfs(0), *graph.bfs_many([5, 7])]
         with pytest.raises(DeadlineExceededError):
-            dbfs.load(f"path:n={ENDLESS}", client=shown).bfs(0, deadline=0.3)
+            dbfs.load(f"path:n={ENDLESS}", client=shown).bfs(0, direction="bottom-up", deadline=0.3)
         after = metrics(shown)
         assert after["dask_dbfs_graphs"] >= 1
         assert after['dask_dbfs_graph_vertices{graph="mesh"}'] == 900
@@ -85,7 +85,7 @@ def test_metrics(shown: distributed.Client) -> None:
         run = Background(graph)
         at = until(lambda: metrics(shown), lambda found: 'dask_dbfs_run_level{graph="street"}' in found)
         assert at['dask_dbfs_runs_active{state="running"}'] == 1
-        assert at['dask_dbfs_run_bottom_up{graph="street"}'] == 0
+        assert at['dask_dbfs_run_bottom_up{graph="street"}'] == 1
         levels = at['dask_dbfs_run_level{graph="street"}']
         until(lambda: metrics(shown), lambda found: found['dask_dbfs_run_level{graph="street"}'] > levels)
         dbfs.runs(client=shown)[0].cancel()

@@ -228,7 +228,7 @@ with distributed.Client(sys.argv[1]) as client:
     graph = dbfs.open("street", client=client)
     graph.bfs_many([0, 1], max_depth=1)
     print("leased", flush=True)
-    graph.bfs(0, deadline=60)
+    graph.bfs(0, direction="bottom-up", deadline=60)
 """
 
 

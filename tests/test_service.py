@@ -271,7 +271,7 @@ def test_labels_dropped_with_a_run_that_fails_are_forgotten(client: distributed.
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
         graph.bfs(0, max_depth=3).release()
         with pytest.raises(DeadlineExceededError):
-            graph.bfs(0, deadline=0.2)
+            graph.bfs(0, direction="bottom-up", deadline=0.2)
         wait_until_none_are_kept(graph)
 
 
@@ -317,7 +317,7 @@ def test_a_client_that_vanishes_frees_the_gang(client: distributed.Client, tmp_p
         "import sys, distributed, dbfs\n"
         "client = distributed.Client(sys.argv[1])\n"
         "print('started', flush=True)\n"
-        "dbfs.open('long', client=client).bfs(0)\n"
+        "dbfs.open('long', client=client).bfs(0, direction='bottom-up')\n"
     )
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="long") as graph:
         command = [sys.executable, str(script), client.scheduler.address]
