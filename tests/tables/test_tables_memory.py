@@ -154,6 +154,11 @@ BAD = {
     ),
     "one-column": (pa.table(A), "table has 1 columns ('a'); name those of an edge's ends by source= and target="),
     "three-columns": (pa.table({**A, **B, "w": [1, 2, 3]}), "table has 3 columns ('a', 'b', 'w'); name those"),
+    "a-long-column": (pa.table({"x" * 9999: [1]}), f"table has 1 columns ('{'x' * 15}…{'x' * 14}')"),
+    "two-long-columns": (
+        pa.table({"x" * 9999: [1], "y": [2]}),
+        f"the name of column '{'x' * 15}…{'x' * 14}' has 9,999 characters; at most 255 are read",
+    ),
     "no-columns": (pd.DataFrame(), "table has 0 columns (none)"),
     "same-names": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "table has 2 columns named 'a'; expected one"),
     "series": (pl.Series([1, 2]), "the Series can't be read as a table"),

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidOptionTypeError
+from dbfs_workers.text import LONGEST_NAME, printable
 
 ColumnNames: TypeAlias = str | Sequence[str] | None
 """The column of an end; several columns for ids that are tuples; None for the default."""
 
-# Names in a message; a table may have thousands of columns.
+# Names in a message, and characters of a name there: a table may have thousands of columns, and a file without a header
+# has a first row of any length.
 _MOST_NAMES = 20
+_MOST_CHARACTERS = 30
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
         name: the table's name in messages.
 
     Raises:
-        EdgeInputError: a column is not there, or occurs twice; or no columns are named, and there are not exactly two.
-            The message lists the columns.
+        EdgeInputError: a column is not there, or occurs twice, or its name has more than 255 characters; or no columns
+            are named, and there are not exactly two. The message lists the columns.
         InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns.
         InvalidOptionTypeError: a name is not a string.
     """
@@ -59,6 +62,11 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
             f"source= names {len(ends.source)} columns and target= {len(ends.target)}; expected as many of each"
         )
     for column in ends.columns:
+        if len(column) > LONGEST_NAME:
+            raise EdgeInputError(
+                f"{name}: the name of column {printable(column, _MOST_CHARACTERS)!r} has {len(column):,} characters; "
+                f"at most {LONGEST_NAME} are read. Is the first row no header?"
+            )
         found = columns.count(column)
         if found == 0:
             near = difflib.get_close_matches(column, columns, 1)
@@ -70,9 +78,11 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Return the columns' names for a message: at most ``_MOST_NAMES`` of them."""
-    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
-    return ", ".join(map(repr, columns[:_MOST_NAMES])) + more if columns else "none"
+    """Return the columns' names for a message: the first of them, each cut to ``_MOST_CHARACTERS``."""
+    if not columns:
+        return "none"
+    names = ", ".join(repr(printable(name, _MOST_CHARACTERS)) for name in columns[:_MOST_NAMES])
+    return names + (f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else "")
 
 
 def _names(given: ColumnNames, option: str) -> tuple[str, ...]:
