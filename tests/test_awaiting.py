@@ -1,6 +1,7 @@
 """Waits of a thread for a client's event loop end with the loop."""
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import distributed
 import pytest
 
+from dbfs.cluster import awaiting
 from dbfs.cluster.awaiting import sync, sync_to_end
 from dbfs.errors import ClientError
 
@@ -42,6 +44,19 @@ def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Cal
     assert len(ends) == 1
     with pytest.raises(ClientError, match="was closed"):
         wait(other, late)
+
+
+def test_a_coroutine_that_ends_with_a_look(client: distributed.Client) -> None:
+    """The wait takes too long, and is over when the caller looks."""
+
+    class Late(concurrent.futures.Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            if self.done():
+                return super().result()
+            self.set_result(7)
+            raise TimeoutError
+
+    assert awaiting._outcome(Late(), client.loop.asyncio_loop) == 7
 
 
 def test_a_wait_longer_than_a_look(client: distributed.Client) -> None:

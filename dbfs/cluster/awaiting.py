@@ -142,9 +142,9 @@ def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
             try:
                 return wait.result(_LOOK_SECONDS)
             except TimeoutError:
-                # The coroutine itself may have raised it.
                 if wait.done():
-                    raise
+                    # The coroutine itself raised it, or ended just now.
+                    return wait.result()
                 if ended:
                     raise ClientError(_LOOP_ENDED) from None
             except concurrent.futures.CancelledError:
