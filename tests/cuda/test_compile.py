@@ -1,14 +1,12 @@
 """Every kernel compiles for every architecture, with NVRTC and no GPU, and no variant of the resident kernel spills.
 
 Axes: resident.cu in its four variants (one rank or a gang, with and without predecessors) and the sources of small
-kernels, each for sm_75, sm_80, sm_90 and sm_100. Measured on 2 cores: about 30 s, two compilations at a time.
+kernels, each for sm_75, sm_80, sm_90 and sm_100.
 """
 
 import itertools
 import re
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +58,6 @@ SMALL_KERNELS = {
 DEFINES = dict(KERNELS)
 HEADERS = headers()
 
-Compiled = tuple[bytes, str]
-
 
 @dataclass(frozen=True)
 class Function:
@@ -86,27 +82,10 @@ def functions(log: str) -> dict[str, Function]:
     return found
 
 
-@pytest.fixture(scope="module")
-def compiled(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, str, tuple[str, ...]], Future[Compiled]]]:
-    """The compilations that the selected tests ask for, by source, architecture and options: begun together, two at a
-    time, as NVRTC frees the GIL.
-    """
-    chosen = [item.callspec.params for item in request.session.items if "compiled" in getattr(item, "fixturenames", ())]
-    jobs = dict.fromkeys(
-        ("resident/resident.cu", of["arch"], of["variant"].defines)
-        if "variant" in of
-        else (of["source"], of["arch"], DEFINES[of["source"]])
-        for of in chosen
-    )
-    with ThreadPoolExecutor(2) as pool:
-        yield {job: pool.submit(compile_cubin, *job, verbose=True) for job in jobs}
-        pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize("variant", VARIANT_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
-def test_the_resident_kernel_keeps_to_its_registers(compiled, arch: str, variant: Variant) -> None:  # type: ignore[no-untyped-def]
-    cubin, log = compiled["resident/resident.cu", arch, variant.defines].result()
+def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant) -> None:
+    cubin, log = compile_cubin("resident/resident.cu", arch, variant.defines, verbose=True)
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
@@ -118,8 +97,8 @@ def test_the_resident_kernel_keeps_to_its_registers(compiled, arch: str, variant
 
 @pytest.mark.parametrize("source", SMALL_KERNELS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
-def test_small_kernels_keep_to_their_registers(compiled, arch: str, source: str) -> None:  # type: ignore[no-untyped-def]
-    cubin, log = compiled[source, arch, DEFINES[source]].result()
+def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
+    cubin, log = compile_cubin(source, arch, DEFINES[source], verbose=True)
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert set(found) == SMALL_KERNELS[source]
