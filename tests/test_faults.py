@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,8 @@ from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
 from dbfs.records import RunProgress
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import ChooseBackend
 from dbfs_workers.storage.pieces import Edges
 from tests.support.runs import ENDLESS, Background
 
@@ -105,9 +106,29 @@ class SlowEdges(EdgeList):
 @pytest.mark.full
 def test_a_worker_killed_mid_build(mortal: distributed.Client) -> None:
     addresses = sorted(mortal.scheduler_info(n_workers=-1)["workers"])
-    threading.Timer(1.0, kill, (mortal, addresses[0])).start()
+
+    def kill_one(_: object) -> None:
+        if not killed:
+            killed.append(addresses[0])
+            kill(mortal, addresses[0])
+
+    killed: list[str] = []
     with pytest.raises(WorkerLostError, match="building slow edges: lost rank"):
-        dbfs.load(SlowEdges("slow edges", 5, 3, directed=False, mirrored=False), client=mortal)
+        dbfs.load(SlowEdges("slow edges", 5, 3, directed=False, mirrored=False), client=mortal, progress=kill_one)
+
+
+@pytest.mark.full
+def test_a_worker_killed_before_the_build(mortal: distributed.Client) -> None:
+    """The scheduler calls a worker that has left."""
+    dbfs.install(mortal)
+    service = ServiceClient.of(mortal)
+    addresses = tuple(mortal.scheduler_info(n_workers=-1)["workers"])
+    kill(mortal, addresses[0])
+    began = time.monotonic()
+    with pytest.raises(WorkerLostError, match=f"lost the worker {addresses[0]}"):
+        service.call(ChooseBackend(addresses, "auto", "auto"))
+    # Dask's own attempts to connect take 30 s.
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("interval", ["20 ms", "1 minute"])

@@ -17,6 +17,9 @@ GRACE = 2.0
 LATE = 0.5
 """Seconds after a run's deadline in which the ranks' own errors may still arrive."""
 
+# Seconds between two looks whether a worker that has not answered is still in the cluster.
+_LOOK_SECONDS = 0.2
+
 
 class UnreachableError(WorkerLostError):
     """Raised if the connection to a worker broke during a call."""
@@ -40,13 +43,20 @@ class WorkerCalls:
         """Send a message to a worker and return the answer.
 
         Raises:
-            UnreachableError: the connection broke.
+            UnreachableError: the connection broke, or the worker left the cluster.
             Exception: the worker's handler raised it.
         """
+        sending = asyncio.ensure_future(rpc.send(self._scheduler.rpc(address), message))
         try:
-            answer = await rpc.send(self._scheduler.rpc(address), message)
+            # Dask tries for half a minute to connect to a worker that has left.
+            while not (await asyncio.wait({sending}, timeout=_LOOK_SECONDS))[0]:
+                if address not in self._scheduler.workers:
+                    raise UnreachableError(f"lost the worker {address}: the worker left; load the graph again")
+            answer = sending.result()
         except OSError as error:
             raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
+        finally:
+            sending.cancel()
         return rpc.unpack(address, message, answer)
 
     async def call_all(self, addresses: Iterable[str], message: WorkerMessage[Any]) -> None:
