@@ -115,6 +115,7 @@ def test_bad_backends(client: distributed.Client, backend: str, exchange: str, w
         dbfs.load("path:n=3", client=client, backend=backend)
 
 
+@pytest.mark.full
 def test_workers_of_a_cluster_on_the_cpu_see_no_gpu(machine: pytest.MonkeyPatch) -> None:
     with dbfs.connect(n_workers=1, backend="cpu", dashboard_address=None) as client:
         assert list(client.run(visible_in_the_environment).values()) == [""]

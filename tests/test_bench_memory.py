@@ -91,6 +91,7 @@ def test_a_graph_is_measured_beside_its_estimate(gpus: distributed.Client) -> No
     assert not dbfs.graphs(client=gpus)
 
 
+@pytest.mark.full
 def test_samplers_end_with_what_they_watch(gpus: distributed.Client) -> None:
     gang = Gang(gpus, roster(gpus, 2))
     with pytest.raises(RuntimeError, match="^the load failed$"), sampled(gang):

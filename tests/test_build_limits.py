@@ -73,7 +73,7 @@ def assert_no_bins(client: distributed.Client) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 4])
 @pytest.mark.parametrize(
     ("edges", "error"),
     [
@@ -96,6 +96,7 @@ def test_a_failed_build_leaves_nothing(
     assert_no_bins(client)
 
 
+@pytest.mark.full
 def test_a_client_that_leaves_mid_build_leaves_nothing(client: distributed.Client, leaves_nothing: None) -> None:
     other = distributed.Client(client.scheduler.address, set_as_default=False)
     building = threading.Event()

@@ -277,6 +277,7 @@ def test_estimates_of_a_generator_and_of_files(tmp_path: Path) -> None:
     assert (answer.exit_code, "known only after reading it" in answer.stderr) == (2, True)
 
 
+@pytest.mark.full
 def test_a_local_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
     out = tmp_path / "labels.npy"
     command = [sys.executable, "-m", "dbfs", "run", "path:n=9", "--source", "4", "--ranks", "2", "--out", str(out)]

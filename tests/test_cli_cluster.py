@@ -150,6 +150,7 @@ def test_no_scheduler_named_or_none_there(monkeypatch: pytest.MonkeyPatch) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_run_is_seen_and_cancelled_from_other_processes(
     invoke: Invoke, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

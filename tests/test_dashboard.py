@@ -135,6 +135,7 @@ def drawn_next(drawn: Trail | None, dask_scheduler: distributed.Scheduler) -> Tr
     return trail_of(dask_scheduler.plugins["dbfs"], drawn)
 
 
+@pytest.mark.full
 def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
     drawn: Trail | None = None
 

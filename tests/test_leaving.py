@@ -53,6 +53,7 @@ def test_a_client_of_dask_ends_silently(tmp_path: Path, processes: bool) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, "256\n", "")
 
 
+@pytest.mark.full
 def test_a_program_that_fails_prints_its_own_error_only(tmp_path: Path) -> None:
     done = ended(tmp_path, guarded(f"client = dbfs.connect(n_workers=2, processes=False)\n{WORK}\n1 / 0"))
     assert done.returncode == 1

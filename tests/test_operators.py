@@ -82,6 +82,7 @@ def connected(cluster: Operated) -> Iterator[distributed.Client]:
         yield client
 
 
+@pytest.mark.full
 def test_the_page_and_the_metrics_are_there_before_a_client(cluster: Operated) -> None:
     deadline = time.monotonic() + 30
     while (code := cluster.status("/dbfs")[0]) != 200:
@@ -90,6 +91,7 @@ def test_the_page_and_the_metrics_are_there_before_a_client(cluster: Operated) -
     assert "dask_dbfs_graphs 0.0" in cluster.status("/metrics")[1]
 
 
+@pytest.mark.full
 def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected: distributed.Client) -> None:
     mine = re.escape(connected.id)
     with dbfs.load("path:n=50", client=connected, name="street") as graph:

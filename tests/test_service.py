@@ -242,6 +242,7 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exchange", TCP_IN_FULL, indirect=True)
 def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)

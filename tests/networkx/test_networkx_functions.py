@@ -166,6 +166,7 @@ def test_many_random_graphs(client: distributed.Client, graph: nx.Graph, data: s
     check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))
 
 
+@pytest.mark.full
 def test_every_function_is_compared(client: distributed.Client) -> None:
     tree = nx.balanced_tree(2, 2)
     compared = check(tree, 1, 5) | check(nx.bfs_tree(tree, 0), 1, 5)

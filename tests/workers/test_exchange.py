@@ -81,6 +81,7 @@ def test_a_deadline_ends_the_wait_on_every_rank(connected: Gang) -> None:
     assert_serves(connected)
 
 
+@pytest.mark.full
 def test_a_deadline_that_passes_while_all_ranks_work(connected: Gang) -> None:
     number = connected.next_number()
     for answered in connected.everywhere("run", [spec(0)] * 100_000, number, 0.5):

@@ -148,6 +148,7 @@ def test_freed_pages_are_used_again() -> None:
     assert edges_of([compact]) == edges_of([part])
 
 
+@pytest.mark.full
 def test_a_pool_that_does_not_fit_is_refused_and_the_version_stays() -> None:
     n = 100_000
     part = build(Stripe(n, 1), np.arange(n - 1), np.arange(1, n), directed=False)[0]
