@@ -103,6 +103,7 @@ def test_samplers_end_with_what_they_watch(gpus: distributed.Client) -> None:
     assert [peak.nbytes for peak in peaks] == [ELSEWHERE, ELSEWHERE]
 
 
+@pytest.mark.full
 def test_a_sampler_that_does_not_start_is_the_error_and_leaves_no_other(
     gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,10 +28,11 @@ def test_all_are_listed() -> None:
         assert file.name == "README.md" or f"({file.name})" in listed
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "notebook",
-    [pytest.param(each, marks=[] if each.stem == "quickstart" else pytest.mark.full) for each in NOTEBOOKS],
+    NOTEBOOKS,
     ids=lambda notebook: notebook.stem,
 )
 def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:

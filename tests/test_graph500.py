@@ -243,6 +243,7 @@ def test_bad_input_is_one_line_and_exit_code_2(invoke: Callable[..., Result], ar
     assert "Traceback" not in answer.output
 
 
+@pytest.mark.full
 def test_what_will_not_fit_says_what_would(client: distributed.Client, leaves_nothing: None) -> None:
     with pytest.raises(
         GraphTooLargeError, match=r"scale=29.*need about [\d,]+ bytes.*may take [\d,]+ bytes.*"

@@ -32,7 +32,7 @@ def guarded(body: str) -> str:
 @pytest.mark.parametrize(
     "last",
     [
-        pytest.param("", id="left"),
+        pytest.param("", id="left", marks=pytest.mark.full),
         pytest.param("client.close()", id="closed", marks=pytest.mark.full),
         pytest.param("client.shutdown()", id="shut down", marks=pytest.mark.full),
     ],

@@ -163,6 +163,7 @@ def test_the_taskgraph_engine_notices_a_killed_scheduler(tmp_path: Path, after: 
         client.close()
 
 
+@pytest.mark.full
 def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Client) -> None:
     answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address])
     assert answer.exit_code == 0, answer.output

@@ -312,6 +312,7 @@ def test_a_stopped_worker_does_not_hold_the_run_past_its_deadline(mortal: distri
     assert graph.bfs(0, max_depth=4, validate=True).reached == 5
 
 
+@pytest.mark.full
 def test_a_client_that_vanishes_frees_the_gang(client: distributed.Client, tmp_path: Path) -> None:
     script = tmp_path / "vanish.py"
     script.write_text(

@@ -151,6 +151,7 @@ def check(graph: nx.Graph, one: Any, other: Any) -> set[str]:
 
 
 # No smaller example is looked for: each takes half of a second.
+@pytest.mark.full
 @settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(graph=graphs(), data=st.data())
 def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:

@@ -75,7 +75,11 @@ def metis(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
     return "g.graph", text, [(u + 1, v + 1) for u, row in enumerate(near) for v in row]
 
 
-@pytest.mark.parametrize("kind", [one_based, edge_list, metis], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [one_based, *(pytest.param(kind, marks=pytest.mark.full) for kind in (edge_list, metis))],
+    ids=lambda kind: kind.__name__,
+)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), suffix=st.sampled_from(list(PACKERS)), piece_edges=st.integers(1, 9))
 def test_comes_back(tmp_path: Path, kind, data, suffix, piece_edges):
