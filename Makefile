@@ -12,12 +12,11 @@ test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
 # Tests of the second size that may run beside each other: they kill no worker, or one of a cluster of their own.
-PAIRED := $(addprefix tests/,test_service_machine.py test_parity.py test_subgraphs.py test_tables.py cuda generate networkx \
-	readers saved tables workers/test_grid_loop.py workers/test_loop.py writers)
+PAIRED := $(addprefix tests/,test_service_machine.py cuda generate networkx readers tables writers)
 
 # Everything: make test, then the tests of the second size (the mark "full").
 test-all: test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m full --worker-processes $(PAIRED) --durations=15
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m full $(PAIRED) --durations=15
 	$(BIN)/python -m pytest -m full --worker-processes $(addprefix --ignore=,$(PAIRED)) --durations=15
 
 lint: .venv/installed-dev
