@@ -105,7 +105,7 @@ def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected:
         rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) started after [\d.]+ [mµ]s in the queue",
         rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) finished in [\d.]+ m?s, traversing for [\d.]+ [mµ]?s",
         rf"graph 'street' \(\w{{8}}\) unloaded after [\d.]+ m?s and 1 run: {mine} unloaded it",
-        rf"graph '.*' \(\w{{8}}\) loaded in .* by {mine}: 3,000,000 vertices",
+        rf"graph '.*' \(\w{{8}}\) loaded in .* by {mine}: {ENDLESS:,} vertices",
         r"run \w{8} \(1 traversal of .*\) started",
         r"run \w{8} \(1 traversal of .*\): a client requests to cancel it",
         r"run \w{8} \(1 traversal of .*\) cancelled after .* RunCancelledError: .* cancelled: a client called",
