@@ -27,6 +27,9 @@ pytest.register_assert_rewrite("tests.support")
 
 # Examples of each test in one round of make fuzz.
 hypothesis.settings.register_profile("fuzz", max_examples=300, deadline=None)
+# Everywhere else the examples of a test are the same in each run: a change is accepted or refused for what it does.
+hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("same")
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
