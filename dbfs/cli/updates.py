@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -18,16 +19,23 @@ from dbfs.cli.common import (
     print_json,
 )
 
-strict_option = click.option("--strict", is_flag=True, help="Refuse the whole batch instead of skipping an edge.")
+
+def update_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments and options of a command that updates a graph."""
+    for option in (
+        json_option,
+        cluster_option,
+        click.option("--strict", is_flag=True, help="Refuse the whole batch instead of skipping an edge."),
+        columns_options,
+        click.argument("graph", metavar="EDGES", type=GraphType()),
+        click.argument("name"),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
-@click.argument("name")
-@click.argument("graph", metavar="EDGES", type=GraphType())
-@columns_options
-@strict_option
-@cluster_option
-@json_option
+@update_options
 def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
     """Insert EDGES into a named graph, which was loaded with --mutable.
 
@@ -43,12 +51,7 @@ def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
-@click.argument("name")
-@click.argument("graph", metavar="EDGES", type=GraphType())
-@columns_options
-@strict_option
-@cluster_option
-@json_option
+@update_options
 def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
     """Delete EDGES from a named graph, which was loaded with --mutable.
 

@@ -153,7 +153,7 @@ def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
                     raise ClientError(_LOOP_ENDED) from None
                 raise
     except BaseException:
-        # The user's keyboard, too, ends the coroutine.
+        # Ctrl-C ends the coroutine as well as the wait.
         wait.cancel()
         raise
 

@@ -77,7 +77,7 @@ class EnvoyExchange(SharedMemoryExchange):
                 self._local.append((rank, rank))
         # Held by the thread that uses the streams.
         self._using = threading.Lock()
-        # The last run whose abort the other hosts were told, or told.
+        # The last run whose abort was sent to the other hosts, or came from them.
         self._told = 0
         # Lines that came in by the door, by the other host.
         self._lines: dict[int, Line] = {}
@@ -208,7 +208,8 @@ class EnvoyExchange(SharedMemoryExchange):
             backoff[barrier.NO_YIELD] -= 1
         barrier.publish(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank)
         for first, last in self._local:
-            # The row behind the last rank takes sums that nobody reads, before its own record comes.
+            # The kernel adds sums behind the last rank's row. Nobody reads these sums; the next rank's record replaces
+            # them.
             self._wait_from(first, self._gathered[: (last + 2) * (self._record.size + 1)], tag, level, phase)
         self._swap_frames(crossing, level, phase)
         self._wait_from(0, self._gathered, tag, level, phase)

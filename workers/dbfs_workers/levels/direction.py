@@ -10,6 +10,9 @@ of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, 
 6.9 / 1.4, wikipedia 4.7 / 1.5. On Kronecker graphs, R-MAT and uniform ones the conditions change nothing.
 """
 
+from dbfs_workers.errors import InvalidOptionError
+from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+
 # A bottom-up level looks at a part of the unexplored edges (it stops at a row's first parent) and at every word of the
 # bitmap of rows, whatever the frontier. A top-down level looks at every edge of the frontier. Milliseconds a traversal
 # for ALPHA 14 / 20 / 30 / 40 with ROWS_PER_EDGE 16 (2 ranks, 2 cores, means over 16 sources): Kronecker scale 20
@@ -17,6 +20,22 @@ of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, 
 # 23.1 / 20.3 / 20.6 / 20.3; 3-D grid of 10^6 29.3 / 29.6 / 27.9 / 30.1. ROWS_PER_EDGE 4 and 64 cost 0 to 20 % more.
 ALPHA = 20
 ROWS_PER_EDGE = 16
+
+
+def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
+    """Refuse a direction that a traversal can't have.
+
+    Args:
+        spec: the traversal.
+        in_edges: whether the partition has what bottom-up levels need.
+
+    Raises:
+        InvalidOptionError: the direction is unknown, or is bottom-up and ``in_edges`` is False.
+    """
+    if spec.direction not in DIRECTIONS:
+        raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    if spec.direction == "bottom-up" and not in_edges:
+        raise InvalidOptionError("bottom-up levels of a directed graph need its in-edges: load it with in_edges=True")
 
 
 def expected_search_share(searched: int = 0, unexplored_edges: int = 0) -> float:

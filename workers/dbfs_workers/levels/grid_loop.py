@@ -24,12 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import grid_kernels as kernels
-from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels import loop
-from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share
+from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share, require_direction
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import own_rows
@@ -90,12 +89,7 @@ class GridLoop:
         """
         began = time.perf_counter()
         partition = scratch.partition
-        if spec.direction not in DIRECTIONS:
-            raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-        if spec.direction == "bottom-up" and partition.blocks.into is None:
-            raise InvalidOptionError(
-                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
-            )
+        require_direction(spec, in_edges=partition.blocks.into is not None)
         exchange.reset(spec.predecessors)
         labels = scratch.start(spec)
         return cls(

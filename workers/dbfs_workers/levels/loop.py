@@ -24,16 +24,20 @@ from numpy.typing import NDArray
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import (
     DeadlineExceededError,
-    InvalidOptionError,
     RunAbortedError,
     RunCancelledError,
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause, Exchange
-from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.levels.direction import (
+    bottom_up_may_pay,
+    bottom_up_pays,
+    expected_search_share,
+    require_direction,
+)
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import own_rows
@@ -172,7 +176,7 @@ class LevelLoop:
         reached: vertices of this rank labelled so far.
         edges: sum of the degrees of this rank's expanded vertices.
         frontier_degrees: sum of the degrees of this rank's part of the frontier; exact before a bottom-up level only.
-        kernel: runs consecutive top-down levels; None where Python directs each of them.
+        kernel: the kernel of consecutive top-down levels; None if Python runs each level.
         counts: blocks with a row of ``COUNT_FIELDS`` a level.
         seconds: blocks with a row of ``TIME_FIELDS`` a level.
         ended: when the last level ended, on the same clock.
@@ -221,12 +225,7 @@ class LevelLoop:
         """
         began = time.perf_counter()
         partition = scratch.partition
-        if spec.direction not in DIRECTIONS:
-            raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-        if spec.direction == "bottom-up" and partition.parent_rows is None:
-            raise InvalidOptionError(
-                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
-            )
+        require_direction(spec, in_edges=partition.parent_rows is not None)
         exchange.reset(spec.predecessors)
         labels = scratch.start(spec)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None

@@ -33,7 +33,7 @@ def bin_blocks(
 
     Args:
         src, dst, stripe, symmetrise, name: as of ``building.bin_edges``.
-        bottom_up: whether reversed edges are binned, too.
+        bottom_up: whether the reversed edges are binned as well.
 
     Raises:
         InvalidVertexError: an id is outside 0..n-1; nothing is binned.

@@ -90,7 +90,7 @@ def bin_piece(
 
     Args:
         source: the piece, or its edges.
-        collection: this rank's collection; its number of stores says whether reversed edges are binned, too.
+        collection: this rank's collection; a second store takes the reversed edges.
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
         layout: ``1d`` or ``2d``.
