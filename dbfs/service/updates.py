@@ -8,7 +8,7 @@ has the whole update or nothing of it.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from dbfs.service.task_runs import TaskRuns
 from dbfs.service.worker_calls import GRACE, WorkerCalls
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
-
-# Seconds between two looks whether a rank of the graph was lost.
-_LOOK_EVERY: Final = 0.1
 
 
 class Updates:
@@ -77,13 +74,7 @@ class Updates:
             asyncio.wait_for(self._workers.call(address, message), seconds)
             for address, message in zip(addresses, messages, strict=True)
         ]
-        gathering = asyncio.gather(*calls, return_exceptions=True)
-        # Dask tries for half a minute to reach a worker that is lost, and notices the loss by itself before.
-        while not (await asyncio.wait({gathering}, timeout=_LOOK_EVERY))[0]:
-            if run.graph.lost:
-                gathering.cancel()
-                run.graph.require_whole(f"run {run.run_id}")
-        answers = gathering.result()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
         errors: list[BaseException] = []
         for rank, answer in enumerate(answers):
             if isinstance(answer, TimeoutError) and not isinstance(answer, DeadlineExceededError):

@@ -20,6 +20,7 @@ from dbfs_workers.storage.grid import Grid, nbytes
 from dbfs_workers.storage.grid_building import bin_blocks
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, grids, oracle, partitions
+from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import spec
 
 RANKS = [1, 2, 3, 4, 6, 9, 16]
@@ -29,28 +30,9 @@ def check(p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool, 
     """Every direction, with and without predecessors, one after another on one loaded graph."""
     n, src, dst = arrays
     stripe = Stripe(n, p)
-    matrix = oracle.adjacency(n, src, dst, directed=directed)
-    expected = oracle.distances(matrix, sources)
-    ends = src if directed else np.concatenate([src, dst[src != dst]])
-    degrees = np.bincount(ends, minlength=n)
-    specs = [
-        spec(*sources, direction=direction, predecessors=predecessors)
-        for direction in DIRECTIONS
-        for predecessors in (True, False)
-    ]
+    specs = every_spec(sources)
     with grids.gang(grids.build(stripe, src, dst, directed=directed, hub_first=hub_first, cuts=2)) as gang:
-        answers = gang.run(*specs)
-    for traversal, answer in zip(specs, answers, strict=True):
-        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
-        if traversal.predecessors:
-            oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
-        assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
-        assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
-        counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
-        np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
-        np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
-        if traversal.direction != "auto":
-            assert (counts["bottom_up"] == p * (traversal.direction == "bottom-up")).all()
+        assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
 
 
 @pytest.mark.matrix

@@ -16,6 +16,7 @@ from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
+from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import Gang, partitions, spec
 from tests.support.gpus import on_gpu
 
@@ -39,29 +40,9 @@ def check(gang: Gang, arrays: graphs.Arrays, sources: list[int], *, directed: bo
     """Every direction, with and without predecessors, in one gang call on one loaded graph."""
     n, src, dst = arrays
     stripe = Stripe(n, gang.p)
-    matrix = oracle.adjacency(n, src, dst, directed=directed)
-    expected = oracle.distances(matrix, sources)
-    degrees = np.bincount(src, minlength=n)
-    if not directed:
-        loops = src == dst
-        degrees = degrees + np.bincount(dst[~loops], minlength=n)
     gang.load(partitions(n, src, dst, gang.p, directed=directed))
-    specs = [
-        spec(*sources, direction=direction, predecessors=predecessors)
-        for direction in DIRECTIONS
-        for predecessors in (False, True)
-    ]
-    for traversal, answer in zip(specs, gang.run(*specs), strict=True):
-        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
-        if traversal.predecessors:
-            oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
-        assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
-        assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
-        counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
-        np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
-        np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
-        if traversal.direction != "auto":
-            assert (counts["bottom_up"] == gang.p * (traversal.direction == "bottom-up")).all()
+    specs = every_spec(sources)
+    assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
     assert gang.disconnect() == [False] * gang.p
 
 

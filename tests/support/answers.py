@@ -1,0 +1,44 @@
+"""A gang's answers to one traversal in every direction, held against SciPy's."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import oracle
+from tests.support.gang import Answer, spec
+from tests.support.graphs import Arrays
+
+
+def every_spec(sources: Sequence[int]) -> list[TraversalSpec]:
+    """Return a traversal in every direction, with and without predecessors."""
+    return [
+        spec(*sources, direction=direction, predecessors=predecessors)
+        for direction in DIRECTIONS
+        for predecessors in (True, False)
+    ]
+
+
+def assert_scipys(
+    specs: Sequence[TraversalSpec], answers: Sequence[Answer], arrays: Arrays, stripe: Stripe, *, directed: bool
+) -> None:
+    """Compare the labels and counts of all traversals with SciPy's. All have the same sources."""
+    n, src, dst = arrays
+    sources = list(specs[0].sources)
+    matrix = oracle.adjacency(n, src, dst, directed=directed)
+    expected = oracle.distances(matrix, sources)
+    # A loop is one directed edge.
+    degrees = np.bincount(src if directed else np.concatenate([src, dst[src != dst]]), minlength=n)
+    for traversal, answer in zip(specs, answers, strict=True):
+        np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
+        if traversal.predecessors:
+            oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
+        assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
+        assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
+        counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
+        np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
+        np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
+        if traversal.direction != "auto":
+            assert (counts["bottom_up"] == stripe.p * (traversal.direction == "bottom-up")).all()
