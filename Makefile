@@ -11,13 +11,12 @@ demo: .venv/installed
 test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
-# Tests of the second size that may run beside each other: they kill no worker, or one of a cluster of their own.
-PAIRED := $(addprefix tests/,test_service_machine.py cuda generate networkx readers tables writers)
-
-# Everything: make test, then the tests of the second size (the mark "full").
+# Everything: make test, then the tests of the second size (the mark "full") in two processes, then those of them that
+# need the machine for themselves (the mark "alone"). The timeout ends tests that hang.
+FULL := -m pytest --worker-processes --timeout=600 --durations=15
 test-all: test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m full $(PAIRED) --durations=15
-	$(BIN)/python -m pytest -m full --worker-processes $(addprefix --ignore=,$(PAIRED)) --durations=15
+	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not alone"
+	$(BIN)/python $(FULL) -m "full and alone"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -34,8 +33,7 @@ contracts: .venv/installed-dev
 kernels: .venv/installed-dev
 	$(BIN)/python -c 'from dbfs.cluster.kernels import warm_up; warm_up()'
 
-# In two processes: half of a test's time is waiting for workers that start. Most tests of the second size kill and stop
-# workers, and have the machine for themselves.
+# In two processes: half of a test's time is waiting for workers that start.
 pytest: kernels
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full" --durations=15
 

@@ -23,6 +23,8 @@ from dbfs.service.messages import ChooseBackend
 from dbfs_workers.storage.pieces import Edges
 from tests.support.runs import ENDLESS, Background
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def mortal() -> Iterator[distributed.Client]:

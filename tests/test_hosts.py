@@ -22,6 +22,8 @@ from tests.support import oracle
 from tests.support.graphs import GRAPHS
 from tests.support.hosts import Host, network
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[1]
 CONFIGS, EXAMPLES = ROOT / "configs", ROOT / "examples"
 

@@ -14,7 +14,7 @@ from dbfs.errors import DeadlineExceededError
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 DEADLINE = 0.5
 # A second after the deadline, and a busy machine's delay. A scheduler that waits for the stopped rank takes longer.

@@ -20,6 +20,8 @@ from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from tests.support.runs import ENDLESS, Background
 
+pytestmark = pytest.mark.alone
+
 WEB = "kronecker:scale=10"
 
 

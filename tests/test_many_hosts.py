@@ -64,6 +64,7 @@ def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client
 
 
 @pytest.mark.full
+@pytest.mark.alone
 @pytest.mark.parametrize("victim", [0, 1, 3])
 def test_a_worker_killed_mid_run(victim: int) -> None:
     with (

@@ -24,6 +24,8 @@ from dbfs.cli import cluster_report, main
 from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
 
+pytestmark = pytest.mark.alone
+
 
 @dataclass(frozen=True)
 class Operated:

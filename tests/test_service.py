@@ -40,6 +40,8 @@ from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
+pytestmark = pytest.mark.alone
+
 TCP_IN_FULL = ["shared_memory", pytest.param("tcp", marks=pytest.mark.full)]
 
 

@@ -35,6 +35,8 @@ from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec
 from tests.support.runs import ENDLESS, Background
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def other(client: distributed.Client) -> Iterator[distributed.Client]:

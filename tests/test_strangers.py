@@ -16,7 +16,7 @@ from distributed.core import connect, send_recv
 import dbfs
 from tests.support.standin import pretend_to_have_a_gpu
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 CHANCE = random.Random(1)
 

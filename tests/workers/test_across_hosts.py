@@ -28,6 +28,8 @@ from tests.support import oracle
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.graphs import Arrays, random
 
+pytestmark = pytest.mark.alone
+
 # Ranks 0 and 1 are the envoys. The ranks of a host do not follow each other.
 MIXED = (0, 1, 0, 1)
 

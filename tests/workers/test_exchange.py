@@ -27,6 +27,8 @@ from dbfs_workers.storage.stripe import Stripe
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.gpus import on_gpu
 
+pytestmark = pytest.mark.alone
+
 BACKENDS = ["cpu", on_gpu("cuda", id="cuda")]
 
 
