@@ -77,7 +77,7 @@ def assert_no_bins(client: distributed.Client) -> None:
 @pytest.mark.parametrize(
     ("edges", "error"),
     [
-        (tree(bad=True), FormatError),
+        pytest.param(tree(bad=True), FormatError, marks=pytest.mark.full),
         pytest.param(tree(m=None, bad=True), FormatError, marks=pytest.mark.full),
         pytest.param(tree(m=PIECES * PIECE_EDGES - 1), FormatError, marks=pytest.mark.full),
         pytest.param(tree(m=PIECES * PIECE_EDGES + 1), TruncatedFileError, marks=pytest.mark.full),

@@ -67,6 +67,7 @@ def assert_serves(gang: Gang) -> None:
     assert answer.total(lambda run: run.reached) == 301
 
 
+@pytest.mark.full
 def test_ranks_on_two_hosts_have_one_result(four: Gang) -> None:
     assert_right(four, random(500, 3000, 1), 7)
     assert_right(four, (301, np.arange(300), np.arange(1, 301)), 3)

@@ -23,7 +23,7 @@ from tests.support.gpus import on_gpu
 GANGS = [
     *(pytest.param((p, "cpu", False, None), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
     pytest.param((3, "cpu", False, 2), id="3 ranks, small bins"),
-    pytest.param((3, "cpu", True, None), id="3 ranks, staged"),
+    pytest.param((3, "cpu", True, None), id="3 ranks, staged", marks=pytest.mark.full),
     *(on_gpu((p, "cuda", True, None), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
 ]
 
