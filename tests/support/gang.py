@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,18 @@ class Worker:
     def break_streams(self, host: int) -> None:
         """Cut the connection to a host, as a router between the two might."""
         self.exchange._links[host].live()._connection.shutdown(2)
+
+    def narrow(self, size: int) -> None:
+        """Give the connections to other hosts small buffers, so that the kernel can't send a whole frame."""
+        for link in self.exchange._links.values():
+            for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                link.live()._connection.setsockopt(socket.SOL_SOCKET, buffer, size)
+
+    def leave_frames_to_python(self) -> None:
+        """Have Python send and receive all frames, as with TLS."""
+        for link in self.exchange._links.values():
+            link.enter_kernel = lambda: None
+            link._row[0] = -1
 
     def load(self, partition: Partition, backend: str, staged: bool) -> None:
         from dbfs_workers import backends

@@ -92,6 +92,19 @@ def test_frames_larger_than_the_buffers_of_a_connection(four: Gang) -> None:
     np.testing.assert_array_equal(expected[parents[reached]], expected[reached] - 1)
 
 
+def test_python_goes_on_with_frames_that_the_kernel_leaves(four: Gang) -> None:
+    """The kernel sends a part of a frame, or none of it; the results are the same."""
+    n, src, dst = random(20_000, 60_000, 3)
+    parts = partitions(n, src, dst, 4, directed=False)
+    expected = oracle.distances(oracle.adjacency(n, src, dst, directed=False), [7])
+    four.load(parts)
+    for hindrance in (("narrow", 4096), ("leave_frames_to_python",)):
+        for done in four.everywhere(*hindrance, ranks=(0, 1)):
+            done.result()
+        (answer,) = four.run(spec(7, predecessors=True, direction="top-down"))
+        np.testing.assert_array_equal(answer.distances(parts[0].stripe), expected)
+
+
 def test_counts_are_summed_over_hosts(four: Gang) -> None:
     four.load(path(4))
     number = four.next_number()

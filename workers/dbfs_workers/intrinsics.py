@@ -24,6 +24,12 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 _CLOCK_MONOTONIC = 1
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
+_send = types.ExternalFunction("send", types.int64(types.int32, types.int64, types.int64, types.int32))
+_recv = types.ExternalFunction("recv", types.int64(types.int32, types.int64, types.int64, types.int32))
+_poll = types.ExternalFunction("poll", types.int32(types.int64, types.int64, types.int32))
+_DO_NOT_WAIT, _NO_SIGNAL = 0x40, 0x4000
+_READABLE = 1
+
 
 @kernel(int64, INT64)
 def monotonic_ns(clock):
@@ -61,6 +67,38 @@ def sleep_while(words, index, value, timeout):
 def wake(words, index):
     """Wake all threads, of any process, that sleep on ``words[index]``."""
     _system_call(FUTEX, words.ctypes.data + 8 * index, _FUTEX_WAKE, 0x7FFFFFFF, 0, 0, 0)
+
+
+@kernel(int64, int64, READ_INT64, int64, int64)
+def send_now(descriptor, buffer, start, stop):
+    """Send bytes ``start`` to ``stop`` of a buffer without waiting; return how many were sent, or -1.
+
+    -1 means that the connection takes nothing now, or is broken.
+    """
+    return _send(types.int32(descriptor), buffer.ctypes.data + start, stop - start, _DO_NOT_WAIT | _NO_SIGNAL)
+
+
+@kernel(int64, int64, INT64, int64, int64)
+def receive_now(descriptor, buffer, start, stop):
+    """Receive into bytes ``start`` to ``stop`` of a buffer without waiting; return how many bytes came.
+
+    0 means that the other end closed the connection; -1 that nothing has come, or that the connection is broken.
+    """
+    return _recv(types.int32(descriptor), buffer.ctypes.data + start, stop - start, _DO_NOT_WAIT)
+
+
+@kernel(void, INT64, int64)
+def wait_for_readable(polled, milliseconds):
+    """Wait until a connection has received something, or is broken, at most so many milliseconds.
+
+    Args:
+        polled: int64, an element a connection: its descriptor, or a negative number for none. Overwritten.
+        milliseconds: the longest wait.
+    """
+    # The system's ``struct pollfd`` is a descriptor of 32 bits and the events in the upper half of the element.
+    for i in range(polled.size):
+        polled[i] = (polled[i] & 0xFFFFFFFF) | _READABLE << 32
+    _poll(polled.ctypes.data, polled.size, types.int32(milliseconds))
 
 
 def _element(context, builder, array_type, array, index):

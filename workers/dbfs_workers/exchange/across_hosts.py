@@ -12,9 +12,10 @@ An envoy crosses in four steps:
 3. The envoy receives one frame from each other envoy, and publishes the records in it.
 4. All ranks of the host now see p records, as in any crossing.
 
-The run's own thread does all of this, because a second thread would cost two switches a level. An envoy that has
-finished a crossing may send its next frame before others have received all frames of this one: so a frame stays in its
-stream until the crossing that it belongs to.
+The run's own thread does all of this, because a second thread would cost two switches a level. A kernel crosses as long
+as the frames are small and nothing unusual comes (``envoy_kernels``); Python goes on where the kernel stops. An envoy
+that has finished a crossing may send its next frame before others have received all frames of this one: so a frame
+stays in its stream until the crossing that it belongs to.
 
 The frame of an abort carries the end of a run to the other hosts; one that comes too late is skipped. After a run that
 failed, the streams are made anew (``disconnect``, ``connect``), as they may be in the middle of a frame.
@@ -24,19 +25,21 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, StaleRunError
 from dbfs_workers.exchange import barrier_kernels as barrier
+from dbfs_workers.exchange import envoy_kernels as envoy
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.link import Crossing, Link
 from dbfs_workers.exchange.protocol import COUNTS, Cause
 from dbfs_workers.exchange.segment import RUN, Segment, bin_entries
 from dbfs_workers.exchange.shared_memory import TIMEOUT, SharedMemoryExchange
-from dbfs_workers.exchange.stream import Stream, wait_for_any
+from dbfs_workers.exchange.stream import buffer_words, wait_for_any
+from dbfs_workers.exchange.stream_kernels import header_words
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.storage.stripe import Stripe
 
@@ -62,19 +65,26 @@ class EnvoyExchange(SharedMemoryExchange):
     """
 
     def __init__(self, segment: Segment, hosts: Hosts) -> None:
-        super().__init__(segment, hosts.carriers(segment.rank))
-        self._host = hosts.of_ranks[self.rank]
-        own = hosts.ranks(self._host)
-        others = [host for host in range(hosts.count) if host != self._host]
-        self._links = {host: Link(own, hosts.ranks(host), self._entries, self.p, self) for host in others}
-        # First and last of the ranks of this host, in groups without gaps.
-        self._local = [(rank, rank) for rank in own[:1]]
-        for rank in own[1:]:
-            first, last = self._local[-1]
-            if rank == last + 1:
-                self._local[-1] = first, rank
-            else:
-                self._local.append((rank, rank))
+        self._host = hosts.of_ranks[segment.rank]
+        own = self._own = hosts.ranks(self._host)
+        others = {host: hosts.ranks(host) for host in range(hosts.count) if host != self._host}
+        # What the kernel needs for frames: see ``envoy_kernels``.
+        rows = np.zeros((len(others), envoy.LINK), np.int64)
+        most = max(map(len, others.values()))
+        largest = max(header_words(len(own), most), header_words(most, len(own)))
+        # Pages that no frame reaches take no memory.
+        frames = np.empty((len(others), 2, buffer_words(largest)), np.int64)
+        ranks = list(own)
+        for row, peers in zip(rows, others.values(), strict=True):
+            row[envoy.FIRST], row[envoy.LAST] = len(ranks), len(ranks) + len(peers)
+            ranks += peers
+        frame_arguments = rows.ravel(), np.array(ranks, np.int64), frames.ravel(), np.zeros(len(others), np.int64)
+        super().__init__(segment, hosts.carriers(segment.rank), frame_arguments)
+        self._frame_arguments = frame_arguments
+        self._links = {
+            host: Link(own, peers, self._entries, self, row, pair)
+            for (host, peers), row, pair in zip(others.items(), rows, frames, strict=True)
+        }
         # Held by the thread that uses the streams.
         self._using = threading.Lock()
         # The last run whose abort was sent to the other hosts, or came from them.
@@ -132,14 +142,33 @@ class EnvoyExchange(SharedMemoryExchange):
                     if not self._line_came.wait_for(lambda host=host: host in self._lines, end - time.monotonic()):  # type: ignore[misc]
                         raise ExchangeUnavailableError(f"rank {self.rank}: no line from rank {link.envoy} came in time")
                     line = self._lines[host]
-            link.stream = Stream(line, link.words)
+            link.open(line)
         self._forget_lines()
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
         """See ``Exchange.cross``."""
+        self._crossing += 1
+        self._record[1 : 1 + COUNTS] = counts
+        tag = self._number << 32 | self._crossing
+        segment = self._segment
+        with self.in_kernel():
+            status, peer = envoy.cross(
+                *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
+                *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self._entries),
+                *(int(self._predecessors), *self._frame_arguments, int(sliced)),
+            )
+            self._finish(status, peer, level, phase, sliced=sliced)
+        sums: list[int] = self._sums.tolist()
+        return sums
+
+    @contextlib.contextmanager
+    def in_kernel(self) -> Iterator[None]:
+        """See ``SharedMemoryExchange.in_kernel``. A run that ends here ends on the other hosts as well."""
         with self._using:
+            for link in self._links.values():
+                link.enter_kernel()
             try:
-                return self._cross(level, phase, counts, sliced)
+                yield
             except BaseException:
                 self._send_abort(self._number)
                 raise
@@ -198,24 +227,20 @@ class EnvoyExchange(SharedMemoryExchange):
             with contextlib.suppress(LineClosedError):
                 link.send_abort(abort)
 
-    def _cross(self, level: int, phase: str, counts: tuple[int, ...], sliced: bool) -> list[int]:
-        self._crossing += 1
-        self._record[1 : 1 + COUNTS] = counts
-        crossing = Crossing(self._number, self._crossing, int(self._record[RUN]), sliced)
+    def _finish(self, status: int, peer: int, level: int, phase: str, *, sliced: bool = False) -> None:
+        """See ``SharedMemoryExchange``: go on from where the kernel is, without the kernel."""
+        if status == barrier.CROSSED:
+            super()._finish(status, peer, level, phase)
+            return
         tag = self._number << 32 | self._crossing
-        segment, backoff = self._segment, self._backoff
-        if backoff[barrier.NO_YIELD]:
-            backoff[barrier.NO_YIELD] -= 1
-        barrier.publish(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank)
-        for first, last in self._local:
+        for rank in self._own:
             # The kernel adds sums behind the last rank's row. Nobody reads these sums; the next rank's record replaces
             # them.
-            self._wait_from(first, self._gathered[: (last + 2) * (self._record.size + 1)], tag, level, phase)
+            self._wait_from(rank, self._gathered[: (rank + 2) * (self._record.size + 1)], tag, level, phase)
+        crossing = Crossing(self._number, self._crossing, int(self._record[RUN]), sliced)
         self._swap_frames(crossing, level, phase)
         self._wait_from(0, self._gathered, tag, level, phase)
         self._choose_bins()
-        sums: list[int] = self._sums.tolist()
-        return sums
 
     def _wait_from(self, first: int, gathered: NDArray[np.int64], tag: int, level: int, phase: str) -> None:
         """Wait for the ranks from ``first`` on, up to the last row but one of ``gathered``."""

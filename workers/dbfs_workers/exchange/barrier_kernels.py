@@ -41,6 +41,50 @@ RUN_SHIFT, CAUSE_SHIFT = 32, 24
 RANK_MASK = (1 << CAUSE_SHIFT) - 1
 
 
+@kernel(void, INT64)
+def give_way(backoff):
+    """Yield the core once; where another program kept it, have the next crossings sleep instead."""
+    if yield_core(backoff[CLOCK:]) > _LOST_CORE:
+        backoff[NO_YIELD] = _CROSSINGS_WITHOUT_YIELDS
+
+
+@kernel(int64, INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
+def wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff):
+    """Wait for one rank, and copy its record into ``gathered``. Arguments and results are those of ``wait``."""
+    size = record.size
+    width = size + 1
+    tries = 0
+    slept = 0
+    while True:
+        seen = load_acquire(words, peer * stride + ARRIVED)
+        if seen >= tag:
+            break
+        if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
+            return ABORTED
+        tries += 1
+        if tries > _SPINS and backoff[NO_YIELD] == 0 and tries <= _SPINS + _YIELDS:
+            give_way(backoff)
+        elif tries > _SPINS:
+            slept += 1
+            if slept > _SLEEPS:
+                return TIMED_OUT
+            # The sleeper registers before it looks; the peer looks for sleepers after it arrives. So no wake-up
+            # is lost: at least one of the two sees the other.
+            fetch_add(words, peer * stride + SLEEPERS, 1)
+            seen = load_acquire(words, peer * stride + ARRIVED)
+            if seen < tag:
+                sleep_while(words, peer * stride + ARRIVED, seen, timeout)
+            fetch_add(words, peer * stride + SLEEPERS, -1)
+    # Two records, each with ``p`` ends in whole cache lines.
+    at = peer * stride + RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
+    for i in range(size):
+        gathered[peer * width + i] = words[at + i]
+    gathered[peer * width + size] = words[at + ENDS + rank]
+    if seen >> 32 != tag >> 32 or gathered[peer * width + RUN] != record[RUN]:
+        return STALE
+    return CROSSED
+
+
 @kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
 def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     """Wait for the ranks from ``first`` on, and copy their records into ``gathered``.
@@ -69,38 +113,10 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     size = record.size
     width = size + 1
     p = gathered.size // width - 1
-    # Two records, each with ``p`` ends in whole cache lines.
-    at_record = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for peer in range(first, p):
-        tries = 0
-        slept = 0
-        while True:
-            seen = load_acquire(words, peer * stride + ARRIVED)
-            if seen >= tag:
-                break
-            if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
-                return ABORTED, peer
-            tries += 1
-            if tries > _SPINS and backoff[NO_YIELD] == 0 and tries <= _SPINS + _YIELDS:
-                if yield_core(backoff[CLOCK:]) > _LOST_CORE:
-                    backoff[NO_YIELD] = _CROSSINGS_WITHOUT_YIELDS
-            elif tries > _SPINS:
-                slept += 1
-                if slept > _SLEEPS:
-                    return TIMED_OUT, peer
-                # The sleeper registers before it looks; the peer looks for sleepers after it arrives. So no wake-up
-                # is lost: at least one of the two sees the other.
-                fetch_add(words, peer * stride + SLEEPERS, 1)
-                seen = load_acquire(words, peer * stride + ARRIVED)
-                if seen < tag:
-                    sleep_while(words, peer * stride + ARRIVED, seen, timeout)
-                fetch_add(words, peer * stride + SLEEPERS, -1)
-        at = peer * stride + at_record
-        for i in range(size):
-            gathered[peer * width + i] = words[at + i]
-        gathered[peer * width + size] = words[at + ENDS + rank]
-        if seen >> 32 != tag >> 32 or gathered[peer * width + RUN] != record[RUN]:
-            return STALE, peer
+        status = wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff)
+        if status != CROSSED:
+            return status, peer
     # The ranks of a cancelled run may all arrive. Without this check the run would go on to the next level.
     if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
         return ABORTED, p
@@ -112,9 +128,17 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     return CROSSED, p
 
 
+@kernel(void, INT64, int64, int64, int64)
+def arrive(words, stride, tag, rank):
+    """Have a rank arrive at a crossing, when its record is written, and wake the ranks that sleep until then."""
+    exchange(words, rank * stride + ARRIVED, tag)
+    if fetch_add(words, rank * stride + SLEEPERS, 0):
+        wake(words, rank * stride + ARRIVED)
+
+
 @kernel(void, INT64, int64, READ_INT64, INT64, int64, int64)
 def publish(words, stride, record, bin_ends, tag, rank):
-    """Publish a rank's record and the ends of its bins, empty the bins, and wake the ranks that sleep until it arrives.
+    """Publish this rank's record and the ends of its bins, empty the bins, and arrive.
 
     Arguments are those of ``cross``.
     """
@@ -124,9 +148,7 @@ def publish(words, stride, record, bin_ends, tag, rank):
     for owner in range(bin_ends.size):
         words[at + ENDS + owner] = bin_ends[owner]
         bin_ends[owner] = 0
-    exchange(words, rank * stride + ARRIVED, tag)
-    if fetch_add(words, rank * stride + SLEEPERS, 0):
-        wake(words, rank * stride + ARRIVED)
+    arrive(words, stride, tag, rank)
 
 
 @kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
+from dbfs_workers.exchange import envoy_kernels as envoy
 from dbfs_workers.exchange import stream_kernels as kernels
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause
 from dbfs_workers.exchange.segment import MESSAGE_BYTES
@@ -28,7 +29,7 @@ from dbfs_workers.exchange.stream_kernels import (
     RANK,
     header_words,
 )
-from dbfs_workers.lines.line import LineClosedError
+from dbfs_workers.lines.line import Line, LineClosedError
 
 
 @dataclass(frozen=True)
@@ -67,29 +68,48 @@ class Link:
         own: the ranks of the envoy's host.
         others: the ranks of the other host.
         entries: entries that fit in a bin.
-        ranks: number of ranks of the gang.
         memory: the segment of the envoy's host.
+        row: int64[LINK], the link's row of ``links``: see ``envoy_kernels``.
+        frames: int64[2, words], the frame to send, and what has arrived.
 
     Attributes:
         envoy: the envoy of the other host.
         stream: the stream to that envoy; None if there is none.
-        crossed: whether the other host's frame of the crossing under way has come.
     """
 
-    def __init__(self, own: Sequence[int], others: Sequence[int], entries: int, ranks: int, memory: HostMemory) -> None:
+    def __init__(
+        self,
+        own: Sequence[int],
+        others: Sequence[int],
+        entries: int,
+        memory: HostMemory,
+        row: NDArray[np.int64],
+        frames: NDArray[np.int64],
+    ) -> None:
         self.envoy = others[0]
         self.stream: Stream | None = None
-        self.crossed = False
-        self.words = header_words(len(others), len(own))
+        self._words = header_words(len(others), len(own))
         self._entries = entries
         self._memory = memory
+        self._row = row
+        self._frames = frames
         self._own = np.array(own, np.int64)
         self._others = np.array(others, np.int64)
-        self._header = np.zeros(header_words(len(own), len(others)), np.int64)
-        # A record of a rank of the other host, and the ends of its bins.
-        self._record = np.zeros(1 + COUNTS, np.int64)
-        self._ends = np.zeros(ranks, np.int64)
+        self._header = frames[0, : header_words(len(own), len(others))]
         self._message = bytearray()
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the other host's frame of the crossing under way has come."""
+        return bool(self._row[envoy.CAME])
+
+    def open(self, line: Line) -> None:
+        """Make the stream of a line to the other envoy."""
+        self.stream = Stream(line, self._words, self._frames[1], self._row[envoy.FILLED : envoy.FILLED + 1])
+
+    def enter_kernel(self) -> None:
+        """Let the kernel use the connection, where it can."""
+        self._row[envoy.DESCRIPTOR] = -1 if self.stream is None else self.stream.plain_descriptor
 
     def live(self) -> Stream:
         """Return the stream.
@@ -108,7 +128,7 @@ class Link:
             self.stream = None
 
     def send(self, crossing: Crossing, words: NDArray[np.int64], stride: int) -> None:
-        """Begin to send the frame of a crossing; ``stream.push`` goes on.
+        """Begin to send the frame of a crossing, or the rest that the kernel has left of it; ``stream.push`` goes on.
 
         Args:
             crossing: the crossing.
@@ -118,8 +138,14 @@ class Link:
         Raises:
             LineClosedError: the stream is broken.
         """
-        self.crossed = False
-        header = self._header
+        row, header = self._row, self._header
+        if row[envoy.SENT]:
+            if row[envoy.UNSENT]:
+                frame = self._frames[0].data.cast("B")[: header.nbytes + int(header[LENGTH])]
+                self.live().go_on(frame[len(frame) - int(row[envoy.UNSENT]) :])
+                row[envoy.UNSENT] = 0
+            return
+        row[envoy.SENT] = 1
         header[KIND], header[NUMBER], header[CROSSING] = CROSSED, crossing.number, crossing.index
         header[DIGEST] = crossing.digest
         payload: list[NDArray[np.uint32]] = []
@@ -170,9 +196,9 @@ class Link:
         if not stream.complete():
             return
         tag = crossing.number << 32 | crossing.index
-        kernels.deliver(words, stride, header, self._others, self._own, tag, self._record, self._ends)
+        kernels.deliver(words, stride, header, self._others, self._own, tag)
         stream.next_frame()
-        self.crossed = True
+        self._row[envoy.CAME] = 1
 
     def receive_abort(self) -> tuple[bool, Abort | None]:
         """Look at the next frame.

@@ -3,6 +3,7 @@
 A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``barrier_kernels`` has the wait.
 """
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -26,6 +27,8 @@ from dbfs_workers.storage.stripe import Stripe
 TIMEOUT = np.array([0, 2_000_000], np.int64)
 """The longest sleep before a rank looks for an abort: seconds, nanoseconds."""
 
+_NONE = np.empty(0, np.int64)
+
 _LIVENESS_INTERVAL = 0.02  # seconds
 
 
@@ -36,18 +39,22 @@ class SharedMemoryExchange:
         segment: the memory.
         carriers: for each rank, the rank whose process writes its part of the memory: see ``Hosts.carriers``. None if
             each rank writes its own.
+        links: what an envoy's kernel needs for frames: see ``envoy_kernels.cross``. Empty arrays for other ranks.
 
     Attributes:
-        on_one_host: whether all ranks are on this host.
         kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
-            of a body, the entries of a bin, and the arguments of ``barrier_kernels.cross`` except the tag.
+            of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag, and ``links``.
     """
 
-    def __init__(self, segment: Segment, carriers: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        carriers: Sequence[int] | None = None,
+        links: tuple[NDArray[np.int64], ...] = (_NONE,) * 4,
+    ) -> None:
         self.rank = segment.rank
         self.p = segment.handle.stripe.p
         self._carriers = tuple(range(self.p)) if carriers is None else tuple(carriers)
-        self.on_one_host = self._carriers == tuple(range(self.p))
         self._segment = segment
         self._entries = segment.handle.entries
         self._record = np.zeros(1 + COUNTS, np.int64)
@@ -71,6 +78,7 @@ class SharedMemoryExchange:
         self.kernel_arguments: tuple[Any, ...] = (
             *(segment.bodies, segment.body_words, self._entries, segment.words, segment.stride),
             *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
+            *links,
         )
         self._closed = False
         self._aborting = threading.Lock()
@@ -150,6 +158,11 @@ class SharedMemoryExchange:
         self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
         return sums
+
+    @contextlib.contextmanager
+    def in_kernel(self) -> Iterator[None]:
+        """The time in which a kernel may cross, with ``kernel_arguments``, and ``follow`` finishes its crossings."""
+        yield
 
     def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
         """Go on after a kernel that crossed by itself, with ``kernel_arguments``.

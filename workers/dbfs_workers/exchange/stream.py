@@ -39,30 +39,52 @@ _SILENT_MS: Final = 1500
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
+def buffer_words(words: int) -> int:
+    """Return the words of the buffer of a stream whose arriving frames have a header of so many words."""
+    return words + (_JOINED + _AHEAD) // 8
+
+
 class Stream:
     """One end of a stream. One thread at a time may use it.
 
     Args:
         line: the line whose connection the stream takes over.
         words: words of the header of frames that arrive.
+        buffer: int64[buffer_words(words)] or longer, for what arrives. A kernel may receive there too, between two
+            calls of the stream.
+        filled: int64[1], the bytes of the buffer that have arrived.
 
     Attributes:
         header: int64[words], the header of the frame that arrives; valid once ``has_header`` returned true, until the
             frame is complete.
     """
 
-    def __init__(self, line: Line, words: int) -> None:
+    def __init__(self, line: Line, words: int, buffer: NDArray[np.int64], filled: NDArray[np.int64]) -> None:
         line.notice_silence()
         self._connection, ahead = line.release()
         self._connection.setblocking(False)
-        self._buffer = memoryview(bytearray(8 * words + _JOINED + _AHEAD))
+        self._buffer = buffer.data.cast("B")
         self._buffer[: len(ahead)] = ahead
+        self._place = filled
         self._filled = len(ahead)
         self._header_bytes = 8 * words
-        self.header: NDArray[np.int64] = np.frombuffer(self._buffer, np.int64, words)
+        self.header = buffer[:words]
         self._sending: deque[memoryview] = deque()
         # Parts of the payload that have yet to arrive; None before ``take`` was called for the frame.
         self._targets: deque[memoryview] | None = None
+
+    @property
+    def _filled(self) -> int:
+        return int(self._place[0])
+
+    @_filled.setter
+    def _filled(self, filled: int) -> None:
+        self._place[0] = filled
+
+    @property
+    def plain_descriptor(self) -> int:
+        """The descriptor of a connection over which a kernel may send and receive now; -1 if only the stream may."""
+        return -1 if self._sending or isinstance(self._connection, ssl.SSLSocket) else self._connection.fileno()
 
     @property
     def sending(self) -> bool:
@@ -87,6 +109,10 @@ class Stream:
             self._sending.append(memoryview(header.tobytes()))
             self._sending.extend(part.data.cast("B") for part in payload)
         self.push()
+
+    def go_on(self, rest: memoryview) -> None:
+        """Send the rest of a frame that a kernel began to send; ``push`` goes on."""
+        self._sending.append(rest)
 
     def push(self) -> bool:
         """Send what the connection takes now; return whether all is sent.

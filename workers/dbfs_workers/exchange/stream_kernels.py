@@ -5,7 +5,7 @@ abort has the run's number, the cause and the rank that caused it. Both have roo
 for each sending rank its counts and, for each receiving rank, the entries of its bin.
 """
 
-from dbfs_workers.exchange.barrier_kernels import publish
+from dbfs_workers.exchange.barrier_kernels import arrive
 from dbfs_workers.exchange.protocol import COUNTS
 from dbfs_workers.exchange.segment import ENDS, RECORDS, RUN
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
@@ -71,8 +71,8 @@ def count_new(header, senders, receivers, most):
     return total
 
 
-@kernel(void, INT64, int64, READ_INT64, READ_INT64, READ_INT64, int64, INT64, INT64)
-def deliver(words, stride, header, senders, receivers, tag, record, bin_ends):
+@kernel(void, INT64, int64, READ_INT64, READ_INT64, READ_INT64, int64)
+def deliver(words, stride, header, senders, receivers, tag):
     """Publish the records of the ranks of another host in this host's segment, as if those ranks had arrived here.
 
     Args:
@@ -82,16 +82,16 @@ def deliver(words, stride, header, senders, receivers, tag, record, bin_ends):
         senders: the ranks of the other host.
         receivers: the ranks of this host.
         tag: this crossing.
-        record: scratch, a record.
-        bin_ends: scratch, zeros by rank.
     """
     at = HEAD
+    at_record = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for sender in senders:
-        record[RUN] = header[DIGEST]
+        record = sender * stride + at_record
+        words[record + RUN] = header[DIGEST]
         for c in range(COUNTS):
-            record[1 + c] = header[at + c]
+            words[record + 1 + c] = header[at + c]
         at += COUNTS
         for j in range(receivers.size):
-            bin_ends[receivers[j]] = header[at + j]
+            words[record + ENDS + receivers[j]] = header[at + j]
         at += receivers.size
-        publish(words, stride, record, bin_ends, tag, sender)
+        arrive(words, stride, tag, sender)

@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases are
-those of ``cpu_resident_kernels`` and ``cpu_kernels``, the crossing is that of ``barrier_kernels``.
+those of ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings those of ``barrier_kernels`` and ``envoy_kernels``.
 """
 
 from typing import Final
@@ -11,7 +11,8 @@ from numba import types
 
 from dbfs_workers.backends.cpu_kernels import contract
 from dbfs_workers.backends.cpu_resident_kernels import top_down
-from dbfs_workers.exchange.barrier_kernels import CROSSED, cross
+from dbfs_workers.exchange.barrier_kernels import CROSSED
+from dbfs_workers.exchange.envoy_kernels import cross
 from dbfs_workers.intrinsics import monotonic_ns
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
@@ -72,6 +73,10 @@ _UNFINISHED = 4
     INT64,
     READ_INT64,
     INT64,
+    INT64,
+    READ_INT64,
+    INT64,
+    INT64,
     types.float64,
     types.float64,
     INT64,
@@ -99,6 +104,10 @@ def top_down_levels(
     gathered,
     timeout,
     backoff,
+    links,
+    ranks,
+    frames,
+    polled,
     share,
     least_edges,
     state,
@@ -117,6 +126,7 @@ def top_down_levels(
             ``segment``.
         words, stride, record, rank, gathered, timeout, backoff: see ``barrier_kernels.wait``.
         bin_ends: see ``barrier_kernels.cross``.
+        links, ranks, frames, polled: see ``envoy_kernels.cross``.
         share, least_edges: a bottom-up level may pay if the frontier's edges are more than that share of the other
             unexplored edges, and ``least_edges`` on top: see ``direction``.
         state: int64[STATE], updated.
@@ -125,7 +135,7 @@ def top_down_levels(
 
     Returns:
         (CROSSED, p): ``state[DONE]`` levels are complete.
-        Otherwise what ``barrier_kernels.wait`` returned: the caller finishes the crossing and calls again.
+        Otherwise what ``envoy_kernels.cross`` returned: the caller finishes the crossing and calls again.
     """
     n_local = starts.size
     own_words = visited.size // bin_ends.size
@@ -133,6 +143,7 @@ def top_down_levels(
     p = bin_ends.size
     size = record.size
     bins = p * entries
+    with_parents = 1 if predecessors.size else 0
     if state[AWAITED] == 0:
         state[DONE] = 0
     begun = monotonic_ns(backoff[1:])
@@ -173,7 +184,26 @@ def top_down_levels(
             state[CROSSING] += 1
             state[AWAITED] = 1
             tag = state[NUMBER] << 32 | state[CROSSING]
-            status, peer = cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff)
+            status, peer = cross(
+                words,
+                stride,
+                record,
+                bin_ends,
+                tag,
+                rank,
+                gathered,
+                timeout,
+                backoff,
+                bodies,
+                body_words,
+                entries,
+                with_parents,
+                links,
+                ranks,
+                frames,
+                polled,
+                0,
+            )
             if status != CROSSED:
                 return status, peer
         state[AWAITED] = 0

@@ -88,11 +88,8 @@ class TopDownLevels:
         *,
         adaptive: bool,
     ) -> "TopDownLevels | None":
-        """Return the state of a traversal whose ranks are on the CPU and share memory; None for other traversals.
-
-        Between hosts an envoy does more in a crossing than the kernel does.
-        """
-        if backend.xp is np and isinstance(exchange, SharedMemoryExchange) and exchange.on_one_host:
+        """Return the state of a traversal whose ranks are on the CPU and cross in memory; None for other traversals."""
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
             return cls(scratch, spec, exchange, labels, adaptive=adaptive)
         return None
 
@@ -118,12 +115,13 @@ class TopDownLevels:
         state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
         state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
         while True:
-            status, peer = kernels.top_down_levels(
-                *self._rank_arguments,
-                *exchange.kernel_arguments,
-                *(share, self._least_edges, state, self._counts.ravel(), self._times.ravel()),
-            )
-            exchange.follow(int(state[kernels.CROSSING]), status, peer, int(state[kernels.LEVEL]), _PHASE)
+            with exchange.in_kernel():
+                status, peer = kernels.top_down_levels(
+                    *self._rank_arguments,
+                    *exchange.kernel_arguments,
+                    *(share, self._least_edges, state, self._counts.ravel(), self._times.ravel()),
+                )
+                exchange.follow(int(state[kernels.CROSSING]), status, peer, int(state[kernels.LEVEL]), _PHASE)
             if not state[kernels.AWAITED]:
                 break
         scratch.adopt(int(state[kernels.QUEUE]), int(state[kernels.FRONTIER]))

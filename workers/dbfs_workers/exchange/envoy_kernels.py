@@ -1,0 +1,252 @@
+"""The kernel of an envoy's crossing: small frames between hosts are sent and received without a return to Python.
+
+A level of a road network has a frame of a few hundred bytes between two hosts. Python takes longer over such a frame
+than the frame is on its way. The kernel crosses as ``across_hosts`` describes, with the same frames, as long as nothing
+unusual comes. Otherwise the kernel returns ``HANDED_OVER``, and Python finishes the crossing: frames that are large or
+carry slices, TLS, a frame that ends a run, a connection that broke, a long wait.
+
+``links`` is int64[links * LINK], a row for each other host:
+
+| word | content | written by |
+| --- | --- | --- |
+| ``DESCRIPTOR`` | file descriptor of the connection; -1 if only Python may send and receive over it | Python |
+| ``FILLED`` | bytes that have arrived of the other host's next frames | both |
+| ``SENT`` | 1 once the crossing's frame is on its way | both |
+| ``UNSENT`` | bytes at the end of that frame that Python has yet to send | both |
+| ``CAME`` | 1 once the other host's frame of the crossing has come | both |
+| ``FIRST``, ``LAST`` | place of the other host's ranks in ``ranks`` | Python |
+
+``ranks`` has the ranks of this host, then those of the other hosts by link. ``frames`` is int64[links * 2 * words]: by
+link the frame to send, then what has arrived.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.exchange import barrier_kernels as barrier
+from dbfs_workers.exchange.barrier_kernels import ABORTED, CROSSED, NO_YIELD, RUN_SHIFT, publish, wait, wait_for_rank
+from dbfs_workers.exchange.protocol import COUNTS
+from dbfs_workers.exchange.segment import ABORT, RUN
+from dbfs_workers.exchange.stream import LENGTH
+from dbfs_workers.exchange.stream_kernels import CROSSED as CROSSED_KIND
+from dbfs_workers.exchange.stream_kernels import CROSSING, DIGEST, HEAD, KIND, NUMBER, compose, count_new, deliver
+from dbfs_workers.intrinsics import load_acquire, receive_now, send_now, wait_for_readable
+from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel
+
+HANDED_OVER: Final = 4
+"""Beside the results of ``barrier_kernels.wait``: Python has to finish the crossing."""
+
+DESCRIPTOR, FILLED, SENT, UNSENT, CAME, FIRST, LAST = range(7)
+LINK: Final = 7
+
+LARGEST: Final = 1 << 16
+"""Bytes of the largest frame that the kernel sends."""
+
+# A waiting envoy looks at its connections so many times, yields the core between two looks so many times, then sleeps.
+_LOOKS = 4
+_YIELDS = 200
+_SLEEPS = 4
+_SLEEP_MS = 5
+
+# What has become of a frame.
+_NOT_YET, _DONE, _UNUSUAL = 0, 1, 2
+
+
+@kernel(int64, int64, int64, int64, int64, int64, int64, int64)
+def place_of_bin(source, owner, part, tag, body_words, entries, p):
+    """Return the place in the bodies of the rows (part 0), or the parents (part 1), of a bin of a crossing."""
+    return source * body_words + ((2 * part + (tag & 1)) * p + owner) * entries
+
+
+@kernel(
+    *(int64, INT64, int64, READ_INT64, int64),
+    *(UINT32, int64, int64, int64),
+    *(INT64, READ_INT64, INT64, int64),
+)
+def send_frame(words, stride, record, tag, bodies, body_words, entries, predecessors, links, ranks, frames, link):
+    """Send this host's frame over a link. Return ``_DONE``, or ``_UNUSUAL`` if Python has to send it, or its end.
+
+    Arguments are those of ``cross``; ``link`` is the row of the link.
+    """
+    at = link * LINK
+    if links[at + DESCRIPTOR] < 0:
+        return _UNUSUAL
+    own, others = ranks[: links[FIRST]], ranks[links[at + FIRST] : links[at + LAST]]
+    size = HEAD + own.size * (COUNTS + others.size)
+    half = frames.size // (links.size // LINK * 2)
+    frame = frames[2 * link * half : (2 * link + 1) * half]
+    new = compose(words, stride, tag & 0xFFFFFFFF, own, others, frame)
+    length = new * (8 if predecessors else 4)
+    if 8 * size + length > LARGEST:
+        return _UNUSUAL
+    frame[LENGTH], frame[KIND], frame[NUMBER] = length, CROSSED_KIND, tag >> 32
+    frame[CROSSING], frame[DIGEST] = tag & 0xFFFFFFFF, record[RUN]
+    if new:
+        payload = frame.view(np.uint32)[2 * size :]
+        at_entry = 0
+        for i in range(own.size):
+            for j in range(others.size):
+                count = frame[HEAD + i * (COUNTS + others.size) + COUNTS + j]
+                for part in range(1 + predecessors):
+                    start = place_of_bin(own[i], others[j], part, tag, body_words, entries, ranks.size)
+                    for k in range(count):
+                        payload[at_entry + k] = bodies[start + k]
+                    at_entry += count
+    sent = send_now(links[at + DESCRIPTOR], frame, 0, 8 * size + length)
+    if sent < 0:
+        return _UNUSUAL
+    links[at + SENT] = 1
+    links[at + UNSENT] = 8 * size + length - sent
+    return _UNUSUAL if links[at + UNSENT] else _DONE
+
+
+@kernel(
+    *(int64, INT64, int64, int64),
+    *(UINT32, int64, int64, int64),
+    *(INT64, READ_INT64, INT64, int64),
+)
+def receive_frame(words, stride, tag, bodies, body_words, entries, predecessors, links, ranks, frames, link):
+    """Receive what has come over a link; publish the records of the other host if its frame is complete.
+
+    Arguments are those of ``cross``; ``link`` is the row of the link. Returns ``_DONE`` for a complete frame,
+    ``_UNUSUAL`` if Python has to look at what has come.
+    """
+    at = link * LINK
+    own, others = ranks[: links[FIRST]], ranks[links[at + FIRST] : links[at + LAST]]
+    size = HEAD + others.size * (COUNTS + own.size)
+    half = frames.size // (links.size // LINK * 2)
+    frame = frames[(2 * link + 1) * half : (2 * link + 2) * half]
+    filled = links[at + FILLED]
+    if filled < 8 * size or filled < 8 * size + frame[LENGTH]:
+        came = receive_now(links[at + DESCRIPTOR], frame, filled, 8 * half)
+        if came < 0:
+            return _NOT_YET
+        if came == 0:
+            return _UNUSUAL
+        filled += came
+        links[at + FILLED] = filled
+        if filled < 8 * size:
+            return _NOT_YET
+    if frame[KIND] != CROSSED_KIND or frame[NUMBER] != tag >> 32 or frame[CROSSING] != tag & 0xFFFFFFFF:
+        return _UNUSUAL
+    new = count_new(frame, others.size, own.size, entries)
+    length = new * (8 if predecessors else 4)
+    if new < 0 or frame[LENGTH] != length or 8 * size + length > 8 * half:
+        return _UNUSUAL
+    end = 8 * size + length
+    if filled < end:
+        return _NOT_YET
+    if new:
+        payload = frame.view(np.uint32)[2 * size :]
+        at_entry = 0
+        for i in range(others.size):
+            for j in range(own.size):
+                count = frame[HEAD + i * (COUNTS + own.size) + COUNTS + j]
+                for part in range(1 + predecessors):
+                    start = place_of_bin(others[i], own[j], part, tag, body_words, entries, ranks.size)
+                    for k in range(count):
+                        bodies[start + k] = payload[at_entry + k]
+                    at_entry += count
+    deliver(words, stride, frame, others, own, tag)
+    # What has come of the next frame. Frames are whole numbers of uint32 words, but a part may end anywhere.
+    bytes_of = frame.view(np.uint8)
+    for k in range(filled - end):
+        bytes_of[k] = bytes_of[end + k]
+    links[at + FILLED] = filled - end
+    links[at + CAME] = 1
+    return _DONE
+
+
+@kernel(
+    *(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64),
+    *(UINT32, int64, int64, int64),
+    *(INT64, READ_INT64, INT64, INT64, int64),
+)
+def cross(
+    words,
+    stride,
+    record,
+    bin_ends,
+    tag,
+    rank,
+    gathered,
+    timeout,
+    backoff,
+    bodies,
+    body_words,
+    entries,
+    predecessors,
+    links,
+    ranks,
+    frames,
+    polled,
+    sliced,
+):
+    """Cross as any rank does, and exchange frames with other hosts if this rank is an envoy.
+
+    Args:
+        words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff: see ``barrier_kernels.cross``.
+        bodies, body_words, entries: the bodies of all ranks, the words of each, and the entries of a bin: see
+            ``segment``.
+        predecessors: 1 if the entries of bins have parents, else 0.
+        links, ranks, frames: see above. Without links the rank is no envoy.
+        polled: int64[links], scratch.
+        sliced: 1 if the frames carry slices.
+
+    Returns:
+        What ``barrier_kernels.wait`` returns; or (HANDED_OVER, rank) if Python has to finish the crossing.
+    """
+    if polled.size == 0:
+        return barrier.cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff)
+    if backoff[NO_YIELD]:
+        backoff[NO_YIELD] -= 1
+    for link in range(polled.size):
+        links[link * LINK + SENT] = links[link * LINK + UNSENT] = links[link * LINK + CAME] = 0
+    publish(words, stride, record, bin_ends, tag, rank)
+    for peer in ranks[: links[FIRST]]:
+        status = wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff)
+        if status != CROSSED:
+            return status, peer
+    if sliced:
+        return HANDED_OVER, rank
+    unusual = 0
+    for link in range(polled.size):
+        unusual |= (
+            send_frame(
+                *(words, stride, record, tag, bodies, body_words, entries, predecessors, links, ranks, frames, link)
+            )
+            == _UNUSUAL
+        )
+    if unusual:
+        return HANDED_OVER, rank
+    looks = 0
+    slept = 0
+    while True:
+        late = 0
+        for link in range(polled.size):
+            at = link * LINK
+            polled[link] = -1
+            if links[at + CAME] == 0:
+                came = receive_frame(
+                    *(words, stride, tag, bodies, body_words, entries, predecessors, links, ranks, frames, link)
+                )
+                if came == _UNUSUAL:
+                    return HANDED_OVER, rank
+                if came == _NOT_YET:
+                    late += 1
+                    polled[link] = links[at + DESCRIPTOR]
+        if late == 0:
+            break
+        if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
+            return ABORTED, rank
+        looks += 1
+        if looks > _LOOKS and backoff[NO_YIELD] == 0 and looks <= _LOOKS + _YIELDS:
+            barrier.give_way(backoff)
+        elif looks > _LOOKS:
+            slept += 1
+            if slept > _SLEEPS:
+                return HANDED_OVER, rank
+            wait_for_readable(polled, _SLEEP_MS)
+    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff)
