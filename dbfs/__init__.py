@@ -14,7 +14,7 @@ The workers' side is the package ``dbfs_workers``.
 
 from importlib.metadata import version
 
-from dbfs import config, errors
+from dbfs import config, errors, lab
 from dbfs.building.build import BuildOptions, estimate
 from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
@@ -79,6 +79,7 @@ __all__ = [
     "grid3d",
     "install",
     "kronecker",
+    "lab",
     "load",
     "open",
     "path",

@@ -14,6 +14,7 @@ from dbfs.cli.estimate import estimate
 from dbfs.cli.files import convert, generate
 from dbfs.cli.graph500 import graph500
 from dbfs.cli.graphs import graphs, load, save, unload
+from dbfs.cli.lab import lab
 from dbfs.cli.run import run
 from dbfs.cli.runs import cancel, runs
 from dbfs.cli.updates import delete, insert
@@ -100,4 +101,5 @@ main.add_command(generate)
 main.add_command(convert)
 main.add_command(bench)
 main.add_command(graph500)
+main.add_command(lab)
 main.add_command(doctor)

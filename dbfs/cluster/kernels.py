@@ -19,6 +19,7 @@ KERNELS = (
     "dbfs_workers.exchange.barrier_kernels",
     "dbfs_workers.exchange.stream_kernels",
     "dbfs_workers.exchange.envoy_kernels",
+    "dbfs_workers.lab.sequential_kernels",
     "dbfs_workers.levels.level_kernels",
     "dbfs_workers.reads.kernels",
     "dbfs_workers.intrinsics",

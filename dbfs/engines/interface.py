@@ -128,6 +128,7 @@ class Outcome:
         setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None if the
             engine does not measure it.
         version: version of the graph that was traversed.
+        counters: counters of a strategy of the laboratory, by name; none of the engines.
     """
 
     labels: LabelSource
@@ -138,6 +139,7 @@ class Outcome:
     seconds: float
     setup_seconds: float | None
     version: int = 0
+    counters: tuple[tuple[str, int], ...] = ()
 
 
 Progress = Callable[[RunProgress], None]

@@ -115,6 +115,7 @@ def _outcome(labels: ResidentLabels, ranks: Sequence[RankReport]) -> Outcome:
         seconds=max(rank.elapsed for rank in ranks),
         setup_seconds=max(rank.setup for rank in ranks),
         version=ranks[0].version,
+        counters=ranks[0].counters,
     )
 
 

@@ -29,6 +29,7 @@ from dbfs.graph.living import LivingVertices
 from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
+from dbfs.graph.strategies import require_strategy
 from dbfs.graph.stream import stream
 from dbfs.graph.subgraph import Subgraph, chosen_subgraph
 from dbfs.integers import whole_count
@@ -100,6 +101,7 @@ class Graph(LivingVertices):
         targets: Any = None,
         direction: str = "auto",
         engine: str = "auto",
+        strategy: str | None = None,
         validate: bool = False,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
@@ -115,6 +117,9 @@ class Graph(LivingVertices):
             direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
                 graph need its in-edges (``load(..., in_edges=True)``); without them ``auto`` stays top-down.
             engine: one of ``dbfs.engines.ENGINES``.
+            strategy: a strategy of the laboratory (``dbfs.lab.STRATEGIES``), with options after a colon:
+                ``"two-phase:gathering=scan,culling=none"``. It needs a graph on one rank, and most need a GPU; it takes
+                one source, and no bound, targets or direction. ``BFSResult.counters`` has its counters.
             validate: check the result on the workers before returning it.
             deadline: seconds (or a Dask duration) that the call may wait for the run, the queue included;
                 ``dbfs.deadline`` if None.
@@ -123,8 +128,9 @@ class Graph(LivingVertices):
         Raises:
             InvalidVertexError: a source or a target is not in the graph.
             InvalidVertexTypeError: a source or a target is not of the type of the graph's ids.
-            InvalidOptionError: an option's value is not one of its choices.
+            InvalidOptionError: an option's value is not one of its choices, or a strategy does not run on this graph.
             InvalidOptionTypeError: ``max_depth`` is not an integer.
+            QueueOverflowError: duplicates filled a queue of the strategy.
             QueueFullError: too many runs wait already.
             NoRoomForLabelsError: the labels that clients keep on the workers leave no room for this traversal's.
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
@@ -142,6 +148,7 @@ class Graph(LivingVertices):
             max_depth=max_depth,
             direction=direction,
             engine=engine,
+            strategy=strategy,
             deadline=deadline,
             progress=progress,
         )
@@ -378,6 +385,7 @@ class Graph(LivingVertices):
         engine: str,
         deadline: float | str | None,
         progress: ProgressOption[RunProgress],
+        strategy: str | None = None,
     ) -> list[BFSResult]:
         self._require_loaded()
         runner = engines.choose(engine, self.record.layout)
@@ -385,6 +393,11 @@ class Graph(LivingVertices):
             raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if max_depth is not None:
             whole_count(max_depth, "max_depth")
+        if strategy is not None:
+            plain = max_depth is None and not targets and direction == "auto"
+            strategy = require_strategy(
+                self, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
+            )
         limit = Deadline(config.seconds("deadline", deadline))
         run_id = uuid.uuid4().hex
         specs = [
@@ -396,6 +409,7 @@ class Graph(LivingVertices):
                 direction=direction,
                 max_depth=max_depth,
                 targets=targets,
+                strategy=strategy or "",
             )
             for sources in source_sets
         ]

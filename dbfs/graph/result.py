@@ -48,6 +48,7 @@ class BFSResult:
         setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None after a
             run of the taskgraph engine, which does not measure it.
         version: version of the graph that was traversed. The labels are of this version, whatever updates follow.
+        counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class BFSResult:
         # with the last reference to their futures.
         self._dropping = weakref.finalize(self, outcome.labels.drop)
         self._dropping.atexit = False
+        self.counters = dict(outcome.counters)
         self.depth = outcome.depth
         self._make_reports = outcome.levels
         # Fetched for a path that is long to walk, and kept: callers read dozens of paths.

@@ -53,6 +53,9 @@ SMALL_KERNELS = {
     "building/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
     "building/facts.cu": {"dbfs_facts"},
     "checks/validation.cu": {"dbfs_check_edges"},
+    "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
+    "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},
+    "lab/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},
 }
 
 DEFINES = dict(KERNELS)

@@ -100,6 +100,10 @@ class NoRoomForLabelsError(DbfsError, MemoryError):
     """Raised if the labels of a traversal do not fit beside those that are kept; the message says what frees room."""
 
 
+class QueueOverflowError(DbfsError, MemoryError):
+    """Raised if duplicates fill a strategy's queue; the message has the entries needed and what drops duplicates."""
+
+
 # The cluster.
 
 

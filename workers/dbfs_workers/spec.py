@@ -20,6 +20,7 @@ class TraversalSpec:
         max_depth: largest distance to label; None for no bound.
         targets: vertices, numbered as the sources; the traversal stops as soon as all of them are labelled. Empty for
             no such stop.
+        strategy: a strategy of the laboratory with its options (``dbfs_workers.lab.strategies``); empty for the engine.
     """
 
     run_id: str
@@ -29,6 +30,7 @@ class TraversalSpec:
     direction: str = "auto"
     max_depth: int | None = None
     targets: tuple[int, ...] = ()
+    strategy: str = ""
 
 
 def renumbered(

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from dbfs_workers.cuda import layout
+from dbfs_workers.cuda import lab_layout, layout
 from dbfs_workers.errors import BackendUnavailableError
 
 KERNEL_FOLDER: Final = Path(__file__).parent / "kernels"
@@ -65,6 +65,9 @@ KERNELS: Final = (
             "building/csr.cu",
             "building/degree_order.cu",
             "building/facts.cu",
+            "lab/expand_contract.cu",
+            "lab/contract_expand.cu",
+            "lab/two_phase.cu",
             "checks/validation.cu",
         )
     ),
@@ -73,11 +76,11 @@ KERNELS: Final = (
 
 @cache
 def headers() -> dict[str, str]:
-    """Return the text of every header by its name in ``#include``: the files, and the one that ``layout.py`` makes."""
+    """Return the text of every header by its name in ``#include``: the files, and those that the layouts make."""
     files = {
         path.relative_to(KERNEL_FOLDER).as_posix(): path.read_text() for path in sorted(KERNEL_FOLDER.rglob("*.cuh"))
     }
-    return {**files, layout.HEADER_NAME: layout.HEADER}
+    return {**files, layout.HEADER_NAME: layout.HEADER, lab_layout.HEADER_NAME: lab_layout.HEADER}
 
 
 def cache_folder() -> Path:

@@ -90,6 +90,15 @@ class LoopMember(Member):
     def _traverse_each(self, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float) -> list[RankRun]:
         from dbfs_workers.levels import loop
 
+        if specs[0].strategy:
+            from dbfs_workers.members.laboratory import BaselineTraversal
+
+            return loop.traverse_each(
+                lambda spec: BaselineTraversal(self._scratch, spec, self._loop_exchange),
+                *(specs, self._loop_exchange),
+                watch=watch,
+                deadline=deadline,
+            )
         backend = backends.get(self.backend)
         return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=watch, deadline=deadline)
 

@@ -30,6 +30,7 @@ from dbfs_workers.errors import (
     StaleRunError,
 )
 from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.members import laboratory
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
@@ -177,6 +178,8 @@ class CudaMember(Member):
 
     def _traverse_all(self, number: int, specs: Sequence[TraversalSpec], deadline: float) -> list[RankRun]:
         """Make the traversals of a run. While a kernel runs, the next one is launched, and reports are made."""
+        if specs[0].strategy:
+            return [self._traverse_by_strategy(number, spec, deadline) for spec in specs]
         engine = self._engines[int(specs[0].predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         ahead = not any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
@@ -235,6 +238,13 @@ class CudaMember(Member):
         except cuda_run.KernelHungError as error:
             raise DeviceFailedError(f"{error}; restart its worker to free the GPU") from error
         return self._report(engine, launched, outcome)
+
+    def _traverse_by_strategy(self, number: int, spec: TraversalSpec, deadline: float) -> RankRun:
+        """Make a traversal by a strategy of the laboratory."""
+        assert self._graph is not None
+        return laboratory.traverse_on_gpu(
+            self._graph, spec, deadline, lambda where: self._raise_if_stopped(number, where)
+        )
 
     def _raise_if_stopped(self, number: int, where: str) -> None:
         """Raise the error of the run if it was aborted."""

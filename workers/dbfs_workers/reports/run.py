@@ -44,6 +44,7 @@ class RankRun:
         setup: seconds before the first crossing ended: clearing the state, taking memory for labels, waiting for the
             other ranks.
         version: version of the graph that was traversed.
+        counters: counters of a strategy of the laboratory, by name; none of the engines.
     """
 
     labels: RankLabels
@@ -54,6 +55,7 @@ class RankRun:
     elapsed: float
     setup: float
     version: int = 0
+    counters: tuple[tuple[str, int], ...] = ()
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -80,12 +82,13 @@ class RankReport:
     setup: float
     packed: bytes
     version: int = 0
+    counters: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, run: RankRun) -> "RankReport":
         """Return the report of a traversal."""
         packed = packing.pack(run.levels)
-        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed, run.version)
+        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed, run.version, run.counters)
 
     @functools.cached_property
     def _tables(self) -> packing.Tables:

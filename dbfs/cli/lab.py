@@ -1,0 +1,119 @@
+"""``dbfs lab``: the strategies of the papers, by name."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+import dbfs
+from dbfs.cli.arguments import GraphCommand, GraphType
+from dbfs.cli.common import (
+    GRAPH_HELP,
+    connect,
+    fits_within_process,
+    json_option,
+    parse_id,
+    print_json,
+    print_results,
+    scheduler_option,
+)
+from dbfs.edges.resolve import edge_list
+from dbfs.lab import CHOICES, STRATEGIES, parse
+from dbfs.records import BACKENDS
+from dbfs.units import format_seconds
+
+
+@click.group()
+def lab() -> None:
+    """Traverse by the strategies of the papers, and compare them.
+
+    Example: dbfs lab run kronecker:scale=16 --source 1 --strategy sequential
+    """
+
+
+@lab.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the strategies, with their options and where they run.
+
+    Example: dbfs lab list
+    """
+    found = list(STRATEGIES.values())
+    rows = [
+        (each.name, each.family, each.device, ", ".join(each.options), each.source, each.does.rstrip("."))
+        for each in found
+    ]
+    columns = ("strategy", "family", "device", "options", "source", "what it does")
+    print_results("Strategies", columns, rows, found, as_json=as_json)
+    if not as_json:
+        for option, choices in CHOICES.items():
+            click.echo(f"{option}: {', '.join(choices)}")
+
+
+@lab.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("graph", type=GraphType())
+@click.option("--source", required=True, help="Id to start from, as the file has it; columns of a tuple by commas.")
+@click.option("--strategy", required=True, help="Name, and options after a colon: two-phase:gathering=scan.")
+@click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
+@click.option(
+    "--backend", type=click.Choice(BACKENDS), default="auto", show_default=True, help="Device of the strategy resident."
+)
+@scheduler_option
+@json_option
+def run(
+    graph: str,
+    source: str,
+    strategy: str,
+    predecessors: bool,
+    backend: str,
+    scheduler: str | None,
+    as_json: bool,
+) -> None:
+    """Traverse GRAPH by a strategy on one rank, validate the result, and print its counters.
+
+    \b
+    Examples:
+      dbfs lab run kronecker:scale=16 --source 1 --strategy sequential
+      dbfs lab run road.gr.xz --source 1 --strategy two-phase:culling=none
+    """
+    # Before the connection, so that a wrong name is reported at once.
+    device = STRATEGIES[parse(strategy).strategy].device
+    backend = {"cpu": "cpu", "gpu": "cuda"}.get(device, backend)
+    edges = edge_list(graph)
+    if within := fits_within_process(scheduler, backend, edges):
+        backend = "cpu"
+    with ExitStack() as stack:
+        client = stack.enter_context(connect(scheduler, 1, backend, processes=not within))
+        built = stack.enter_context(dbfs.load(edges, client=client, ranks=1, backend=backend))
+        result = built.bfs(
+            parse_id(source, built.id_type, "source"), strategy=strategy, predecessors=predecessors, validate=True
+        )
+        _print(result, strategy, as_json=as_json)
+
+
+def _print(result: dbfs.BFSResult, strategy: str, *, as_json: bool) -> None:
+    found: dict[str, Any] = {
+        "graph": result.graph.name,
+        "strategy": strategy,
+        "backend": result.graph.backend,
+        "reached": result.reached,
+        "depth": result.depth,
+        "edges": result.edges,
+        "seconds": result.seconds,
+        "mteps": result.mteps,
+        "counters": result.counters,
+        "validated": True,
+    }
+    if as_json:
+        print_json(found)
+        return
+    click.echo(
+        f"{result.graph.name} by {strategy} on {result.graph.backend}: {result.reached:,} reached, depth "
+        f"{result.depth:,}, {format_seconds(result.seconds)}, {result.mteps:.3g} MTEPS; the result is valid"
+    )
+    for counter, value in result.counters.items():
+        click.echo(f"  {counter.replace('_', ' ')}: {value:,}")
+    if "edges" in result.counters and result.edges:
+        click.echo(f"  redundant expansion: {result.counters['edges'] / result.edges:.3f}")

@@ -1,0 +1,152 @@
+"""The laboratory's kernels on a CPU against SciPy: strategy x gathering x status x culling x graph x order of threads.
+
+The kernels are those that a GPU runs, compiled by a C++ compiler (``tests/support/cuda_on_cpu``); the enactors are the
+same as on a GPU.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbfs_workers.cuda.lab_layout import ARGUMENTS
+from dbfs_workers.errors import InvalidOptionError, QueueOverflowError, RunCancelledError
+from dbfs_workers.lab import enact
+from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, parse
+from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.reports import COUNT_FIELDS, RankReport, RankRun
+from dbfs_workers.storage.stripe import NO_VERTEX
+from tests.support import graphs, oracle
+from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedError, EmulatedGpu
+
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+
+ROOMY = Tuning(threads=THREADS, most_blocks=3, vertex_queue=4, edge_queue=4, two_phase_from=100)
+"""Few blocks, so that a block takes several tiles; a hybrid that takes both ways on small graphs."""
+OPTIONED = [name for name in enact.ENACTORS if STRATEGIES[name].options]
+
+
+def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: bool = False, **options: Any) -> RankRun:
+    """Traverse by a strategy, and check the labels and the counts against SciPy."""
+    n, src, dst = arrays
+    matrix = oracle.adjacency(n, src, dst, directed=directed)
+    expected = oracle.distances(matrix, [source])
+    predecessors = options.setdefault("predecessors", STRATEGIES[parse(strategy).strategy].predecessors)
+    run = enact.traverse(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.uint32),
+        source,
+        parse(strategy),
+        options.pop("watch", lambda level, frontier: None),
+        device=EmulatedGpu(options.pop("seed", 0), options.pop("accesses_a_turn", 8)),
+        tuning=options.pop("tuning", ROOMY),
+        **options,
+    )
+    np.testing.assert_array_equal(run.labels.distances, expected)
+    if predecessors:
+        parents = run.labels.predecessors
+        assert parents is not None
+        ids = np.where(parents == NO_VERTEX, -1, parents.astype(np.int64))
+        oracle.assert_valid_parents(matrix, expected, ids, [source])
+    reached = expected >= 0
+    degrees = np.diff(matrix.indptr)
+    assert (run.reached, run.edges, run.depth) == (reached.sum(), degrees[reached].sum(), expected.max())
+    counts = dict(zip(COUNT_FIELDS, RankReport.of(run).counts.T, strict=True))
+    assert counts["discovered"].tolist() == [*np.bincount(expected[reached])[1:].tolist(), 0]
+    assert (counts["culled"] >= 0).all()
+    counters = dict(run.counters)
+    assert counters["edges"] == counts["edges"].sum() >= run.edges
+    assert counters["expanded"] == counts["frontier"].sum() >= run.reached
+    assert counters["duplicates"] == counts["culled"].sum()
+    return run
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("culling", CULLING)
+@pytest.mark.parametrize("status", STATUS)
+@pytest.mark.parametrize("gathering", GATHERING)
+@pytest.mark.parametrize("strategy", OPTIONED)
+def test_every_option_gives_the_same_labels(strategy: str, gathering: str, status: str, culling: str) -> None:
+    options = f"gathering={gathering},status={status},culling={culling}"
+    for name in ("hub", "dense random", "sparse random"):
+        n, src, dst = graphs.GRAPHS[name]()
+        traverse((n, src, dst), int(src[0]), f"{strategy}:{options}")
+
+
+@pytest.mark.parametrize("strategy", enact.ENACTORS)
+def test_small_graphs(strategy: str) -> None:
+    for name in ("one vertex", "one vertex, self-loop", "two vertices, no edge", "self-loops and duplicates", "cycle"):
+        traverse(graphs.GRAPHS[name](), 0, strategy)
+    n, src, dst = graphs.GRAPHS["two components"]()
+    traverse((n, src, dst), 40, strategy, directed=True, predecessors=False)
+
+
+@given(
+    strategy=st.sampled_from(list(enact.ENACTORS)),
+    n=st.integers(1, 200),
+    degree=st.floats(0, 12),
+    seed=st.integers(0, 2**20),
+    directed=st.booleans(),
+    data=st.data(),
+)
+@settings(max_examples=20)
+def test_random_graphs_in_random_orders(
+    strategy: str, n: int, degree: float, seed: int, directed: bool, data: st.DataObject
+) -> None:
+    """The seed draws the edges, and the order in which threads go on."""
+    taken = {name: data.draw(st.sampled_from(CHOICES[name])) for name in STRATEGIES[strategy].options}
+    text = f"{strategy}:{','.join(f'{name}={value}' for name, value in taken.items())}"
+    arrays = graphs.random(n, int(degree * n), seed)
+    traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
+
+
+@pytest.mark.parametrize("strategy", OPTIONED)
+def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
+    """Of many threads that find one vertex at a time, all keep it: an error says so, and culling avoids it."""
+    layers = 4, 8
+    vertices = np.arange(np.prod(layers)).reshape(layers)
+    src = np.repeat(vertices[:-1], layers[1], axis=1).ravel()
+    dst = np.tile(vertices[1:], (1, layers[1])).ravel()
+    arrays = int(vertices.size), src, dst
+    tight = Tuning(threads=THREADS, vertex_queue=1, edge_queue=1, spare=0, two_phase_from=100)
+    with pytest.raises(QueueOverflowError, match=rf"strategy {strategy}, level \d+: the queue needs \d+ entries"):
+        traverse(arrays, 0, f"{strategy}:culling=none,status=labels", tuning=tight, accesses_a_turn=1)
+    run = traverse(arrays, 0, f"{strategy}:culling=warp+history", tuning=tight, accesses_a_turn=1)
+    counters = dict(run.counters)
+    assert counters["warp_culled"] + counters["history_culled"] > 0
+
+
+def test_the_bitmask_errs_but_the_labels_do_not() -> None:
+    """Bits are lost where threads update one byte; the labels drop those vertices."""
+    arrays = graphs.random(64, 2000, 3)
+    with_bitmask = [dict(traverse(arrays, 0, "two-phase:status=bitmask", seed=seed).counters) for seed in range(5)]
+    assert any(counters["label_culled"] for counters in with_bitmask)
+    assert all(counters["bitmask_culled"] for counters in with_bitmask)
+    assert dict(traverse(arrays, 0, "two-phase:status=labels").counters)["bitmask_culled"] == 0
+
+
+def test_a_watch_ends_a_traversal() -> None:
+    def watch(level: int, frontier: int) -> None:
+        assert frontier == 1
+        if level == 3:
+            raise RunCancelledError("by request")
+
+    with pytest.raises(RunCancelledError):
+        traverse(graphs.GRAPHS["path"](), 0, "expand-contract", watch=watch)
+
+
+def test_a_baseline_of_cpu_cores_does_not_run_on_a_gpu() -> None:
+    with pytest.raises(InvalidOptionError, match="strategy sequential runs on CPU cores, not on a GPU"):
+        traverse(graphs.GRAPHS["path"](), 0, "sequential")
+
+
+def test_the_emulator_finds_missing_barriers_and_shows_lost_updates() -> None:
+    device = EmulatedGpu()
+    arguments, counters = np.zeros(1, ARGUMENTS), np.zeros(1, np.uint64)
+    arguments["counters"] = device.address(counters)
+    with pytest.raises(EmulatedError, match="missing_barrier: deadlock"):
+        device.launch("faulty.cu", "dbfs_missing_barrier", 2, arguments)
+    device.launch("faulty.cu", "dbfs_lost_updates", 2, arguments)
+    assert 0 < counters[0] < 2 * THREADS

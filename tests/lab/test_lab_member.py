@@ -1,0 +1,78 @@
+"""A GPU rank that traverses by a strategy, on an emulated GPU: labels, deadline, cancellation between levels."""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers.cuda import device_memory
+from dbfs_workers.errors import DeadlineExceededError, RunCancelledError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.lab import enact
+from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.members.on_gpu import CudaMember
+from dbfs_workers.reports import RankRun
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import graphs, oracle
+from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+
+N, SRC, DST = graphs.GRAPHS["path"]()
+MATRIX = oracle.adjacency(N, SRC, DST, directed=False)
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
+    failing = SimpleNamespace(CUDARuntimeError=KeyError, CUDADriverError=KeyError, OutOfMemoryError=MemoryError)
+    cuda = SimpleNamespace(runtime=failing, driver=failing, memory=failing)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(device_memory, "free_for_labels", lambda share: 1 << 30)
+    monkeypatch.setattr(enact, "Gpu", lambda *policy: EmulatedGpu())
+    monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS))
+    member = CudaMember(0, "partition", "graph")
+    graph: Any = SimpleNamespace(
+        rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)
+    )
+    member._graph = graph
+    member.number = 1
+    return member
+
+
+def run(member: CudaMember, seconds: float) -> list[RankRun]:
+    spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", strategy="two-phase:gathering=warp")
+    partition: Any = SimpleNamespace(parents=object(), stripe=Stripe(N, 1))
+    return member.traverse(partition, 1, [spec, spec], time.monotonic() + seconds)
+
+
+def test_a_run_by_a_strategy(member: CudaMember) -> None:
+    expected = oracle.distances(MATRIX, [9])
+    for answer in run(member, 60):
+        np.testing.assert_array_equal(answer.labels.distances, expected)
+        assert (answer.reached, answer.depth) == (N, 60)
+        assert dict(answer.counters)["expanded"] == N
+
+
+def test_a_deadline_ends_a_run_by_a_strategy(member: CudaMember) -> None:
+    words = "run run: rank 0, level 0, strategy two-phase:gathering=warp: the deadline passed"
+    with pytest.raises(DeadlineExceededError, match=words):
+        run(member, -1)
+
+
+def test_a_cancelled_run_by_a_strategy_ends_at_its_next_level(
+    member: CudaMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = EmulatedGpu.launch
+
+    def cancelling(self: EmulatedGpu, source: str, kernel: str, blocks: int, arguments: Any) -> None:
+        launch(self, source, kernel, blocks, arguments)
+        if self.launches == 7:
+            member.abort(1, Cause.CANCELLED, "by request")
+
+    monkeypatch.setattr(EmulatedGpu, "launch", cancelling)
+    with pytest.raises(RunCancelledError, match="rank 0, level 4, strategy two-phase.*by request"):
+        run(member, 60)

@@ -1,0 +1,27 @@
+// Contract-expand (Merrill 2012, section 5.2): one launch a level, from edge queue to edge queue.
+//
+// A block looks up the status of its tile of neighbours, drops duplicates, labels the rest, and appends all neighbours of
+// these. Vertices never lie in memory: a level writes its edges only. Fewer launches and less waiting suit small levels.
+// Reads 4 bytes a queue entry (8 with parents), the status of each, 16 a list and 4 an edge; writes 4 (8) bytes an edge.
+#include "lab/workspace.cuh"
+
+using namespace dbfs;
+using namespace dbfs::lab;
+
+extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_contract_expand(const LabArguments a) {
+  __shared__ Workspace s;
+  Tally tally;
+  start_culling(s.cull);
+  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+    const u32 vertex = valid ? a.in_ids[place] : 0;
+    tally.looked_at += valid;
+    valid = passes_culling(a, valid && unvisited(a, vertex, tally), vertex, s.cull, tally);
+    if (valid) set_label(a, vertex, a.in_parents ? a.in_parents[place] : vertex);
+    tally.labelled += valid;
+    const List list = valid ? tally.expand(a, vertex) : no_list();
+    gather(a, list, s.gather, [&](bool found, u32 neighbour, u32 parent) {
+      append(a, found, neighbour, parent, s.gather.block);
+    });
+  });
+  tally.add_to(a.counters);
+}

@@ -1,0 +1,87 @@
+// Which neighbours go on (Merrill 2012, section 4.2): the lookup of a vertex's status, and the culling of duplicates that
+// several threads of a block hold at the same time. Both err in one direction: a vertex may pass twice, but of the
+// threads that hold an unvisited vertex at least one passes.
+#pragma once
+#include "lab/problem.cuh"
+
+namespace dbfs {
+namespace lab {
+
+constexpr u32 kWarpSlots = 128;
+constexpr u32 kHistorySlots = 1024;
+constexpr u32 kEmptySlot = 0xffffffffu;
+
+struct CullScratch {
+  u32 by_warp[kWarps][kWarpSlots];
+  u32 history[kHistorySlots];
+};
+
+// Return whether a vertex has no label yet. The bitmask costs one byte a lookup, where labels cost four. Its updates are
+// not atomic: one that is lost leaves a bit clear, and the label decides.
+__device__ __forceinline__ bool unvisited(const LabArguments& a, u32 vertex, Tally& tally) {
+  if (Status(status(a)) == Status::kBitmask) {
+    const u8 bit = 1 << (vertex & 7);
+    const u8 found = __ldcg(&a.bitmask[vertex >> 3]);
+    if (found & bit) {
+      ++tally.bitmask_culled;
+      return false;
+    }
+    a.bitmask[vertex >> 3] = found | bit;
+  }
+  if (__ldcg(&a.labels[vertex]) >= 0) {
+    ++tally.label_culled;
+    return false;
+  }
+  return true;
+}
+
+// Forget the history. All threads of the block call it, before the first culling.
+__device__ __forceinline__ void start_culling(CullScratch& s) {
+  for (u32 slot = threadIdx.x; slot < kHistorySlots; slot += kThreads) s.history[slot] = kEmptySlot;
+  __syncthreads();
+}
+
+// Return whether another lane of the warp holds the same vertex and goes on with it. Lanes write their vertices into a
+// hash table; of those that find their own vertex, the one that writes its number last goes on.
+__device__ __forceinline__ bool culled_by_warp(bool valid, u32 vertex, u32* slots) {
+  volatile u32* slot = &slots[vertex % kWarpSlots];
+  if (valid) *slot = vertex;
+  __syncwarp();
+  const bool same = valid && *slot == vertex;
+  __syncwarp();
+  if (same) *slot = lane();
+  __syncwarp();
+  const bool dropped = same && *slot != lane();
+  __syncwarp();
+  return dropped;
+}
+
+// Return whether a thread of the block held the vertex not long ago. The table forgets: a slot holds its last vertex.
+__device__ __forceinline__ bool culled_by_history(bool valid, u32 vertex, u32* history) {
+  if (!valid) return false;
+  volatile u32* slot = &history[vertex % kHistorySlots];
+  if (*slot == vertex) return true;
+  *slot = vertex;
+  return false;
+}
+
+// Return whether the thread goes on with its vertex, after the culling that the policy says. All threads call it.
+__device__ __forceinline__ bool passes_culling(const LabArguments& a, bool valid, u32 vertex, CullScratch& s,
+                                               Tally& tally) {
+  if (culling(a) & u32(Culling::kWarp)) {
+    if (culled_by_warp(valid, vertex, s.by_warp[warp()])) {
+      ++tally.warp_culled;
+      valid = false;
+    }
+  }
+  if (culling(a) & u32(Culling::kHistory)) {
+    if (culled_by_history(valid, vertex, s.history)) {
+      ++tally.history_culled;
+      valid = false;
+    }
+  }
+  return valid;
+}
+
+}  // namespace lab
+}  // namespace dbfs

@@ -1,0 +1,115 @@
+// Neighbour gathering (Merrill 2012, section 4.1): the threads of a block read the adjacency lists that they hold, one
+// list or none each, and hand every neighbour to `visit(valid, neighbour, vertex)`.
+//
+// All threads of a block call `visit` together, with or without a neighbour, so that it may wait for the block.
+#pragma once
+#include "lab/block.cuh"
+
+namespace dbfs {
+namespace lab {
+
+struct GatherScratch {
+  BlockScratch block;
+  i64 places[kThreads];
+  u32 vertices[kThreads];
+  List list;
+  u32 winner;
+};
+
+// Every thread walks its own list. The longest list of the block holds up all threads.
+template <class Visit>
+__device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
+  while (__syncthreads_or(list.size() > 0)) {
+    const bool valid = list.size() > 0;
+    visit(valid, valid ? a.columns[list.begin] : 0, list.vertex);
+    if (valid) ++list.begin;
+  }
+}
+
+// A warp takes the lists of its lanes one after another, 32 neighbours at a time. Short lists leave lanes idle.
+template <class Visit>
+__device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, Visit visit) {
+  bool open = own.size() > 0;
+  List list = no_list();
+  while (true) {
+    if (list.size() <= 0) {
+      const u32 waiting = __ballot_sync(kAll, open);
+      if (waiting) {
+        const u32 winner = __ffs(waiting) - 1;
+        list = List{__shfl_sync(kAll, own.begin, winner), __shfl_sync(kAll, own.end, winner),
+                    __shfl_sync(kAll, own.vertex, winner)};
+        if (lane() == winner) open = false;
+      }
+    }
+    if (!__syncthreads_or(list.size() > 0)) return;
+    const i64 at = list.begin + lane();
+    const bool valid = at < list.end;
+    visit(valid, valid ? a.columns[at] : 0, list.vertex);
+    list.begin += kLanes;
+  }
+}
+
+// The block lines up the places of all neighbours by a prefix sum over the lists' lengths, and takes as many at a time
+// as it has threads. No thread idles, but a long list is lined up by one thread.
+template <class Visit>
+__device__ __forceinline__ void gather_by_scan(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
+  u64 total, rank = block_sums(list.size(), s.block, total);
+  for (u64 done = 0; done < total; done += kThreads) {
+    for (; list.size() > 0 && rank < done + kThreads; ++rank, ++list.begin) {
+      s.places[rank - done] = list.begin;
+      s.vertices[rank - done] = list.vertex;
+    }
+    __syncthreads();
+    const bool valid = threadIdx.x < total - done;
+    const u32 neighbour = valid ? a.columns[s.places[threadIdx.x]] : 0, vertex = valid ? s.vertices[threadIdx.x] : 0;
+    __syncthreads();
+    visit(valid, neighbour, vertex);
+  }
+}
+
+// The whole block takes the lists that have a neighbour for each of its threads, one after another. The lists taken are
+// emptied.
+template <class Visit>
+__device__ __forceinline__ void gather_by_block(const LabArguments& a, List& list, GatherScratch& s, Visit visit) {
+  while (__syncthreads_or(list.size() >= kThreads)) {
+    if (list.size() >= kThreads) s.winner = threadIdx.x;
+    __syncthreads();
+    if (s.winner == threadIdx.x && list.size() >= kThreads) {
+      s.list = list;
+      list = no_list();
+    }
+    __syncthreads();
+    List taken = s.list;
+    for (; taken.size() > 0; taken.begin += kThreads) {
+      const i64 at = taken.begin + threadIdx.x;
+      const bool valid = at < taken.end;
+      visit(valid, valid ? a.columns[at] : 0, taken.vertex);
+    }
+  }
+}
+
+// Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills.
+template <class Visit>
+__device__ __forceinline__ void gather(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
+  switch (Gathering(gathering(a))) {
+    case Gathering::kSerial:
+      gather_serially(a, list, visit);
+      break;
+    case Gathering::kWarp:
+      gather_by_warps(a, list, visit);
+      break;
+    case Gathering::kScan:
+      gather_by_scan(a, list, s, visit);
+      break;
+    case Gathering::kScanWarpCta: {
+      gather_by_block(a, list, s, visit);
+      const bool long_list = list.size() >= kLanes;
+      gather_by_warps(a, long_list ? list : no_list(), visit);
+      gather_by_scan(a, long_list ? no_list() : list, s, visit);
+      break;
+    }
+  }
+}
+
+}  // namespace lab
+}  // namespace dbfs

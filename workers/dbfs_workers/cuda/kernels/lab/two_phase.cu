@@ -1,0 +1,36 @@
+// Two-phase (Merrill 2012, section 5.3): two launches a level. Expansion takes the vertex queue to an edge queue;
+// contraction takes that to the next vertex queue.
+//
+// Each phase keeps all threads busy with one kind of work, which suits large levels. Expansion reads 20 bytes a vertex and
+// 4 an edge, and writes 4 an edge (8 with parents); contraction reads these and the status of each, and writes 8 a vertex.
+#include "lab/workspace.cuh"
+
+using namespace dbfs;
+using namespace dbfs::lab;
+
+extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_expand(const LabArguments a) {
+  __shared__ GatherScratch s;
+  Tally tally;
+  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+    tally.looked_at += valid;
+    const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
+    gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) { append(a, found, neighbour, parent, s.block); });
+  });
+  tally.add_to(a.counters);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_contract(const LabArguments a) {
+  __shared__ CullScratch s;
+  __shared__ BlockScratch block;
+  Tally tally;
+  start_culling(s);
+  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+    const u32 vertex = valid ? a.in_ids[place] : 0;
+    tally.looked_at += valid;
+    valid = passes_culling(a, valid && unvisited(a, vertex, tally), vertex, s, tally);
+    if (valid) set_label(a, vertex, a.in_parents ? a.in_parents[place] : vertex);
+    tally.labelled += valid;
+    append(a, valid, vertex, vertex, block);
+  });
+  tally.add_to(a.counters);
+}

@@ -1,0 +1,94 @@
+"""Constants, counters and arguments that the laboratory's kernels share with the host (``dbfs_workers.lab``).
+
+Out: ``HEADER``, the C++ header ``generated/lab.cuh`` that NVRTC gets in memory; ``ARGUMENTS``, the dtype of its struct.
+"""
+
+import enum
+from typing import Any, Final
+
+import numpy as np
+
+from dbfs_workers.cuda.structs import Field, Struct, header
+
+HEADER_NAME: Final = "generated/lab.cuh"
+
+
+class Gathering(enum.IntEnum):
+    """How the threads of a block share the adjacency lists of a tile of vertices (Merrill 2012, section 4.1)."""
+
+    SERIAL = 0
+    WARP = 1
+    SCAN = 2
+    SCAN_WARP_CTA = 3
+
+
+class Status(enum.IntEnum):
+    """Where a kernel looks whether a neighbour was visited (Merrill 2012, section 4.2)."""
+
+    LABELS = 0
+    BITMASK = 1
+
+
+class Culling(enum.IntEnum):
+    """How a block drops duplicates that the status lookup let pass (Merrill 2012, section 4.2). Two bits."""
+
+    NONE = 0
+    WARP = 1
+    HISTORY = 2
+    WARP_HISTORY = 3
+
+
+class LabCounter(enum.IntEnum):
+    """Counters of one launch.
+
+    ``QUEUED`` is the length that the output queue would have, room or not. ``EXPANDED`` counts vertices whose lists
+    were read, ``EDGES`` the neighbours in these lists, ``LOOKED_AT`` the vertices or queue entries that threads looked
+    at. The others count neighbours dropped, by what dropped them, and neighbours that got a label.
+    """
+
+    QUEUED = 0
+    EXPANDED = 1
+    EDGES = 2
+    LOOKED_AT = 3
+    BITMASK_CULLED = 4
+    LABEL_CULLED = 5
+    WARP_CULLED = 6
+    HISTORY_CULLED = 7
+    LABELLED = 8
+
+
+COUNTERS: Final = len(LabCounter)
+
+_ARGUMENTS: Final = Struct(
+    "LabArguments",
+    "Arguments of every kernel of the laboratory; a kernel reads those that it needs.",
+    (
+        Field("offsets", "const i64*", "[rows + 1]"),
+        Field("columns", "const u32*", "rows of the neighbours"),
+        Field("labels", "i32*", "[rows] distances, -1 unreached"),
+        Field("parents", "u32*", "[rows]; null if no parents are recorded"),
+        Field("bitmask", "u8*", "[rows / 8 + 1] best-effort bits of visited rows"),
+        Field("flags", "u8*", "[2][rows] frontier of this level, and of the next; status-array strategies"),
+        Field("in_ids", "const u32*", "input queue"),
+        Field("in_parents", "const u32*", "parents of its entries; null for a vertex queue"),
+        Field("out_ids", "u32*", "output queue"),
+        Field("out_parents", "u32*", "parents of its entries; null for a vertex queue"),
+        Field("counters", "u64*", "[kCounters], zero before the launch"),
+        Field("in_size", "u64", "entries of the input queue"),
+        Field("out_capacity", "u64", "entries that the output queue holds"),
+        Field("rows", "u32", ""),
+        Field("distance", "u32", "the label of this launch's discoveries"),
+        Field("gathering", "u32", "a Gathering"),
+        Field("status", "u32", "a Status"),
+        Field("culling", "u32", "a Culling"),
+    ),
+)
+
+ARGUMENTS: "Final[np.dtype[Any]]" = _ARGUMENTS.dtype
+
+HEADER: Final = header(
+    constants={"COUNTERS": COUNTERS},
+    scoped=(Gathering, Status, Culling),
+    indexes=(LabCounter,),
+    structs=(_ARGUMENTS,),
+)

@@ -1,0 +1,91 @@
+"""The launch interface of the laboratory: what an enactor needs of a device, and the GPU that implements it."""
+
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda.lab_layout import ARGUMENTS
+
+# The argument of every kernel: one struct, by value.
+_ARGUMENT: Final = np.dtype([("arguments", ARGUMENTS)])
+
+
+class Device(Protocol):
+    """A place where kernels run, one after another.
+
+    Attributes:
+        xp: the module of its arrays: NumPy or CuPy.
+        threads: threads of a block.
+    """
+
+    xp: ModuleType
+    threads: int
+
+    def address(self, array: Any) -> int:
+        """Return the address of an array's first element, for a kernel's arguments."""
+        ...
+
+    def launch(self, source: str, kernel: str, blocks: int, arguments: NDArray[np.void]) -> None:
+        """Launch a kernel.
+
+        Args:
+            source: its file in ``cuda/kernels``.
+            kernel: its name.
+            blocks: blocks of the grid.
+            arguments: ``ARGUMENTS[1]``.
+        """
+        ...
+
+    def read(self, array: Any) -> NDArray[Any]:
+        """Return a copy in host memory, after the launches so far."""
+        ...
+
+
+class Gpu:
+    """The current GPU. See ``Device``.
+
+    Args:
+        threads: threads of a block.
+        gathering, status, culling: the policy's numbers, which become constants of the kernels.
+    """
+
+    def __init__(self, threads: int, gathering: int, status: int, culling: int) -> None:
+        import cupy
+
+        self.xp: ModuleType = cupy
+        self.threads = threads
+        self._defines = defines(threads, gathering, status, culling)
+        self._argument = np.zeros(1, _ARGUMENT)
+        self._launches: dict[tuple[str, str], Any] = {}
+
+    def address(self, array: Any) -> int:
+        """See ``Device``."""
+        return int(array.data.ptr)
+
+    def launch(self, source: str, kernel: str, blocks: int, arguments: NDArray[np.void]) -> None:
+        """See ``Device``."""
+        from dbfs_workers.cuda.launch import Launch
+        from dbfs_workers.cuda.module import load
+
+        if (source, kernel) not in self._launches:
+            function = load(source, self._defines).get_function(kernel)
+            self._launches[source, kernel] = Launch(function, self._argument)
+        self._argument["arguments"] = arguments
+        self._launches[source, kernel](blocks, self.threads, 0, self.xp.cuda.get_current_stream().ptr)
+
+    def read(self, array: Any) -> NDArray[Any]:
+        """See ``Device``."""
+        copied: NDArray[Any] = array.get()
+        return copied
+
+
+def defines(threads: int, gathering: int, status: int, culling: int) -> tuple[str, ...]:
+    """Return the compiler's options that make a policy constant in a kernel."""
+    return (
+        f"-DDBFS_LAB_THREADS={threads}",
+        f"-DDBFS_LAB_GATHERING={gathering}",
+        f"-DDBFS_LAB_STATUS={status}",
+        f"-DDBFS_LAB_CULLING={culling}",
+    )

@@ -1,0 +1,76 @@
+"""The way into the laboratory on a GPU: one traversal by a strategy."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from dbfs_workers.errors import InvalidOptionError
+from dbfs_workers.lab import merrill
+from dbfs_workers.lab.device import Device, Gpu
+from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
+from dbfs_workers.lab.problem import Problem
+from dbfs_workers.lab.result import counters_of, rank_run
+from dbfs_workers.lab.strategies import Policy
+from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.reports import RankRun
+from dbfs_workers.storage.labels import RankLabels
+
+ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
+    "expand-contract": merrill.expand_contract,
+    "contract-expand": merrill.contract_expand,
+    "two-phase": merrill.two_phase,
+    "hybrid": merrill.hybrid,
+}
+"""The strategies that run on a GPU, by name."""
+
+
+def traverse(
+    offsets: Any,
+    columns: Any,
+    source: int,
+    policy: Policy,
+    watch: Watch,
+    *,
+    predecessors: bool,
+    version: int = 0,
+    device: Device | None = None,
+    tuning: Tuning | None = None,
+) -> RankRun:
+    """Traverse a graph of one rank by a strategy.
+
+    Args:
+        offsets: int64[rows + 1], in the device's memory.
+        columns: uint32, rows of the neighbours, there too.
+        source: row of the source.
+        policy: the strategy and its options.
+        watch: called before each level; raises an error to end the traversal.
+        predecessors: whether to record parents.
+        version: version of the graph, for the report.
+        device: where to run; None for the current GPU.
+        tuning: sizes; None for the usual ones.
+
+    Raises:
+        InvalidOptionError: the strategy does not run on a GPU.
+        QueueOverflowError: duplicates filled a queue.
+    """
+    began = time.perf_counter()
+    if policy.strategy not in ENACTORS:
+        raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
+    sizes = Tuning() if tuning is None else tuning
+    where = Gpu(sizes.threads, *policy_numbers(policy)) if device is None else device
+    problem = Problem(where, offsets, columns, predecessors=predecessors, tuning=sizes)
+    run = Enactor(where, problem, policy, source, watch)
+    started = time.perf_counter()
+    ENACTORS[policy.strategy](run)
+    ended = time.perf_counter()
+    reached = int((problem.labels >= 0).sum())
+    return rank_run(
+        RankLabels(problem.labels, problem.parents),
+        offsets[1:] - offsets[:-1],
+        run.levels,
+        counters_of(run, reached),
+        host=where.read,
+        elapsed=ended - started,
+        setup=started - began,
+        version=version,
+    )

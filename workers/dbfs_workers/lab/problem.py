@@ -1,0 +1,79 @@
+"""The problem: a graph's arrays, the labels, and the memory of a strategy, all on one device."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.lab.device import Device
+from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.storage.labels import UNREACHED
+from dbfs_workers.storage.stripe import NO_VERTEX
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Room for vertices, or for edges' targets with their parents.
+
+    Attributes:
+        ids: uint32[capacity], rows.
+        parents: uint32[capacity], rows; None in a vertex queue, and if no parents are recorded.
+    """
+
+    ids: Any
+    parents: Any | None
+
+    @property
+    def capacity(self) -> int:
+        """Entries that fit."""
+        return int(self.ids.size)
+
+
+class Problem:
+    """A graph of one rank, and one traversal's labels.
+
+    Args:
+        device: where the arrays are.
+        offsets: int64[rows + 1].
+        columns: uint32, rows of the neighbours.
+        predecessors: whether parents are recorded.
+        tuning: sizes of the queues.
+
+    Attributes:
+        labels: int32[rows], -1 unreached.
+        parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
+        bitmask: uint8[rows / 8 + 1], best-effort bits of visited rows.
+    """
+
+    def __init__(self, device: Device, offsets: Any, columns: Any, *, predecessors: bool, tuning: Tuning) -> None:
+        self._xp: Any = device.xp
+        self.offsets, self.columns = offsets, columns
+        self.rows = int(offsets.size) - 1
+        self.tuning = tuning
+        self.labels = self._xp.full(self.rows, UNREACHED, np.int32)
+        self.parents = self._xp.full(self.rows, NO_VERTEX, np.uint32) if predecessors else None
+        self.bitmask = self._xp.zeros(self.rows // 8 + 1, np.uint8)
+
+    def vertex_queue(self) -> Queue:
+        """Return a new queue of vertices."""
+        return Queue(self._xp.empty(self._room(self.tuning.vertex_queue, self.rows), np.uint32), None)
+
+    def edge_queue(self) -> Queue:
+        """Return a new queue of edges."""
+        room = self._room(self.tuning.edge_queue, int(self.columns.size))
+        parents = None if self.parents is None else self._xp.empty(room, np.uint32)
+        return Queue(self._xp.empty(room, np.uint32), parents)
+
+    def flags(self) -> Any:
+        """Return new status bytes, uint8[2, rows], zero: the frontier of this level, and of the next."""
+        return self._xp.zeros((2, self.rows), np.uint8)
+
+    def start(self, source: int) -> None:
+        """Label the source."""
+        self.labels[source] = 0
+        if self.parents is not None:
+            self.parents[source] = source
+        self.bitmask[source // 8] = 1 << source % 8
+
+    def _room(self, factor: float, entries: int) -> int:
+        return int(factor * entries) + self.tuning.spare

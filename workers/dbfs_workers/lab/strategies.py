@@ -1,0 +1,158 @@
+"""The registry of strategies: what each does, what it teaches, its source, and the options that it takes."""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status
+from dbfs_workers.errors import InvalidOptionError
+
+
+def _words(kind: type[IntEnum]) -> tuple[str, ...]:
+    """Return an enum's members as callers write them: ``SCAN_WARP_CTA`` is ``scan+warp+cta``."""
+    return tuple(member.name.lower().replace("_", "+") for member in kind)
+
+
+GATHERING: Final = _words(Gathering)
+STATUS: Final = _words(Status)
+CULLING: Final = _words(Culling)
+CHOICES: Final = {"gathering": GATHERING, "status": STATUS, "culling": CULLING}
+"""The options, with their values."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to traverse.
+
+    Attributes:
+        name: its name in ``Graph.bfs(strategy=...)``.
+        family: the paper or the kind that it belongs to.
+        device: where it runs: ``gpu``, ``cpu`` or ``any``.
+        does: what it does, in a sentence.
+        teaches: what a comparison with it shows.
+        source: paper and section.
+        options: names of the options that it takes, of ``CHOICES``.
+        predecessors: whether it can record predecessors.
+    """
+
+    name: str
+    family: str
+    device: str
+    does: str
+    teaches: str
+    source: str
+    options: tuple[str, ...] = ()
+    predecessors: bool = True
+
+
+_MERRILL: Final = "Merrill 2012"
+_QUADRATIC: Final = "quadratic"
+_BASELINE: Final = "baseline"
+_ALL: Final = tuple(CHOICES)
+
+_LIST: Final = (
+    Strategy(
+        "expand-contract",
+        _MERRILL,
+        "gpu",
+        "One launch a level takes the vertex queue to the next one; neighbours never lie in memory.",
+        "the least memory traffic of the four",
+        "Merrill 2012, section 5.1",
+        _ALL,
+    ),
+    Strategy(
+        "contract-expand",
+        _MERRILL,
+        "gpu",
+        "One launch a level takes the edge queue to the next one; vertices never lie in memory.",
+        "the shortest way of a small level",
+        "Merrill 2012, section 5.2",
+        _ALL,
+    ),
+    Strategy(
+        "two-phase",
+        _MERRILL,
+        "gpu",
+        "A launch expands the vertex queue into an edge queue; a second contracts that into the next vertex queue.",
+        "what phases of one kind of work are worth on large levels, at the cost of a launch",
+        "Merrill 2012, section 5.3",
+        _ALL,
+    ),
+    Strategy(
+        "hybrid",
+        _MERRILL,
+        "gpu",
+        "Contract-expand for small edge queues, two-phase for large ones.",
+        "whether one can have the better of both at each level",
+        "Merrill 2012, section 5.4",
+        _ALL,
+    ),
+    Strategy(
+        "sequential",
+        _BASELINE,
+        "cpu",
+        "One core takes vertices from one queue and appends each unvisited neighbour to it.",
+        "what one core does without any parallel work",
+        "Merrill 2012, algorithm 1",
+    ),
+    Strategy(
+        "scipy",
+        _BASELINE,
+        "cpu",
+        "SciPy's breadth_first_order, and distances along its order.",
+        "what a user of SciPy has already",
+        "scipy.sparse.csgraph.breadth_first_order",
+    ),
+    Strategy(
+        "resident",
+        _BASELINE,
+        "any",
+        "This project's own engine: the same as no strategy.",
+        "where the engine stands among the strategies",
+        "docs/design/resident-kernel.md",
+    ),
+)
+
+STRATEGIES: Final = {strategy.name: strategy for strategy in _LIST}
+"""The strategies by name."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A strategy with its options.
+
+    Attributes:
+        strategy: the strategy's name.
+        gathering: how a block shares adjacency lists, one of ``GATHERING``.
+        status: where a kernel looks whether a vertex was visited, one of ``STATUS``.
+        culling: which duplicates a block drops, one of ``CULLING``.
+    """
+
+    strategy: str
+    gathering: str = "scan+warp+cta"
+    status: str = "bitmask"
+    culling: str = "warp+history"
+
+
+def parse(text: str) -> Policy:
+    """Return the policy of a text such as ``two-phase`` or ``two-phase:gathering=scan,culling=none``.
+
+    Raises:
+        InvalidOptionError: no strategy has the name, or the strategy has no such option, or the option no such value.
+    """
+    name, _, options = text.partition(":")
+    if name not in STRATEGIES:
+        raise InvalidOptionError(f"unknown strategy {name!r}; choose one of {', '.join(STRATEGIES)}")
+    policy = Policy(name)
+    for option in filter(None, options.split(",")):
+        key, _, value = option.partition("=")
+        allowed = STRATEGIES[name].options
+        if key not in allowed:
+            takes = f"its options are {', '.join(allowed)}" if allowed else "it takes none"
+            raise InvalidOptionError(f"strategy {name} has no option {key!r}; {takes}")
+        if value not in CHOICES[key]:
+            raise InvalidOptionError(
+                f"strategy {name}: {key}={value} is not a choice; choose one of {', '.join(CHOICES[key])}"
+            )
+        policy = replace(policy, **{key: value})
+    return policy
