@@ -44,6 +44,19 @@ def test_bins_and_validation_take_less_with_more_ranks(order: str) -> None:
     assert ("placed order" in one) == ("placed order" in many) == (order == "degree")
 
 
+def test_ranks_on_several_hosts_take_memory_for_each_other() -> None:
+    one, two, apart = (dbfs.estimate("kronecker:scale=22", 4, hosts=hosts).run for hosts in (1, 2, 4))
+    assert "frames" not in one
+    assert {name: size for name, size in two.items() if name != "frames"} == one
+    # Each of 2 remote ranks has 2 sets of bins for 2 ranks, n_local / 8 rows with parents in each, and 2 slices.
+    n_local = 2**20
+    assert 0 < two["frames"] - 2 * (2 * 2 * (n_local // 8) * 8 + 2 * n_local // 8) < 2**20
+    assert 0 < apart["frames"] - 3 * (2 * (n_local // 8) * 8 + 2 * n_local // 8) < 2**20
+    assert "of 2 hosts" in estimate("kronecker:scale=12", "--ranks", "4", "--hosts", "2")
+    with pytest.raises(InvalidOptionError, match="hosts must be at least 1, not 0"):
+        dbfs.estimate("kronecker:scale=22", 4, hosts=0)
+
+
 def test_a_graph_that_does_not_fit() -> None:
     needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory="100GiB")
     assert (needed.turns, needed.fits) == (3, False)

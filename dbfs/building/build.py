@@ -22,6 +22,7 @@ from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionE
 from dbfs.integers import whole_count
 from dbfs.records import EXCHANGES, BuildProgress
 from dbfs_workers import gpus
+from dbfs_workers.exchange.hosts import Hosts
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -46,12 +47,12 @@ def estimate(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    hosts: int = 1,
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
     A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
-    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``. Ranks on CPUs are taken
-    to be on one host, where they share memory.
+    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
 
     Args:
         edges: what ``load`` takes, if its numbers of vertices and edges are known before reading.
@@ -63,14 +64,16 @@ def estimate(
         directed: as of ``load``.
         format: as of ``load``.
         source, target: as of ``load``.
+        hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
+            ranks of other hosts, and the estimate is of such a rank.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` is below 1, or ``memory`` is
-            not a number of bytes.
-        InvalidOptionTypeError: ``ranks`` is not an integer.
+        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` or ``hosts`` is below 1, or
+            ``memory`` is not a number of bytes.
+        InvalidOptionTypeError: ``ranks`` or ``hosts`` is not an integer.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
@@ -87,11 +90,15 @@ def estimate(
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
     stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
+    of_ranks = Hosts.even(stripe.p, whole_count(hosts, "hosts", 1))
     if isinstance(listed, SavedEdges):
         options = layout(listed, options)
         if is_as_saved(listed, stripe.p, options):
-            return estimate_as_saved(listed, backend, usable)
-    return _builder(backend, options).estimate(listed, stripe, listed.m, options, usable)
+            return estimate_as_saved(listed, backend, usable, hosts=of_ranks)
+    builder = _builder(backend, options)
+    if issubclass(builder, HostBuilder):
+        return builder.estimate(listed, stripe, listed.m, options, usable, hosts=of_ranks)
+    return builder.estimate(listed, stripe, listed.m, options, usable)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:

@@ -15,7 +15,8 @@ from dbfs.cluster.gang import Gang, host_of
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
-from dbfs_workers.exchange import segment
+from dbfs_workers.exchange import segment, stream
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage import grid, grid_scratch, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
@@ -37,7 +38,8 @@ class Estimate:
         partition: the rank's CSR, the CSR of in-edges and the kept input edges; resident until the graph is unloaded.
         build: peak of a build, on top of the partition.
         run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
-            bins, the labels of one result, and a validation if edges are kept.
+            bins, the labels of one result, and a validation if edges are kept. ``frames`` is what the lowest rank of
+            a host takes for ranks of other hosts.
         turns: number of turns of the build. In each turn a GPU builds a part of its rows; a build on CPUs has one turn.
         passes: number of times that the build generates or reads all edges: once a turn, and once more to count degrees
             (``order="degree"``); once in all if edges are kept.
@@ -104,7 +106,7 @@ def estimate_bytes(
     in_edges: bool,
     ordered: bool,
     kept_edges: int = 0,
-    shared: bool = True,
+    hosts: Hosts | None = None,
     layout: str = "1d",
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
@@ -118,7 +120,7 @@ def estimate_bytes(
             2-D partition with bottom-up levels.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
-        shared: whether the ranks share memory, and so are on one host.
+        hosts: which ranks are on one host, and so share memory. None for one host.
         layout: ``1d`` or ``2d``.
     """
     m_local = -(-directed_edges // stripe.p)
@@ -129,8 +131,10 @@ def estimate_bytes(
     edge_bytes = 16
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
-        "bins": segment.resident_nbytes(stripe, predecessors=True) if shared else _message_bins(stripe),
+        "bins": segment.resident_nbytes(stripe, predecessors=True),
     }
+    if hosts is not None and hosts.count > 1:
+        run["frames"] = _envoy_bytes(stripe, hosts)
     if layout == "2d":
         partition = grid.nbytes(stripe, m_local, bottom_up=in_edges)
         edge_bytes = 48
@@ -148,6 +152,7 @@ def estimate_bytes(
         build["degree order"] = 8 * stripe.n + max(0, 24 * stripe.n - columns)
     if kept_edges:
         partition["input edges"] = _kept_bytes(stripe, kept_edges)
+        shared = hosts is None or hosts.count == 1
         run["validation"] = _shared_validation(stripe) if shared else _validation(stripe)
         if ordered:
             # The first validation places the order on each rank.
@@ -229,14 +234,20 @@ def usable_bytes(memory: int | str, backend: str) -> int:
     return size if backend == "cuda" else int(float(config.get("build.memory-share")) * size)
 
 
-def on_one_host(gang: Gang) -> bool:
-    """Return whether a gang's workers are on one host, where they share memory."""
-    return len({host_of(address) for address in gang.addresses}) == 1
+def hosts_of(gang: Gang) -> Hosts:
+    """Return the hosts of a gang's workers, by their addresses."""
+    return Hosts.by_identity([host_of(address) for address in gang.addresses])
 
 
-def _message_bins(stripe: Stripe) -> int:
-    """Return the bytes of a rank's bins if ranks exchange by messages: all vertices of the peers with their parents."""
-    return 8 * (stripe.p - 1) * stripe.n_local + 2 * 4 * stripe.words_local
+def _envoy_bytes(stripe: Stripe, hosts: Hosts) -> int:
+    """Return the most bytes that the lowest rank of a host takes for the ranks of other hosts.
+
+    They are the bins and slices of those ranks in the host's segment, and a frame to and from each host. Large frames
+    are received in the segment, and sent from there.
+    """
+    owned = [len(hosts.ranks(host)) for host in range(hosts.count)]
+    remote = max(segment.remote_nbytes(stripe, own, predecessors=True) for own in owned)
+    return remote + stream.nbytes(hosts.count - 1)
 
 
 def _kept_bytes(stripe: Stripe, edges: int) -> int:

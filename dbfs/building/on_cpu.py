@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_bytes, on_one_host, require_fit
+from dbfs.building.memory import Estimate, estimate_bytes, hosts_of, require_fit
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as tasks
 from dbfs_workers.tasks import delivering
@@ -44,11 +45,11 @@ class HostBuilder(Builder):
         options: BuildOptions,
         memory: int | None = None,
         *,
-        shared: bool = True,
+        hosts: Hosts | None = None,
     ) -> Estimate:
         """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
 
-        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``shared`` says whether the ranks
+        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks
         share memory.
         """
         largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
@@ -62,7 +63,7 @@ class HostBuilder(Builder):
             in_edges=cls.stores_twice(edges, options),
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
-            shared=shared,
+            hosts=hosts,
             layout=options.layout,
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
@@ -70,7 +71,7 @@ class HostBuilder(Builder):
     def require_fit(self, n: int, m: int) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = self.options.stripe(n, self.gang.p)
-        needed = self.estimate(self.edges, stripe, m, self.options, shared=on_one_host(self.gang))
+        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang))
         require_fit(self.gang, stripe, needed, self.edges.name)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:

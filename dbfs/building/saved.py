@@ -24,7 +24,7 @@ from dbfs.building.memory import (
     estimate_bytes,
     estimate_device_bytes,
     free_gpu_bytes,
-    on_one_host,
+    hosts_of,
     require_fit,
     too_large_for_gpus,
 )
@@ -33,6 +33,7 @@ from dbfs.edges.readers.saved import SavedEdges, forget_vertices
 from dbfs.edges.readers.schemes import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.records import GraphIds
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.id_table import IdTable, IdType
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
@@ -70,10 +71,12 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
     return same_rows and (options.order == "degree") == ordered and same_layout
 
 
-def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None, *, shared: bool = True) -> Estimate:
+def estimate_as_saved(
+    edges: SavedEdges, backend: str, memory: int | None = None, *, hosts: Hosts | None = None
+) -> Estimate:
     """Estimate the bytes of a rank that takes its file as it is: there is no build.
 
-    ``shared`` says whether the ranks share memory, if they are on CPUs.
+    ``hosts`` says which ranks share memory, if they are on CPUs.
     """
     manifest = edges.manifest
     options: dict[str, Any] = {
@@ -84,7 +87,7 @@ def estimate_as_saved(edges: SavedEdges, backend: str, memory: int | None = None
     if backend == "cuda":
         needed = estimate_device_bytes(manifest.stripe, manifest.m, 0, directed=edges.directed, **options)
     else:
-        needed = estimate_bytes(manifest.stripe, manifest.m, 0, shared=shared, **options)
+        needed = estimate_bytes(manifest.stripe, manifest.m, 0, hosts=hosts, **options)
     needed = replace(needed, build={}, memory=memory)
     return replace(needed, peaks=(needed.peak_bytes,))
 
@@ -259,7 +262,7 @@ class SavedLoad:
 
     def _require_fit(self) -> None:
         """Raise ``GraphTooLargeError`` if the graph won't fit the workers, or their GPUs."""
-        needed = estimate_as_saved(self.edges, self.backend, shared=on_one_host(self.gang))
+        needed = estimate_as_saved(self.edges, self.backend, hosts=hosts_of(self.gang))
         stripe = self.edges.manifest.stripe
         if self.backend != "cuda":
             require_fit(self.gang, stripe, needed, self.edges.name)

@@ -19,6 +19,7 @@ from dbfs_workers.text import printable
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
 @click.option("--ranks", type=click.IntRange(1), required=True, help="Number of workers.")
+@click.option("--hosts", type=click.IntRange(1), default=1, show_default=True, help="Number of hosts of ranks on CPUs.")
 @click.option("--directed/--undirected", default=None, help="Override the file's format or header.")
 @order_option
 @in_edges_option
@@ -39,6 +40,7 @@ from dbfs_workers.text import printable
 def estimate(
     graph: str,
     ranks: int,
+    hosts: int,
     directed: bool | None,
     order: str | None,
     in_edges: bool,
@@ -55,11 +57,11 @@ def estimate(
 
     \b
     Examples:
-      dbfs estimate kronecker:scale=26 --ranks 4
+      dbfs estimate kronecker:scale=26 --ranks 4 --hosts 2
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
     """
     options = BuildOptions(in_edges, order, layout=layout)
-    needed = dbfs.estimate(graph, ranks, options, backend=backend, memory=memory, directed=directed)
+    needed = dbfs.estimate(graph, ranks, options, backend=backend, memory=memory, directed=directed, hosts=hosts)
     stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
     if as_json:
         found = {
@@ -71,9 +73,10 @@ def estimate(
             "passes": needed.passes,
             "peaks": needed.peaks,
         }
-        print_json({"graph": graph, "ranks": ranks, "backend": backend, **found, **stages})
+        print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **stages})
         return
-    title = f"{escape(printable(graph))} on {ranks} rank{'s' * (ranks > 1)}: bytes per rank"
+    places = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {hosts} hosts" if hosts > 1 else "")
+    title = f"{escape(printable(graph))} on {places}: bytes per rank"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in ("when", "what", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")

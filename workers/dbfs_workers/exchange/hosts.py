@@ -37,6 +37,11 @@ class Hosts:
         """Return a host for each of ``p`` ranks."""
         return cls(tuple(range(p)))
 
+    @classmethod
+    def even(cls, p: int, count: int) -> "Hosts":
+        """Return ``count`` hosts, at most ``p``, with nearly as many of ``p`` consecutive ranks each."""
+        return cls(tuple(rank * min(count, p) // p for rank in range(p)))
+
     @property
     def count(self) -> int:
         """Number of hosts."""

@@ -109,6 +109,15 @@ def resident_nbytes(stripe: Stripe, *, predecessors: bool) -> int:
     return bins + 2 * stripe.words_local * 4
 
 
+def remote_nbytes(stripe: Stripe, own: int, *, predecessors: bool) -> int:
+    """Return the most bytes of a host's segment that become resident for ranks of other hosts.
+
+    ``own`` is the number of ranks on the host. The others' bins for these ranks are there, and the others' slices.
+    """
+    bins = 2 * own * bin_entries(stripe) * 4 * (2 if predecessors else 1)
+    return (stripe.p - own) * (bins + 2 * stripe.words_local * 4)
+
+
 def nbytes(stripe: Stripe, entries: int) -> int:
     """Return the size of the segment in bytes of address space; ``resident_nbytes`` is what a traversal uses of it."""
     return _pages(8 * stripe.p * head_words(stripe.p)) + 4 * stripe.p * body_words(stripe, entries)

@@ -44,6 +44,11 @@ def buffer_words(words: int) -> int:
     return words + (_JOINED + _AHEAD) // 8
 
 
+def nbytes(streams: int) -> int:
+    """Return the bytes of the frames of so many streams, without the headers: one to send, one that arrives."""
+    return streams * 2 * 8 * buffer_words(0)
+
+
 class Stream:
     """One end of a stream. One thread at a time may use it.
 
