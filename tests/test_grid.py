@@ -158,11 +158,12 @@ def test_the_benchmark_of_layouts(client: distributed.Client, monkeypatch: pytes
     monkeypatch.setattr(module, "connect", lambda *_: contextlib.nullcontext(client))
     arguments = ["--graph", "kronecker:scale=8", "--ranks", "4", "--sources", "2", "--json"]
     answer = CliRunner().invoke(main, ["bench", "layouts", *arguments], catch_exceptions=False)
-    costs = json.loads(answer.stdout)
+    costs = json.loads(answer.stdout)["costs"]
     assert [(cost["layout"], cost["predecessors"]) for cost in costs] == [
         (layout, predecessors) for layout in ("1d", "2d") for predecessors in (False, True)
     ]
     assert [cost["peers"] for cost in costs] == [3, 3, 2, 2]
+    assert all(cost["state_bytes"] and cost["milliseconds"] > 0 and cost["levels"] > 2 for cost in costs)
     for cost, striped in zip(costs, costs[:2] * 2, strict=True):
         assert cost["ratio"] == pytest.approx(cost["bytes_sent"] / striped["bytes_sent"])
 

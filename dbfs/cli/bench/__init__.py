@@ -1,6 +1,7 @@
 """``dbfs bench``: benchmarks of this machine.
 
-In: a command's options; ``plans`` also takes a plan's file, and ``figures`` saved results. ``dbfs.bench`` measures.
+In: a command's options; ``plans`` also takes a plan's file, ``figures`` and ``scale-model`` take saved results.
+``dbfs.bench`` measures.
 Out: tables or JSON on stdout; with ``--out``, files.
 """
 
@@ -13,6 +14,7 @@ from dbfs.cli.bench.hosts import hosts
 from dbfs.cli.bench.layouts import layouts
 from dbfs.cli.bench.networkx import networkx
 from dbfs.cli.bench.plans import corpus, figures, scaling
+from dbfs.cli.bench.scale_model import scale_model
 from dbfs.cli.bench.updates import updates
 
 
@@ -34,6 +36,7 @@ for _command in (
     updates,
     networkx,
     layouts,
+    scale_model,
     gpu,
     memory,
     corpus,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -11,6 +12,7 @@ import distributed
 import dbfs
 from dbfs.cli.common import connect
 from dbfs.cluster.local import LOOPBACK
+from dbfs.display.progress import Bar
 from dbfs.errors import InvalidOptionError
 
 
@@ -40,6 +42,12 @@ def connect_workers(scheduler: str | None, ranks: int, backend: str, memory_limi
         return connect(scheduler, ranks, backend)
     limit: Any = 0 if memory_limit == "0" else memory_limit
     return dbfs.connect(n_workers=ranks, backend=backend, dashboard_address=f"{LOOPBACK}:0", memory_limit=limit)
+
+
+def advancing(bar: Bar) -> Callable[[str], None]:
+    """Return a callback for the start of a measurement: it names it on the bar, and counts the earlier ones as done."""
+    done = itertools.count()
+    return lambda what: bar.set(next(done), what)
 
 
 def chosen(named: Iterable[Named], parts: Sequence[str]) -> list[Named]:

@@ -5,30 +5,54 @@ from __future__ import annotations
 import click
 
 from dbfs.building.build import ORDERS
-from dbfs.cli.common import connect, json_option, print_results
+from dbfs.cli.bench.common import advancing
+from dbfs.cli.common import connect, json_option, print_json, print_results
+from dbfs.display import progress
 from dbfs.units import format_bytes
 
 
 @click.command()
-@click.option("--graph", default="kronecker:scale=18", show_default=True, help="A generator or a file.")
+@click.option(
+    "--graph",
+    "graphs",
+    multiple=True,
+    default=("kronecker:scale=18",),
+    show_default=True,
+    help="A generator or a file; repeat for several.",
+)
 @click.option("--order", type=click.Choice(ORDERS), default="given", show_default=True, help="Order of the vertices.")
-@click.option("--ranks", type=click.IntRange(1), default=16, show_default=True, help="Number of workers.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(16,),
+    show_default=True,
+    help="Number of workers; repeat for several.",
+)
 @click.option("--sources", type=click.IntRange(1), default=8, show_default=True, help="Number of random sources.")
 @json_option
-def layouts(graph: str, order: str, ranks: int, sources: int, as_json: bool) -> None:
+def layouts(graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources: int, as_json: bool) -> None:
     """Measure the bytes that ranks send in a traversal, with layout="1d" and with layout="2d".
 
     The workers are processes of this machine, on CPU cores. Times say little with fewer cores than ranks; the bytes are
-    the same on any machine.
+    the same on any machine. dbfs bench scale-model fits a model to the JSON.
 
-    Example: dbfs bench layouts --ranks 4
+    Example: dbfs bench layouts --ranks 4 --ranks 9
     """
-    from dbfs.bench.layouts import bench_layouts
+    from dbfs.bench.layouts import bench_layouts, to_json
 
-    with connect(None, ranks, "cpu") as client:
-        costs = list(bench_layouts(client, graph, ranks, sources, order))
+    with (
+        connect(None, max(ranks), "cpu") as client,
+        progress.bar("bench layouts", len(graphs) * len(ranks)) as bar,
+    ):
+        costs = list(bench_layouts(client, graphs, ranks, sources, order, advancing(bar)))
+    if as_json:
+        print_json(to_json(costs))
+        return
     rows = [
         (
+            c.graph,
+            str(c.ranks),
             c.layout,
             "with" if c.predecessors else "without",
             str(c.peers),
@@ -39,6 +63,9 @@ def layouts(graph: str, order: str, ranks: int, sources: int, as_json: bool) -> 
         )
         for c in costs
     ]
-    columns = ("layout", "predecessors", "peers", "bytes sent", "of 1d's", "levels ms", "partition of a rank")
-    title = f"{graph} by {order}, {ranks} rank{'s' * (ranks > 1)}, {sources} source{'s' * (sources > 1)}"
-    print_results(title, columns, rows, costs, as_json=as_json)
+    columns = (
+        *("graph", "ranks", "layout", "predecessors", "peers"),
+        *("bytes sent", "of 1d's", "levels ms", "partition of a rank"),
+    )
+    title = f"Layouts by order {order}, {sources} source{'s' * (sources > 1)}"
+    print_results(title, columns, rows, costs, as_json=False)

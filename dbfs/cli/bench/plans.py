@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from dbfs.cli.bench.common import connect_workers, memory_option
+from dbfs.cli.bench.common import advancing, connect_workers, memory_option
 from dbfs.cli.common import check_writable, json_option, print_json, scheduler_option, writing
 from dbfs.display import progress
 from dbfs.errors import InvalidOptionError, MissingPackageError
@@ -56,7 +55,7 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
         connect_workers(scheduler, max(chosen.ranks), chosen.settings.backend, memory_limit) as client,
         progress.bar("bench corpus", len(chosen.graphs) * len(chosen.ranks)) as bar,
     ):
-        report = bench_corpus(client, chosen, _advancing(bar))
+        report = bench_corpus(client, chosen, advancing(bar))
     _show(report, corpus_tables(report), folder, as_json=as_json)
 
 
@@ -83,7 +82,7 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
         connect_workers(scheduler, chosen.ranks, chosen.settings.backend, memory_limit) as client,
         progress.bar("bench scaling", sum(len(series.graphs) for series in chosen.series)) as bar,
     ):
-        points = list(bench_scaling(client, chosen, _advancing(bar)))
+        points = list(bench_scaling(client, chosen, advancing(bar)))
     _show(points, scaling_tables(points), folder, as_json=as_json)
 
 
@@ -115,12 +114,6 @@ def figures(saved: Path, out: Path, as_json: bool) -> None:
         print_json(drawn)
     else:
         click.echo("\n".join(drawn))
-
-
-def _advancing(bar: progress.Bar) -> Callable[[str], None]:
-    """Return a callback for the start of a measurement: it names it on the bar, and counts the earlier ones as done."""
-    done = itertools.count()
-    return lambda what: bar.set(next(done), what)
 
 
 def _results_folder(out: Path, benchmark: str) -> Path:

@@ -1,0 +1,314 @@
+"""Exact counts of a traversal's levels in either layout, from the edges alone: a model of what the ranks count.
+
+NumPy follows all ranks of an undirected graph at once, level by level, with the direction rule of the ranks. So the
+bytes and messages of 1,024 ranks are known without 1,024 ranks. Full bins cut a level into rounds, which changes none
+of the bytes; their crossings and messages are not counted.
+
+Ranks find vertices as *searchers*. In the layout ``1d`` each rank is a searcher: it visits the neighbours of its own
+vertices. In ``2d`` each column of the grid is one: the rank in the row of a vertex and the column of its neighbour
+finds the vertex. A searcher sends a vertex once. The layout ``1d`` is a grid of one row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.storage.grid import Grid
+from dbfs_workers.storage.ordering import degree_order
+from dbfs_workers.storage.stripe import Stripe
+
+_ID_BYTES = 4
+
+Counts = NDArray[np.int64]
+
+
+@dataclass
+class Level:
+    """Counts of one level.
+
+    Attributes:
+        bottom_up: the direction.
+        edges: int64[p], edges that each rank looks at.
+        crossings: crossings of all ranks.
+        sent: by kind of message, the bytes that each rank sends: int64[p].
+        messages: by kind, the messages of each rank. A message of nothing counts.
+    """
+
+    bottom_up: bool
+    edges: Counts
+    crossings: int
+    sent: dict[str, Counts] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_sent(self) -> Counts:
+        """int64[p], bytes that each rank sends."""
+        return sum(self.sent.values(), np.zeros_like(self.edges))
+
+    def add(self, kind: str, sent: Counts, messages: int) -> None:
+        """Add messages of a kind."""
+        self.sent[kind] = self.sent.get(kind, np.zeros_like(sent)) + sent
+        self.messages[kind] = self.messages.get(kind, 0) + messages
+
+
+class LevelCounts:
+    """The counts of traversals of one undirected graph.
+
+    Args:
+        n: number of vertices.
+        src, dst: int64[m], the input edges, between vertices.
+        ranks: number of ranks.
+        layout: ``1d`` or ``2d``.
+        order: ``given`` or ``degree``.
+    """
+
+    def __init__(
+        self, n: int, src: NDArray[np.int64], dst: NDArray[np.int64], ranks: int, layout: str, order: str = "given"
+    ) -> None:
+        self.stripe = stripe = Stripe(n, ranks)
+        self.layout = layout
+        self.grid = Grid.of(ranks) if layout == "2d" else Grid(1, ranks)
+        loops = src == dst
+        ends, starts = np.concatenate([src, dst[~loops]]), np.concatenate([dst, src[~loops]])
+        self._position: NDArray[np.uint32] | None = None
+        if order == "degree":
+            self._position = degree_order(np.bincount(ends, minlength=n)).position
+            ends, starts = (self._position[of].astype(np.int64) for of in (ends, starts))
+        self._degrees = np.bincount(ends, minlength=n)
+        vertices = np.arange(n)
+        self._owner = vertices % ranks
+        # In 1d a row has one list, which its owner searches for a parent; in 2d a list on each rank of its row.
+        self._home = self._owner % self.grid.columns
+        block = self._home if layout == "2d" else np.zeros(n, np.int64)
+        place = vertices if order == "degree" else stripe.internal(vertices)
+        # Sorted as the ranks' lists are: by the row, the rank that has the list, and the place of the neighbour.
+        blocks = self.grid.columns if layout == "2d" else 1
+        places = stripe.p * stripe.n_local
+        keys = (ends * blocks + block[starts]) * places + place[starts]
+        keys.sort()
+        lists, at = np.divmod(keys, places)
+        self._ends, self._starts = lists // blocks, at if order == "degree" else stripe.vertex(at)
+        self._lists = np.flatnonzero(np.diff(lists, prepend=-1))
+        self._list_columns = block[self._starts[self._lists]]
+
+    def traverse(self, source: int, *, predecessors: bool) -> list[Level]:
+        """Return the counts of the levels of a traversal with ``direction="auto"``."""
+        start = source if self._position is None else int(self._position[source])
+        return (_Grid if self.layout == "2d" else _Stripes)(self, start, predecessors).run()
+
+    def search(self, unvisited: NDArray[np.bool], frontier: NDArray[np.bool]) -> tuple[Counts, Counts, Counts]:
+        """Search lists for a parent; return the edges that each rank looks at, and the vertices and columns of finds.
+
+        Args:
+            unvisited: bool, by list, whether the list is searched.
+            frontier: bool[n].
+        """
+        sizes = np.diff(self._lists, append=self._starts.size)
+        hits = np.where(frontier[self._starts], np.arange(self._starts.size), self._starts.size)
+        first = np.minimum.reduceat(hits, self._lists) if self._lists.size else hits
+        found = unvisited & (first < self._lists + sizes)
+        looked = np.where(unvisited, np.where(found, first - self._lists + 1, sizes), 0)
+        vertices, columns = self._ends[self._lists], self._list_columns
+        ranks = self.finders(vertices, columns) if self.layout == "2d" else self._owner[vertices]
+        edges = np.bincount(ranks, looked, self.stripe.p).astype(np.int64)
+        return edges, vertices[found], columns[found]
+
+    def finders(self, vertices: Counts, searchers: Counts) -> Counts:
+        """Return the rank that finds each vertex for a searcher."""
+        owner = self._owner[vertices]
+        return owner - owner % self.grid.columns + searchers
+
+    def owned(self, vertices: Counts, weights: Counts | None = None) -> Counts:
+        """Return int64[p]: the number of the vertices that each rank owns, or the sum of their weights."""
+        return np.bincount(self._owner[vertices], weights, self.stripe.p).astype(np.int64)
+
+
+class _Traversal:
+    """What both layouts share: the frontier, the visited vertices by searcher, and the direction rule."""
+
+    def __init__(self, counts: LevelCounts, source: int, predecessors: bool) -> None:
+        self.of, self.predecessors = counts, predecessors
+        self.n, self.p, self.words = counts.stripe.n, counts.stripe.p, counts.stripe.words_local
+        self.degrees, self.home = counts._degrees, counts._home
+        self.frontier = np.array([source])
+        # By searcher and vertex: whether the searcher has seen the vertex visited.
+        self.known = np.zeros((counts.grid.columns, self.n), bool)
+        self.known[self.home[source], source] = True
+        self.levels: list[Level] = []
+        self.bottom_up = False
+        self.share = expected_search_share()
+        self.unexplored = int(self.degrees.sum())
+        self.frontier_edges = 0
+
+    def bits(self, vertices: Counts) -> NDArray[np.bool]:
+        """Return bool[n] with the bits of vertices."""
+        answer = np.zeros(self.n, bool)
+        answer[vertices] = True
+        return answer
+
+    def visit(self) -> tuple[Counts, Counts, Counts]:
+        """Visit the frontier's neighbours; return edges by rank, and vertices and searchers of the vertices found."""
+        counts = self.of
+        along = np.flatnonzero(self.bits(self.frontier)[counts._starts])
+        targets, searchers = counts._ends[along], self.home[counts._starts[along]]
+        edges = np.bincount(counts.finders(targets, searchers), minlength=self.p)
+        new = ~self.known[searchers, targets]
+        searchers, targets = np.divmod(np.unique(searchers[new] * self.n + targets[new]), self.n)
+        self.known[searchers, targets] = True
+        return edges, targets, searchers
+
+    def adopt(self, vertices: Counts, searchers: Counts) -> Counts:
+        """Make the vertices that their owners did not know the frontier; return the searcher each is taken from.
+
+        An owner takes its own finds first, then those of the other searchers in ascending order.
+        """
+        theirs = self.home[vertices] != searchers
+        seen = self.known[self.home[vertices], vertices]
+        order = np.lexsort((searchers, theirs))
+        order = order[~(theirs & seen)[order]]
+        self.frontier, first = np.unique(vertices[order], return_index=True)
+        self.known[self.home[self.frontier], self.frontier] = True
+        taken: Counts = searchers[order][first]
+        return taken
+
+    def pays(self, before: int) -> bool:
+        """Return whether the next level is faster bottom-up; ``before`` are the edges of the frontier before."""
+        unexplored = self.unexplored - self.frontier_edges
+        return bottom_up_pays(self.frontier_edges, before, unexplored, self.n, self.share)
+
+
+class _Stripes(_Traversal):
+    """A traversal in the layout ``1d``: see ``levels.loop``."""
+
+    def run(self) -> list[Level]:
+        """Run all levels."""
+        sliced, found = False, 1
+        while found:
+            if sliced:
+                self.known[:, self.frontier] = True
+            sliced, found = self._search() if self.bottom_up else self._expand()
+        return self.levels
+
+    def _expand(self) -> tuple[bool, int]:
+        """Run a top-down level; return whether slices of the frontier were sent, and the vertices found, or more."""
+        before = int(self.degrees[self.frontier].sum())
+        edges, targets, searchers = self.visit()
+        level = Level(False, edges, 1)
+        self.levels.append(level)
+        away = searchers[self.home[targets] != searchers]
+        sent = np.bincount(away, minlength=self.p) * _ID_BYTES * (2 if self.predecessors else 1)
+        level.add("bins", sent, self.p - 1)
+        self.unexplored -= before
+        self.adopt(targets, searchers)
+        largest = int(self.degrees.max())
+        if not targets.size or not bottom_up_may_pay(targets.size, largest, self.unexplored, self.n, self.share):
+            return False, targets.size
+        level.crossings += 1
+        level.add("slices", self._slices(), self.p - 1)
+        self._choose(before)
+        return True, self.frontier.size
+
+    def _search(self) -> tuple[bool, int]:
+        """Run a bottom-up level; return as ``_expand`` does."""
+        counts = self.of
+        rows = counts._ends[counts._lists]
+        edges, found, _ = counts.search(~self.known[self.home[rows], rows], self.bits(self.frontier))
+        level = Level(True, edges, 1)
+        self.levels.append(level)
+        level.add("slices", self._slices(), self.p - 1)
+        self.frontier = found
+        self.known[self.home[found], found] = True
+        self.share = expected_search_share(int(edges.sum()), self.unexplored)
+        self._choose(self.frontier_edges)
+        return True, found.size
+
+    def _choose(self, before: int) -> None:
+        """Choose the next level's direction."""
+        self.frontier_edges = int(self.degrees[self.frontier].sum())
+        self.bottom_up = self.pays(before)
+        if self.bottom_up:
+            self.unexplored -= self.frontier_edges
+
+    def _slices(self) -> Counts:
+        return np.full(self.p, _ID_BYTES * self.words * (self.p - 1))
+
+
+class _Grid(_Traversal):
+    """A traversal in the layout ``2d``: see ``levels.grid_loop``."""
+
+    def run(self) -> list[Level]:
+        """Run all levels, and fetch the parents."""
+        columns, searched = self.of.grid.columns, 0
+        finder = np.full(self.n, -1)
+        self.frontier_edges = int(self.degrees[self.frontier].sum())
+        expanded = self._frontier_bytes()
+        while self.frontier.size:
+            self.unexplored -= self.frontier_edges
+            level = Level(self.bottom_up, np.zeros(self.p, np.int64), 2)
+            self.levels.append(level)
+            level.add("frontier", expanded, self.of.grid.rows - 1)
+            if self.bottom_up:
+                level.crossings += 1
+                level.add("visited", np.full(self.p, _ID_BYTES * self.words * (columns - 1)), columns - 1)
+                vertices, searchers = self._search(level)
+                searched = int(level.edges.sum())
+            else:
+                level.edges, vertices, searchers = self.visit()
+            level.add("found", self._lists(self.of.finders(vertices, searchers), vertices), columns - 1)
+            taken = self.adopt(vertices, searchers)
+            finder[self.frontier] = taken
+            before, self.frontier_edges = self.frontier_edges, int(self.degrees[self.frontier].sum())
+            if self.bottom_up:
+                self.share = expected_search_share(searched, self.unexplored)
+            self.bottom_up = self.pays(before)
+            expanded = self._frontier_bytes()
+        last = self.levels[-1]
+        last.add("frontier", expanded, self.of.grid.rows - 1)
+        if self.predecessors:
+            self._fetch(last, finder)
+        return self.levels
+
+    def _search(self, level: Level) -> tuple[Counts, Counts]:
+        """Search the unvisited vertices of the rows; set the level's edges; return vertices and searchers of finds."""
+        counts = self.of
+        # After the crossing a rank has seen what any owner in its row has visited.
+        own = np.flatnonzero(self.known[self.home, np.arange(self.n)])
+        self.known[:, own] = True
+        rows = counts._ends[counts._lists]
+        level.edges, vertices, searchers = counts.search(
+            ~self.known[counts._list_columns, rows], self.bits(self.frontier)
+        )
+        self.known[searchers, vertices] = True
+        return vertices, searchers
+
+    def _frontier_bytes(self) -> Counts:
+        """Return int64[p]: bytes of each rank's part of the frontier for its column."""
+        return self._message(self.of.owned(self.frontier)) * (self.of.grid.rows - 1)
+
+    def _message(self, sizes: Counts) -> Counts:
+        """Return the bytes of messages of so many ids."""
+        sent: Counts = _ID_BYTES * np.minimum(sizes, self.words)
+        return sent
+
+    def _lists(self, senders: Counts, vertices: Counts) -> Counts:
+        """Return int64[p]: bytes of what each sender has for the other ranks of its row."""
+        columns = self.of.grid.columns
+        sizes = np.bincount(senders * columns + self.home[vertices], minlength=self.p * columns)
+        sent = self._message(sizes).reshape(self.p, columns)
+        sent[np.arange(self.p), np.arange(self.p) % columns] = 0
+        total: Counts = sent.sum(axis=1)
+        return total
+
+    def _fetch(self, level: Level, finder: Counts) -> None:
+        """Add the parents that owners fetch from the finders of their vertices."""
+        columns = self.of.grid.columns
+        level.crossings += 2
+        away = np.flatnonzero((finder >= 0) & (finder != self.home))
+        owner = self.of._owner[away]
+        asked = np.bincount(owner * columns + finder[away], minlength=self.p * columns).reshape(self.p, columns)
+        answered = np.bincount(self.of.finders(away, finder[away]), minlength=self.p)
+        level.add("parents", self._message(asked).sum(axis=1) + _ID_BYTES * answered, 2 * (columns - 1))
