@@ -20,6 +20,7 @@ from rich.text import Text
 
 import dbfs
 from dbfs.building.build import LAYOUTS, ORDERS
+from dbfs.building.layout import AUTO
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
@@ -67,13 +68,14 @@ in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
 
-layout_option = click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default="1d",
-    show_default=True,
-    help="1d: a rank has the edges of its vertices. 2d: a block of a grid, for many ranks on CPU cores.",
-)
+
+def _layout_option(choices: Sequence[str], more: str = "") -> Callable[[Command], Command]:
+    """Return the option of a graph's layout; ``more`` explains the choices that only some commands have."""
+    words = f"1d: a rank has the edges of its vertices. 2d: a block of a grid, for many ranks on CPU cores.{more}"
+    return click.option("--layout", type=click.Choice(choices), default="1d", show_default=True, help=words)
+
+
+layout_option = _layout_option(LAYOUTS)
 
 
 def columns_options(command: Command) -> Command:
@@ -109,7 +111,7 @@ def layout_options(command: Command) -> Command:
             help="Name vertices 0 to n-1, in ascending order of the file's ids, instead of by these.",
         ),
         in_edges_option,
-        layout_option,
+        _layout_option((*LAYOUTS, AUTO), " auto: 2d where it sends clearly fewer bytes."),
         click.option(
             "--backend",
             type=click.Choice(BACKENDS),

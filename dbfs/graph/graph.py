@@ -364,8 +364,9 @@ class Graph(LivingVertices):
 
     def __repr__(self) -> str:
         state = " (unloaded)" if self._unloaded else ""
+        grid = " in a 2-D partition" if self.layout == "2d" else ""
         return (
-            f"<dbfs.Graph {self.name}: {self.n:,} vertices, {edges_in_words(self)}, {self.ranks} ranks, "
+            f"<dbfs.Graph {self.name}: {self.n:,} vertices, {edges_in_words(self)}, {self.ranks} ranks{grid}, "
             f"{format_bytes(sum(self.nbytes))}{state}>"
         )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 import distributed
 
 from dbfs import config
-from dbfs.building.build import BuildOptions, build, require_layout
+from dbfs.building.build import LAYOUTS, BuildOptions, build, require_layout
+from dbfs.building.layout import AUTO, choose_layout
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
@@ -97,7 +99,9 @@ def load(
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
             its column only, and fewer bytes are sent with many ranks. It is on CPU cores of one host, for the resident
-            engine; each edge is stored twice for bottom-up levels.
+            engine; each edge is stored twice for bottom-up levels. ``auto``: ``2d`` where it sends at most three
+            quarters of the bytes and fits the workers, else ``1d``; ``Graph.layout`` says which. It is ``1d`` for
+            ``mutable=True``, for saved graphs, and for files that do not say their size.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
@@ -129,9 +133,14 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
-    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
+    if layout not in (*LAYOUTS, AUTO):
+        raise InvalidOptionError(f"unknown layout {layout!r}; choose one of {', '.join(LAYOUTS)}, {AUTO}")
+    room, given = whole_count(room, "room"), "1d" if layout == AUTO else layout
+    options = BuildOptions(in_edges, order, keep_edges, ids, room, given)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
+    if layout == AUTO and not mutable:
+        options = replaced(options, layout=choose_layout(listed, gang, options, chosen))
     _require_changeable(options, chosen, mutable)
     require_layout(chosen, options)
     service = ServiceClient.of(client)
@@ -157,7 +166,7 @@ def load(
             infos=built.infos,
             backend=chosen,
             exchange=config.choice("exchange", EXCHANGES),
-            layout=layout,
+            layout=options.layout,
             created=time.time(),
             read_seconds=built.read_seconds,
             build_seconds=built.seconds,
