@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dbfs import config
 from dbfs.building.builder import BuildOptions
-from dbfs.building.memory import on_one_host
+from dbfs.building.memory import hosts_of
 from dbfs.building.on_grid import GridBuilder
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
@@ -60,7 +60,7 @@ def choose_layout(edges: EdgeList, gang: Gang, options: BuildOptions, backend: s
         or edges.n is None
         or edges.m is None
         or config.choice("exchange", EXCHANGES) not in ("auto", "shared_memory")
-        or not on_one_host(gang)
+        or hosts_of(gang).count > 1
     ):
         return "1d"
     in_grid = replace(options, layout="2d")
