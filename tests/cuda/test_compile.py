@@ -56,6 +56,11 @@ SMALL_KERNELS = {
     "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
     "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},
     "lab/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},
+    "lab/masks.cu": {"dbfs_lab_mask_expand", "dbfs_lab_mask_update"},
+    "lab/warp_centric.cu": {"dbfs_lab_warp_centric"},
+    "lab/status_array.cu": {"dbfs_lab_status_array"},
+    "lab/status_scan.cu": {"dbfs_lab_scan_status", "dbfs_lab_label_neighbours"},
+    "lab/atomic_queue.cu": {"dbfs_lab_atomic_queue"},
 }
 
 DEFINES = dict(KERNELS)

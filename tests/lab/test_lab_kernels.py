@@ -25,7 +25,12 @@ pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compile
 
 ROOMY = Tuning(threads=THREADS, most_blocks=3, vertex_queue=4, edge_queue=4, two_phase_from=100)
 """Few blocks, so that a block takes several tiles; a hybrid that takes both ways on small graphs."""
-OPTIONED = [name for name in enact.ENACTORS if STRATEGIES[name].options]
+CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
+EXACT = [
+    pytest.param(name, gathering, marks=[] if gathering in ("warp", "scan+warp+cta") else pytest.mark.full)
+    for name in ("atomic-queue", "status-scan")
+    for gathering in GATHERING
+]
 
 
 def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: bool = False, **options: Any) -> RankRun:
@@ -67,12 +72,28 @@ def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: boo
 @pytest.mark.parametrize("culling", CULLING)
 @pytest.mark.parametrize("status", STATUS)
 @pytest.mark.parametrize("gathering", GATHERING)
-@pytest.mark.parametrize("strategy", OPTIONED)
+@pytest.mark.parametrize("strategy", CULLING_ONES)
 def test_every_option_gives_the_same_labels(strategy: str, gathering: str, status: str, culling: str) -> None:
     options = f"gathering={gathering},status={status},culling={culling}"
     for name in ("hub", "dense random", "sparse random"):
         n, src, dst = graphs.GRAPHS[name]()
         traverse((n, src, dst), int(src[0]), f"{strategy}:{options}")
+
+
+@pytest.mark.parametrize(("strategy", "gathering"), EXACT)
+def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
+    for name in ("hub", "dense random", "sparse random"):
+        n, src, dst = graphs.GRAPHS[name]()
+        run = traverse((n, src, dst), int(src[0]), f"{strategy}:gathering={gathering}", accesses_a_turn=1)
+        assert dict(run.counters)["expanded"] == run.reached
+
+
+@pytest.mark.parametrize("strategy", ["status-array", "masks", "warp-centric", "status-scan"])
+def test_strategies_over_all_vertices_look_at_all_in_each_level(strategy: str) -> None:
+    run = traverse(graphs.GRAPHS["cycle"](), 0, strategy)
+    counters = dict(run.counters)
+    assert counters["edges"] == run.edges
+    assert counters["looked_at"] >= 40 * 21
 
 
 @pytest.mark.parametrize("strategy", enact.ENACTORS)
@@ -102,18 +123,19 @@ def test_random_graphs_in_random_orders(
     traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
 
 
-@pytest.mark.parametrize("strategy", OPTIONED)
+@pytest.mark.parametrize("strategy", CULLING_ONES)
 def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
     """Of many threads that find one vertex at a time, all keep it: an error says so, and culling avoids it."""
+    # A level has a quarter of the vertices, and a third of the edges.
     layers = 4, 8
     vertices = np.arange(np.prod(layers)).reshape(layers)
     src = np.repeat(vertices[:-1], layers[1], axis=1).ravel()
     dst = np.tile(vertices[1:], (1, layers[1])).ravel()
     arrays = int(vertices.size), src, dst
-    tight = Tuning(threads=THREADS, vertex_queue=1, edge_queue=1, spare=0, two_phase_from=100)
+    tight = Tuning(threads=THREADS, vertex_queue=0.4, edge_queue=0.4, spare=0, two_phase_from=100)
     with pytest.raises(QueueOverflowError, match=rf"strategy {strategy}, level \d+: the queue needs \d+ entries"):
         traverse(arrays, 0, f"{strategy}:culling=none,status=labels", tuning=tight, accesses_a_turn=1)
-    run = traverse(arrays, 0, f"{strategy}:culling=warp+history", tuning=tight, accesses_a_turn=1)
+    run = traverse(arrays, 0, f"{strategy}:culling=warp+history", accesses_a_turn=1)
     counters = dict(run.counters)
     assert counters["warp_culled"] + counters["history_culled"] > 0
 

@@ -68,6 +68,11 @@ KERNELS: Final = (
             "lab/expand_contract.cu",
             "lab/contract_expand.cu",
             "lab/two_phase.cu",
+            "lab/masks.cu",
+            "lab/warp_centric.cu",
+            "lab/status_array.cu",
+            "lab/status_scan.cu",
+            "lab/atomic_queue.cu",
             "checks/validation.cu",
         )
     ),

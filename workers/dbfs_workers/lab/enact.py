@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.lab import merrill
+from dbfs_workers.lab import merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
 from dbfs_workers.lab.problem import Problem
@@ -20,6 +20,11 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "contract-expand": merrill.contract_expand,
     "two-phase": merrill.two_phase,
     "hybrid": merrill.hybrid,
+    "masks": status.masks,
+    "warp-centric": status.warp_centric,
+    "status-array": status.status_array,
+    "status-scan": status.status_scan,
+    "atomic-queue": queues.atomic_queue,
 }
 """The strategies that run on a GPU, by name."""
 

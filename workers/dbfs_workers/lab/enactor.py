@@ -76,11 +76,11 @@ class Enactor:
         self._arguments = np.zeros(1, ARGUMENTS)
         gathering, status, culling = policy_numbers(policy)
         self._set(
-            offsets=device.address(problem.offsets),
-            columns=device.address(problem.columns),
-            labels=device.address(problem.labels),
-            parents=self._address(problem.parents),
-            bitmask=device.address(problem.bitmask),
+            offsets=self.address(problem.offsets),
+            columns=self.address(problem.columns),
+            labels=self.address(problem.labels),
+            parents=self.address(problem.parents),
+            bitmask=self.address(problem.bitmask),
             rows=problem.rows,
             gathering=gathering,
             status=status,
@@ -97,14 +97,16 @@ class Enactor:
         self.levels.append(Level(frontier, edges, kept, now - self._ended))
         self._ended = now
 
-    def queued(self, source: str, kernel: str, into: Queue, size: int, out: Queue, distance: int) -> NDArray[np.int64]:
+    def queued(
+        self, source: str, kernel: str, into: Queue | None, size: int, out: Queue, distance: int
+    ) -> NDArray[np.int64]:
         """Launch a kernel that takes one queue to another; return its counters.
 
         Args:
             source: the kernel's file in ``cuda/kernels/lab``.
             kernel: its name after ``dbfs_lab_``.
-            into: the input queue.
-            size: entries of it.
+            into: the input queue; None if the kernel looks at all rows.
+            size: entries of it, or the number of rows.
             out: the output queue.
             distance: the label of the launch's discoveries.
 
@@ -112,20 +114,21 @@ class Enactor:
             QueueOverflowError: the output queue is too short.
         """
         self._set(
-            in_ids=self._device.address(into.ids),
-            in_parents=self._address(into.parents),
-            out_ids=self._device.address(out.ids),
-            out_parents=self._address(out.parents),
+            in_ids=0 if into is None else self.address(into.ids),
+            in_parents=0 if into is None else self.address(into.parents),
+            out_ids=self.address(out.ids),
+            out_parents=self.address(out.parents),
             in_size=size,
             out_capacity=out.capacity,
         )
         counts = self.launched(source, kernel, size, distance)
         needed = int(counts[LabCounter.QUEUED])
         if needed > out.capacity:
+            culled_most = self.policy.culling == CULLING[-1]
             raise QueueOverflowError(
                 f"strategy {self.policy.strategy}, level {len(self.levels)}: the queue needs {needed} entries and has "
                 f"{out.capacity} for {self.problem.rows} vertices and {self.problem.columns.size} edges; duplicates "
-                f"fill it with culling={self.policy.culling}: choose culling=warp+history"
+                f"fill it with culling={self.policy.culling}{'' if culled_most else f': choose culling={CULLING[-1]}'}"
             )
         return counts
 
@@ -135,16 +138,30 @@ class Enactor:
         if row == 0:
             self._counters.fill(0)
         self._launches += 1
-        self._set(counters=self._device.address(self._counters[row]), distance=distance, **arguments)
+        self._set(counters=self.address(self._counters[row]), distance=distance, **arguments)
         blocks = max(1, min(self.problem.tuning.most_blocks, -(-threads // self._device.threads)))
         self._device.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks, self._arguments)
         counts = self._device.read(self._counters[row]).astype(np.int64)
         self.totals += counts
         return counts
 
+    def vertex_queue_to_vertex_queue(self, source: str, kernel: str) -> None:
+        """Run all levels of a strategy with one launch a level, which takes a vertex queue to the next one."""
+        self.problem.start(self.source)
+        queue, after = self.problem.vertex_queue(), self.problem.vertex_queue()
+        queue.ids[0] = self.source
+        size = distance = 1
+        while size:
+            self.enter(size)
+            counts = self.queued(source, kernel, queue, size, after, distance)
+            expanded, edges, labelled = (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)
+            self.leave(int(counts[expanded]), int(counts[edges]), int(counts[labelled]))
+            queue, after, size, distance = after, queue, int(counts[LabCounter.QUEUED]), distance + 1
+
+    def address(self, array: Any | None) -> int:
+        """Return an array's address for a kernel's arguments; 0 for None."""
+        return 0 if array is None else self._device.address(array)
+
     def _set(self, **arguments: int) -> None:
         for name, value in arguments.items():
             self._arguments[name] = value
-
-    def _address(self, array: Any | None) -> int:
-        return 0 if array is None else self._device.address(array)

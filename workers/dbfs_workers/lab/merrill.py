@@ -14,15 +14,7 @@ _QUEUED, _EXPANDED, _EDGES, _LABELLED = (
 
 def expand_contract(run: Enactor) -> None:
     """Enact section 5.1: vertex queue to vertex queue."""
-    run.problem.start(run.source)
-    queue, after = run.problem.vertex_queue(), run.problem.vertex_queue()
-    queue.ids[0] = run.source
-    size = distance = 1
-    while size:
-        run.enter(size)
-        counts = run.queued("expand_contract", "expand_contract", queue, size, after, distance)
-        run.leave(int(counts[_EXPANDED]), int(counts[_EDGES]), int(counts[_LABELLED]))
-        queue, after, size, distance = after, queue, int(counts[_QUEUED]), distance + 1
+    run.vertex_queue_to_vertex_queue("expand_contract", "expand_contract")
 
 
 def two_phase(run: Enactor) -> None:

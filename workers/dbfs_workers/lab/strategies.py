@@ -47,6 +47,7 @@ class Strategy:
 
 _MERRILL: Final = "Merrill 2012"
 _QUADRATIC: Final = "quadratic"
+_QUEUES: Final = "Tödling 2019"
 _BASELINE: Final = "baseline"
 _ALL: Final = tuple(CHOICES)
 
@@ -86,6 +87,48 @@ _LIST: Final = (
         "whether one can have the better of both at each level",
         "Merrill 2012, section 5.4",
         _ALL,
+    ),
+    Strategy(
+        "masks",
+        _QUADRATIC,
+        "gpu",
+        "One thread a vertex walks its list if the vertex is in the mask; a second launch makes the next mask.",
+        "what looking at every vertex in every level costs, most of all where there are many levels",
+        "Harish and Narayanan 2007, in Merrill 2012, section 5.6",
+    ),
+    Strategy(
+        "warp-centric",
+        _QUADRATIC,
+        "gpu",
+        "A warp takes 32 vertices of the graph, and all its lanes walk each list of the frontier together.",
+        "what sharing long lists is worth where the frontier is found by looking at all vertices",
+        "Hong et al. 2011, in Merrill 2012, section 5.6",
+    ),
+    Strategy(
+        "status-array",
+        _QUEUES,
+        "gpu",
+        "One thread a vertex of the graph compares its label with the level, and walks its list alone.",
+        "the simplest kernel there is, and what it leaves idle",
+        "Tödling 2019, the naive version",
+    ),
+    Strategy(
+        "status-scan",
+        _QUEUES,
+        "gpu",
+        "A launch makes a queue of all vertices whose label is the level; a second labels their neighbours.",
+        "whether a scan of all labels is worth a queue without duplicates",
+        "Liu and Huang 2015, in Tödling 2019",
+        ("gathering",),
+    ),
+    Strategy(
+        "atomic-queue",
+        _QUEUES,
+        "gpu",
+        "Atomic claims of the neighbours; a prefix sum and one atomic operation a block give them places in the queue.",
+        "what exact claims cost beside culling that lets some duplicates pass",
+        "Tödling 2019, the queue",
+        ("gathering",),
     ),
     Strategy(
         "sequential",

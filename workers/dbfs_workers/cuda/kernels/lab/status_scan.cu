@@ -1,0 +1,34 @@
+// Queue from a status scan (Liu and Huang 2015): two launches a level.
+//
+// The first looks at the labels of all vertices of the graph, and makes a queue of the frontier, by a prefix sum and one
+// atomic operation a block; the second gathers the neighbours of the queue's vertices and labels them, without appending
+// anything. The queue is in the order of the vertices within a block, and has no duplicates. Reads 4 bytes a vertex of the
+// graph in every level; else as expand-contract, without its appends.
+#include "lab/walk.cuh"
+#include "lab/workspace.cuh"
+
+using namespace dbfs;
+using namespace dbfs::lab;
+
+extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_scan_status(const LabArguments a) {
+  __shared__ BlockScratch s;
+  Tally tally;
+  for_each_tile(a.rows, [&](bool valid, u64 row) {
+    tally.looked_at += valid;
+    append(a, valid && in_frontier(a, row), row, row, s);
+  });
+  tally.add_to(a.counters);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_label_neighbours(const LabArguments a) {
+  __shared__ GatherScratch s;
+  Tally tally;
+  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+    tally.looked_at += valid;
+    const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
+    gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) {
+      if (found) label_unvisited(a, neighbour, parent, tally);
+    });
+  });
+  tally.add_to(a.counters);
+}

@@ -1,0 +1,55 @@
+// Walks along adjacency lists without waiting for the block, and labels without queues: for strategies that find the
+// frontier in the labels, or in status bytes.
+#pragma once
+#include "lab/problem.cuh"
+
+namespace dbfs {
+namespace lab {
+
+// Label a vertex that has no label yet. Threads that find it at once all label it, with the same distance.
+__device__ __forceinline__ bool label_unvisited(const LabArguments& a, u32 vertex, u32 parent, Tally& tally) {
+  if (__ldcg(&a.labels[vertex]) >= 0) {
+    ++tally.label_culled;
+    return false;
+  }
+  set_label(a, vertex, parent);
+  ++tally.labelled;
+  return true;
+}
+
+// Label a vertex that has no label yet, by an atomic operation: one thread of all succeeds.
+__device__ __forceinline__ bool claim(const LabArguments& a, u32 vertex, u32 parent, Tally& tally) {
+  const i32 unreached = -1;
+  if (__ldcg(&a.labels[vertex]) >= 0 || atomicCAS(&a.labels[vertex], unreached, i32(a.distance)) != unreached) {
+    ++tally.label_culled;
+    return false;
+  }
+  if (a.parents) a.parents[vertex] = parent;
+  ++tally.labelled;
+  return true;
+}
+
+// Return whether a row is in the frontier: its label is the distance before this launch's.
+__device__ __forceinline__ bool in_frontier(const LabArguments& a, u32 row) {
+  return a.labels[row] == i32(a.distance) - 1;
+}
+
+// Each thread walks its own list.
+template <class Visit>
+__device__ __forceinline__ void walk_alone(const LabArguments& a, const List& list, Visit visit) {
+  for (i64 at = list.begin; at < list.end; ++at) visit(a.columns[at], list.vertex);
+}
+
+// The lanes of a warp walk the lists that they hold together, one list after another.
+template <class Visit>
+__device__ __forceinline__ void walk_by_warp(const LabArguments& a, const List& own, Visit visit) {
+  for (u32 rest = __ballot_sync(kAll, own.size() > 0); rest; rest &= rest - 1) {
+    const u32 from = __ffs(rest) - 1;
+    const i64 end = __shfl_sync(kAll, own.end, from);
+    const u32 vertex = __shfl_sync(kAll, own.vertex, from);
+    for (i64 at = __shfl_sync(kAll, own.begin, from) + lane(); at < end; at += kLanes) visit(a.columns[at], vertex);
+  }
+}
+
+}  // namespace lab
+}  // namespace dbfs
