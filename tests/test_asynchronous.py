@@ -323,8 +323,9 @@ OF_VERTICES = {
 @pytest.mark.parametrize(
     ("synchronous", "view", "left_out"),
     [
-        # The plots need no loop, or a thread of the caller's choice. The others are no calls for users.
-        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", *OF_VERTICES}),
+        # The plots need no loop, or a thread of the caller's choice. The place of a watch, which waits without
+        # end, takes ``await result.update()``. The others are no calls for users.
+        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "traverse_again", "watch", *OF_VERTICES}),
         (
             dbfs.BFSResult,
             dbfs.AsyncBFSResult,

@@ -17,7 +17,7 @@ from dbfs.bench.plan import Section, Settings, find
 from dbfs.bench.rates import measure
 from dbfs.bench.saved import read, to_json
 from dbfs.bench.scaling import ScalingPlan, bench_scaling
-from dbfs.bench.updates import bench_updates
+from dbfs.bench.updates import bench_repairs, bench_updates
 from dbfs.cli import main
 from dbfs.edges import generate
 from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
@@ -329,12 +329,16 @@ def test_updates_are_measured(client: distributed.Client) -> None:
     rates = bench_updates(client, 8, 500, 1)
     assert min(rates.insert, rates.delete, rates.pages, rates.csr, rates.ratio) > 0
     assert rates.bytes_compact >= 1
+    times = bench_repairs(client, "grid2d:side=8", 5, 1, 4)
+    assert min(times.repair, times.traversal, times.speedup, times.least_speedup, *times.single.values()) > 0
 
 
 @pytest.mark.full
 def test_the_command_for_updates() -> None:
-    options = ["--scale", "8", "--edges", "500", "--times", "1", "--ranks", "1"]
+    options = ["--scale", "8", "--edges", "500", "--times", "1", "--ranks", "1", "--roads", "path:n=90"]
     done = CliRunner().invoke(main, ["bench", "updates", *options, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["edges"] == 500
-    assert "CSR / pages" in CliRunner().invoke(main, ["bench", "updates", *options]).output
+    printed = CliRunner().invoke(main, ["bench", "updates", *options]).output
+    assert "CSR / pages" in printed
+    assert "one edge changed" in printed

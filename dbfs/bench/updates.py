@@ -1,4 +1,4 @@
-"""Updates of a living graph: batches of random edges inserted and deleted, and traversals on pages and on a CSR."""
+"""Updates of a living graph: batches of random edges, traversals on pages and on a CSR, and repairs of a result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 import dbfs
 from dbfs.display.progress import track
-from dbfs.edges.edge_list import EdgeList
 
 _SOURCES = 8
 
@@ -86,7 +85,72 @@ def bench_updates(client: distributed.Client, scale: int, edges: int, times: int
         )
 
 
-def _seconds(change: Callable[[EdgeList], object], batch: EdgeList) -> float:
+@dataclass(frozen=True)
+class RepairTimes:
+    """The times of one measurement, in seconds by the client's clock.
+
+    Attributes:
+        graph: the graph.
+        edges: edges of a batch.
+        repair: median of ``BFSResult.update`` after a batch.
+        traversal: median of a new traversal of the same version.
+        speedup: median of the time of a traversal as a multiple of the repair's before it.
+        least_speedup: the least of these.
+        single: by percent (50, 99, 99.9, 100), time from the call that changes one edge to the repaired result.
+    """
+
+    graph: str
+    edges: int
+    repair: float
+    traversal: float
+    speedup: float
+    least_speedup: float
+    single: dict[str, float]
+
+
+def bench_repairs(client: distributed.Client, spec: str, edges: int, times: int, singles: int) -> RepairTimes:
+    """Delete edges of a result's tree and insert them again; after each batch repair the result and traverse anew.
+
+    Args:
+        client: the cluster to use.
+        spec: the graph, as ``dbfs.load`` takes it. The first source drawn is the source.
+        edges: edges of a batch.
+        times: number of batches of each kind.
+        singles: number of single edges, each deleted and inserted again.
+    """
+    generator, repairs, traversals, single = np.random.default_rng(1), [], [], []
+    with dbfs.load(spec, client=client, mutable=True, backend="cpu") as graph:
+        (source,) = graph.sample_sources(1)
+        result = graph.bfs(source, predecessors=True)
+        tree = result.tree().to_arrow()
+        ends = np.stack([tree.column(name).to_numpy() for name in tree.column_names[:2]])
+        for _ in track(range(times + 1), "repairs"):
+            batch = ends[:, generator.choice(ends.shape[1], min(edges, ends.shape[1]), replace=False)]
+            for change in (graph.delete_edges, graph.insert_edges):
+                change((batch[0], batch[1]))
+                repairs.append(_seconds(result.update))
+                traversals.append(_seconds(lambda: graph.bfs(source, predecessors=True)))
+        for index in track(generator.integers(ends.shape[1], size=singles).tolist(), "single edges"):
+            for change in (graph.delete_edges, graph.insert_edges):
+                start = time.perf_counter()
+                change((ends[0, [index]], ends[1, [index]]))
+                result.update()
+                single.append(time.perf_counter() - start)
+    # The first batch moves the rows to pages.
+    repairs, traversals = repairs[2:], traversals[2:]
+    speedups = [traversal / repair for traversal, repair in zip(traversals, repairs, strict=True)]
+    return RepairTimes(
+        spec,
+        edges,
+        statistics.median(repairs),
+        statistics.median(traversals),
+        statistics.median(speedups),
+        min(speedups),
+        {f"{percent:g}": float(np.percentile(single, percent)) for percent in (50, 99, 99.9, 100)},
+    )
+
+
+def _seconds(change: Callable[..., object], *arguments: object) -> float:
     start = time.perf_counter()
-    change(batch)
+    change(*arguments)
     return time.perf_counter() - start

@@ -31,9 +31,9 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     """The result of ``AsyncGraph.bfs``.
 
     ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
-    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``validate``, ``publish`` and
-    ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables. ``levels``, ``reports`` and
-    ``summary`` need no cluster, and are those of ``BFSResult``.
+    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``validate``, ``update``,
+    ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables.
+    ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -78,8 +78,13 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     to_dask_dataframe = awaited(BFSResult.to_dask_dataframe, unchanged)
     to_dask_array = awaited(BFSResult.to_dask_array, unchanged)
     validate = awaited(BFSResult.validate, unchanged)
+    changed = awaited(BFSResult.changed, unchanged)
     publish = awaited(BFSResult.publish, unchanged)
     release = awaited(BFSResult.release, unchanged)
+
+    async def update(self, *, deadline: float | str | None = None) -> AsyncBFSResult:
+        """Bring the labels up to date: see ``BFSResult.update``. Return a view with the counts of the repair."""
+        return AsyncBFSResult(await in_thread(self._client, self.synchronous.update, deadline=deadline))
 
     @property
     def farthest(self) -> int | None:

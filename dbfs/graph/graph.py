@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dbfs import config, engines
 from dbfs.cluster.gang import Deadline, Gang, release
 from dbfs.display.progress import ProgressOption, run_reporter
+from dbfs.engines import Outcome
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -32,6 +33,7 @@ from dbfs.graph.sampling import sample_sources
 from dbfs.graph.strategies import require_strategy
 from dbfs.graph.stream import stream
 from dbfs.graph.subgraph import Subgraph, chosen_subgraph
+from dbfs.graph.watching import Watch
 from dbfs.integers import whole_count
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
@@ -425,6 +427,31 @@ class Graph(LivingVertices):
             # Another client has updated the graph.
             self.refresh()
         return results
+
+    def traverse_again(self, spec: TraversalSpec, deadline: float | str | None) -> Outcome:
+        """Run the traversal of a spec in vertices, with the resident engine; errors as for ``bfs``."""
+        self._require_loaded()
+        limit = Deadline(config.seconds("deadline", deadline))
+        runner = engines.choose("resident", self.record.layout)
+        return runner.traverse(self._gang, self.record, [spec], limit, None, self.in_positions)[0]
+
+    def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:
+        """Traverse from a vertex, or from several, and keep the result up to date with the batches of all clients.
+
+        ``for change in graph.watch(source):`` waits for batches, and yields a ``Change`` after each one that it
+        brought the result up to: the version, and the ids whose distance changed.
+
+        Args:
+            source: as of ``bfs``.
+            timeout: seconds after which the iteration ends if no batch has come; None to wait for ever.
+            deadline: as of ``bfs``, for the traversal and for each repair.
+
+        Raises:
+            InvalidOptionError: the graph was not loaded with ``mutable=True``. Other errors as for ``bfs``.
+        """
+        if not self.record.mutable:
+            raise InvalidOptionError(f"{self.name} takes no updates: load it with mutable=True, or thaw() it")
+        return Watch(self.bfs(source, predecessors=True, deadline=deadline), timeout, deadline)
 
     def bfs_from_vertices(self, sources: Sequence[int]) -> BFSResult:
         """Run a traversal from vertices 0..n-1 instead of ids, which must be valid; errors as for ``bfs``."""

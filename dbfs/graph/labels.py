@@ -23,7 +23,16 @@ from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, StaleRunError
 from dbfs.graph.vertices import vertices_of_rows
-from dbfs_workers.reads.messages import FindRows, KeptLabels, LabelData, ReadMessage, ReadRows, Walk, WriteWindow
+from dbfs_workers.reads.messages import (
+    FindChanged,
+    FindRows,
+    KeptLabels,
+    LabelData,
+    ReadMessage,
+    ReadRows,
+    Walk,
+    WriteWindow,
+)
 from dbfs_workers.reads.window import SLOT_ITEMS, SLOTS, ClientWindow
 from dbfs_workers.rpc import A
 from dbfs_workers.storage.stripe import NO_VERTEX
@@ -94,6 +103,16 @@ class LabelReader:
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindRows, least, most, ()))
         return vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks], self._order)
+
+    def changed(self) -> NDArray[np.int64]:
+        """Return the vertices, ascending, whose distance the repair of the labels has changed.
+
+        Raises:
+            ResultReleasedError: the labels were released, or are Dask data.
+        """
+        ranks = range(self._gang.p)
+        found = self._answers(self._calls(ranks, FindChanged))
+        return vertices_of_rows([found[rank].astype(np.int64) for rank in ranks], self._order)
 
     def labels_between(
         self, least: int, most: int, *, predecessors: bool

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import uuid
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +59,12 @@ class BFSResult:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(source_vertices))
         self.source_vertices = source_vertices
+        # Whether the last update had something to do.
+        self._repaired = False
+        self._take(spec, engine, outcome)
+
+    def _take(self, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
+        """Take over the labels and counts of a traversal."""
         self.run_id = spec.run_id
         self.engine = engine
         self.spec = spec
@@ -72,10 +80,58 @@ class BFSResult:
         self.counters = dict(outcome.counters)
         self.depth = outcome.depth
         self._make_reports = outcome.levels
+        vars(self).pop("reports", None)
         # Fetched for a path that is long to walk, and kept: callers read dozens of paths.
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
+
+    def update(self, *, deadline: float | str | None = None) -> BFSResult:
+        """Bring the labels up to date with the graph's version, and return this result.
+
+        The ranks repair distances and predecessors by work in proportion to what has changed. They make a new traversal
+        instead if the repair would look at too many edges, if too many changes came since ``version``, or if the labels
+        were published. Counts, ``depth``, ``seconds``, ``run_id`` and ``version`` are those of the repair, which has no
+        levels to report. A result that is up to date stays as it is.
+
+        Args:
+            deadline: seconds (or a Dask duration) that the call may wait, the queue included; ``dbfs.deadline`` if
+                None.
+
+        Raises:
+            InvalidOptionError: the run recorded no predecessors, which show what depends on a deleted edge.
+            InvalidVertexError: a source was deleted. The result stays of its version.
+            ResultReleasedError: the result was released, or the graph was unloaded.
+            GraphNotFoundError: another client unloaded the graph.
+            QueueFullError, NoRoomForLabelsError, WorkerLostError, DeadlineExceededError, RunCancelledError,
+            RunAbortedError: the run ended early. If it had begun, the labels are released; the next ``update`` makes a
+                new traversal.
+        """
+        self._require_predecessors()
+        location = self.label_location
+        self.graph.refresh()
+        if self.version == self.graph.record.version:
+            self._repaired = False
+            return self
+        place = (location.run_id, location.index) if isinstance(location, LabelsOnRanks) else (self.run_id, 0)
+        spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
+        outcome = self.graph.traverse_again(spec, deadline)
+        # Frees the labels of the version before, where the ranks have not repaired them in place.
+        self.release()
+        self._take(replace(spec, repairs=None), "resident", outcome)
+        self._repaired = True
+        return self
+
+    def changed(self) -> Ids:
+        """Return the ids whose distance the last ``update`` has changed, ascending: an int64 array, or an Arrow array.
+
+        If ``update`` had no labels to compare with, since they were published or lost, these are all reached ids.
+
+        Raises:
+            ResultReleasedError: the result was released, or published since. Other errors as for ``distances``.
+        """
+        vertices = self.reader().changed() if self._repaired else np.empty(0, np.int64)
+        return self.graph.ids_of(vertices)
 
     @property
     def reached(self) -> int:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
 import distributed
+import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
+from numpy.typing import NDArray
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.comm import CommExchange
@@ -26,7 +28,7 @@ from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.lines.line import Address
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.label_room import LabelRoom
-from dbfs_workers.members.member import Member
+from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
@@ -97,7 +99,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.door = WorkerDoor(worker)
         self.leases = WorkerLeases(worker, self.door)
         self.updates = Updates(worker, self._member)
-        self.reads = (LabelReads(worker.data, self.kept_labels), IdReads(worker.data), EdgeReads(worker.data))
+        self.reads = (
+            LabelReads(worker.data, self.kept_labels, self.changed_rows),
+            IdReads(worker.data),
+            EdgeReads(worker.data),
+        )
         for service in (self, self.updates, *self.reads):
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver
@@ -324,13 +330,21 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             ResultReleasedError: the labels were released.
             StaleRunError: this worker is not a rank of that gang.
         """
+        return self._kept(graph_id, run_id, index).labels
+
+    def changed_rows(self, graph_id: str, run_id: str, index: int) -> NDArray[np.uint32]:
+        """Return the rows whose distance the repair of labels has changed: uint32, ascending. Errors as above."""
+        changed = self._kept(graph_id, run_id, index).changed
+        return np.empty(0, np.uint32) if changed is None else changed
+
+    def _kept(self, graph_id: str, run_id: str, index: int) -> OwnedLabels:
         member = self._member(graph_id)
         kept = member.kept.get((run_id, index))
         if kept is None:
             raise ResultReleasedError(
                 f"rank {member.rank}: the labels of traversal {index} of run {run_id} were released; traverse again"
             )
-        return kept.labels
+        return kept
 
     def require_room(self, graph_id: str, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
         """Check that the labels of traversals will fit beside those that this worker keeps. Tasks call this.

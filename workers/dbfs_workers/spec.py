@@ -21,6 +21,8 @@ class TraversalSpec:
         targets: vertices, numbered as the sources; the traversal stops as soon as all of them are labelled. Empty for
             no such stop.
         strategy: a strategy of the laboratory with its options (``dbfs_workers.lab.strategies``); empty for the engine.
+        repairs: run id and index of an earlier traversal with the same options, whose labels are repaired; None for
+            a new traversal.
     """
 
     run_id: str
@@ -31,6 +33,7 @@ class TraversalSpec:
     max_depth: int | None = None
     targets: tuple[int, ...] = ()
     strategy: str = ""
+    repairs: tuple[str, int] | None = None
 
 
 def renumbered(

@@ -13,11 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.reports import RankReport, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.change_log import ChangeLog
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
@@ -32,10 +36,16 @@ class OwnedLabels:
     Attributes:
         client: id of the client that the labels belong to.
         labels: distances and predecessors, in the memory of the member's device.
+        version: version of the graph that was traversed.
+        seconds: time of the latest new traversal that made the labels.
+        changed: uint32, ascending: the rows whose distance the repair of the labels has changed; None of a traversal.
     """
 
     client: str
     labels: RankLabels
+    version: int = 0
+    seconds: float = 0.0
+    changed: NDArray[np.uint32] | None = None
 
 
 class Member(ABC):
@@ -48,6 +58,7 @@ class Member(ABC):
         closed: whether the rank has left the gang.
         kept: labels of traversals, by run id and the traversal's index in the run.
         latest: the partition of the latest version that an update has made; None before the first update.
+        log: the changes that made the latest versions.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
     """
 
@@ -65,6 +76,7 @@ class Member(ABC):
         self.closed = False
         self._following = 0
         self.latest: Partition | None = None
+        self.log = ChangeLog()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -108,7 +120,11 @@ class Member(ABC):
         finally:
             self._following = 0
         for index, (spec, run) in enumerate(zip(specs, runs, strict=True), first):
-            self.kept[spec.run_id, index] = OwnedLabels(client, run.labels)
+            seconds = run.elapsed
+            if spec.repairs is not None:
+                seconds = run.traversal_seconds or seconds
+                self.kept.pop(spec.repairs, None)
+            self.kept[spec.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
         return [RankReport.of(run) for run in runs]
 
     def make_part_alone(self, *arguments: Any) -> list[RankReport]:

@@ -42,7 +42,7 @@ class LoopMember(Member):
         self._watch: loop.Watch | None = None
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """See ``Member``. The first run of a version allocates the scratch."""
+        """See ``Member``. The first traversal of a version allocates the scratch."""
         from dbfs_workers.levels import loop
 
         try:
@@ -51,15 +51,10 @@ class LoopMember(Member):
             # The peers would wait for this rank until the deadline.
             self.abort(number, Cause.FAILED, str(error))
             raise
-        if self._scratch is None:
+        if self._pool is None and self._scratch is None:
             self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
-        if self._scratch is None or self._traversed is not self.latest:
-            # The scratch before goes first, so that the two need not fit at once.
-            self._scratch = None
-            self._scratch = self._make_scratch(partition, self._pool)
-            self._traversed = self.latest
         self._watch = loop.Watch(number)
-        return self._traverse_each(specs, self._watch, deadline)
+        return self._traverse_each(partition, specs, self._watch, deadline)
 
     def position(self, number: int) -> RunPosition | None:
         """See ``Member``."""
@@ -87,20 +82,50 @@ class LoopMember(Member):
 
         return Scratch(partition, backends.get(self.backend).xp, pool)
 
-    def _traverse_each(self, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float) -> list[RankRun]:
+    def _scratch_of(self, partition: Any) -> Any:
+        """Return the scratch of a version."""
+        if self._scratch is None or self._traversed is not self.latest:
+            # The scratch before goes first, so that the two need not fit at once.
+            self._scratch = None
+            self._scratch = self._make_scratch(partition, self._pool)
+            self._traversed = self.latest
+        return self._scratch
+
+    def _traverse_each(
+        self, partition: Partition, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float
+    ) -> list[RankRun]:
         from dbfs_workers.levels import loop
 
         if specs[0].strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal
 
+            laboratory_scratch = self._scratch_of(partition)
             return loop.traverse_each(
-                lambda spec: BaselineTraversal(self._scratch, spec, self._loop_exchange),
+                lambda spec: BaselineTraversal(laboratory_scratch, spec, self._loop_exchange),
                 *(specs, self._loop_exchange),
                 watch=watch,
                 deadline=deadline,
             )
-        backend = backends.get(self.backend)
-        return loop.traverse(backend, self._scratch, specs, self._loop_exchange, watch=watch, deadline=deadline)
+        backend, exchange = backends.get(self.backend), self._loop_exchange
+        if specs[0].repairs is None:
+            scratch = self._scratch_of(partition)
+            return loop.traverse(backend, scratch, specs, exchange, watch=watch, deadline=deadline)
+        from dbfs_workers.levels.repair import Earlier, RepairLoop
+
+        def start(spec: TraversalSpec) -> RepairLoop:
+            kept, earlier = self.kept.get(spec.repairs or ("", 0)), None
+            if kept is not None:
+                changes = self.log.between(kept.version, partition.version)
+                earlier = Earlier(kept.labels, changes, kept.seconds, lambda: self.kept.pop(spec.repairs or ("", 0)))
+            return RepairLoop(
+                partition,
+                spec,
+                exchange,
+                earlier,
+                lambda: loop.LevelLoop.start(backend, self._scratch_of(partition), spec, exchange),
+            )
+
+        return loop.traverse_each(start, specs, exchange, watch=watch, deadline=deadline)
 
     def _free(self) -> None:
         self.exchange.close()

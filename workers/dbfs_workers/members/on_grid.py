@@ -6,6 +6,7 @@ from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.partition import Partition
 
 if TYPE_CHECKING:
     from dbfs_workers.exchange.grid import GridExchange
@@ -24,7 +25,10 @@ class GridMember(LoopMember):
 
         return GridScratch(partition, pool)
 
-    def _traverse_each(self, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float) -> list[RankRun]:
+    def _traverse_each(
+        self, partition: Partition, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float
+    ) -> list[RankRun]:
         from dbfs_workers.levels import grid_loop
 
-        return grid_loop.traverse(self._scratch, specs, self._grid_exchange, watch=watch, deadline=deadline)
+        scratch = self._scratch_of(partition)
+        return grid_loop.traverse(scratch, specs, self._grid_exchange, watch=watch, deadline=deadline)

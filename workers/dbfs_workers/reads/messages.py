@@ -110,6 +110,15 @@ class FindRows(ReadMessage[NDArray[np.uint32]]):
 
 
 @dataclass(frozen=True)
+class FindChanged(ReadMessage[NDArray[np.uint32]]):
+    """Return the rows, ascending, whose distance the repair of the labels has changed; none for labels of a traversal.
+
+    Raises:
+        ResultReleasedError: the labels are Dask data, which keeps no changes.
+    """
+
+
+@dataclass(frozen=True)
 class Walk(ReadMessage[tuple[list[int], bool]]):
     """Follow predecessors on the rank; return what ``RankRows.walk`` returns.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import ResultReleasedError
-from dbfs_workers.reads.messages import FindRows, KeptLabels, ReadMessage, ReadRows, Walk, WriteWindow
+from dbfs_workers.reads.messages import FindChanged, FindRows, KeptLabels, ReadMessage, ReadRows, Walk, WriteWindow
 from dbfs_workers.reads.rows import RankRows
 from dbfs_workers.reads.window import OpenWindows
 from dbfs_workers.storage.labels import RankLabels
@@ -23,11 +23,13 @@ class LabelReads:
     Args:
         data: the worker's Dask data.
         kept: returns labels that the worker's rank keeps.
+        changed: returns the rows that the repair of these labels has changed.
     """
 
-    def __init__(self, data: Any, kept: Keeper) -> None:
+    def __init__(self, data: Any, kept: Keeper, changed: Callable[[str, str, int], NDArray[np.uint32]]) -> None:
         self._data = data
         self._kept = kept
+        self._changed = changed
         self._windows = OpenWindows()
 
     @ReadRows.handler
@@ -52,6 +54,16 @@ class LabelReads:
     async def find_rows(self, message: FindRows) -> NDArray[np.uint32]:
         """See ``FindRows``."""
         return await asyncio.to_thread(self._rows(message).between, message.least, message.most, message.labels)
+
+    @FindChanged.handler
+    async def find_changed(self, message: FindChanged) -> NDArray[np.uint32]:
+        """See ``FindChanged``."""
+        place = message.place
+        if not isinstance(place, KeptLabels):
+            raise ResultReleasedError(f"rank {message.rank}: the labels were published, which forgets what changed")
+        changed = self._changed(place.graph_id, place.run_id, place.index)
+        rows: NDArray[np.uint32] = changed[changed < message.stripe.owned(message.rank)]
+        return rows
 
     @Walk.handler
     async def walk(self, message: Walk) -> tuple[list[int], bool]:

@@ -45,6 +45,8 @@ class RankRun:
             other ranks.
         version: version of the graph that was traversed.
         counters: counters of a strategy of the laboratory, by name; none of the engines.
+        changed: uint32, ascending: the rows whose distance a repair has changed; None of a traversal.
+        traversal_seconds: of a repair, ``elapsed`` of the traversal that made the labels; else 0.
     """
 
     labels: RankLabels
@@ -56,6 +58,8 @@ class RankRun:
     setup: float
     version: int = 0
     counters: tuple[tuple[str, int], ...] = ()
+    changed: NDArray[np.uint32] | None = None
+    traversal_seconds: float = 0.0
 
     @property
     def counts(self) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ pages as they read a CSR.
 the pool. So the version before stays whole until the batch commits: a batch that fails is forgotten, without undoing.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -46,6 +47,8 @@ class Changes:
         duplicates: columns among them that repeat the one before them.
         rows: rows changed.
         first_refused: the first edge refused, as vertices (see ``Order.ends``); None if none was.
+        keys: uint64, ascending: the keys of the edges inserted or deleted. An undirected edge has one on each end's
+            rank.
     """
 
     edges: int
@@ -55,6 +58,7 @@ class Changes:
     duplicates: int
     rows: int
     first_refused: tuple[int, int] | None
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), compare=False, repr=False)
 
 
 NO_CHANGES = Changes(0, 0, 0, 0, 0, 0, None)
@@ -165,7 +169,7 @@ class Pages:
         freed = sum(length * starts.size for length, starts in self.free.items())
         return freed + (self.rows.columns.size - self.used) // PAGE
 
-    @property
+    @functools.cached_property
     def m_local(self) -> int:
         """Columns of all rows."""
         return int((self.rows.ends - self.rows.starts).sum())
@@ -210,6 +214,7 @@ class Pages:
             duplicates=sign * int(counts[4]),
             rows=changed,
             first_refused=None if counts[5] < 0 else order.edge(keys, int(counts[5])),
+            keys=keys[takes],
         )
         if not changed:
             return self, changes

@@ -12,6 +12,7 @@ import distributed
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
+from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
 from dbfs_workers.storage.living import Updated
 from dbfs_workers.storage.partition import Partition, describe
 from dbfs_workers.tasks.delivering import Collection
@@ -25,10 +26,12 @@ class _Prepared:
     Attributes:
         run_id: the update's run.
         partition: the version.
+        changes: what made the version of the one before it; None if it is the same version on other pages.
     """
 
     run_id: str
     partition: Partition
+    changes: VersionChanges | None
 
 
 class Updates:
@@ -54,8 +57,12 @@ class Updates:
             raise StaleRunError(f"rank {member.rank}: the batch of run {message.run_id} is gone; send it again")
         # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
         updated = await member.in_thread(_updated, member, data[member.partition_key], message, collection)
-        self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition)
-        changes = updated.changes
+        changes, before = updated.changes, data[member.partition_key].version
+        spec, stripe = message.spec.value(), updated.partition.stripe
+        edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
+        logged = VersionChanges(updated.partition.version, edges, spec.kind != "insert-edges")
+        following = updated.partition.version > before
+        self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition, logged if following else None)
         return RankUpdate(
             describe(updated.partition),
             updated.partition.stripe,
@@ -75,6 +82,8 @@ class Updates:
             raise StaleRunError(f"rank {member.rank}: run {message.run_id} has prepared no version")
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
+        if prepared.changes is not None:
+            member.log.add(prepared.changes, prepared.partition.m_local)
 
     @DropUpdate.handler
     async def drop_update(self, message: DropUpdate) -> None:

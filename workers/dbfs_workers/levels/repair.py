@@ -1,0 +1,268 @@
+"""The repair of labels: from an earlier version of a living graph to this one, by work in proportion to the changes.
+
+A vertex keeps its distance as long as a neighbour is one nearer to a source (its support). The repair has two parts, as
+the dynamic algorithms of Ramalingam and Reps 1996 have:
+
+1. Doubt. A deleted edge, or a parent that lost its distance, puts its child in doubt. A vertex in doubt looks for
+   another support among its neighbours, and loses its distance if there is none.
+2. Search. Lost vertices get offers from their neighbours that have distances, and inserted edges carry offers. A vertex
+   that an offer brings nearer makes offers to its own neighbours, until nothing changes.
+
+Both parts run in rounds, without order between distances: a vertex may find its support, or a shorter path, more than
+once. That costs some work, and saves the thousands of crossings that the levels of a road network would take.
+Neighbours on other ranks take part by messages in the bins of the exchange (``repair_kernels``).
+
+If a rank has no labels or no log of the changes, or if the ranks have looked at too many edges, all of them make a new
+traversal instead.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.levels import repair_kernels as kernels
+from dbfs_workers.levels.loop import LevelLoop
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.change_log import EdgeChanges
+from dbfs_workers.storage.labels import UNREACHED, RankLabels
+from dbfs_workers.storage.partition import Partition, Rows, require_present
+
+# The share of a new traversal's time that a repair may take before a new traversal takes its place. A repair's time is
+# estimated by the edges that it looked at, at 130 ns each (Florida's roads, one rank), and by its crossings.
+_SHARE: Final = 0.1
+_EDGE_NANOSECONDS: Final = 130
+_CROSSING_EDGES: Final = 100
+# So many edges a repair may look at in any case: less time than a call takes.
+_LEAST: Final = 20_000
+
+
+class _TooMuchError(Exception):
+    """The repair has looked at too many edges. All ranks raise this at the same crossing."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a rank has of the labels that are repaired.
+
+    Attributes:
+        labels: the labels; updated in place.
+        changes: the edges deleted and those inserted since; None if the log does not reach back so far.
+        seconds: the time that the traversal took which made them.
+        take: called before the first change of the labels, which are of no version until the repair ends.
+    """
+
+    labels: RankLabels
+    changes: tuple[EdgeChanges, EdgeChanges] | None
+    seconds: float
+    take: Callable[[], object]
+
+
+class RepairLoop:
+    """One repair on one rank; see ``loop.Traversal``. Another thread may read the attributes: see ``loop.Watch``.
+
+    Args:
+        partition: the rank's rows, of the version to repair to.
+        spec: the traversal whose labels are repaired.
+        exchange: this rank's end of the gang's exchange.
+        earlier: the labels; None if the rank has none.
+        anew: makes the loop of a new traversal.
+
+    Attributes:
+        level: number of the round in progress.
+        bottom_up: False.
+        reached: 0 until the repair ends.
+        scratch: the repair itself, for its ``frontier``.
+        frontier: uint32, the rows that have changed so far.
+
+    Raises:
+        InvalidVertexError: a source was deleted.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        spec: TraversalSpec,
+        exchange: Exchange,
+        earlier: Earlier | None,
+        anew: Callable[[], LevelLoop],
+    ) -> None:
+        self._began = time.perf_counter()
+        require_present(partition, spec.sources)
+        self.level = self.reached = 0
+        self.bottom_up = False
+        self._partition = partition
+        self._spec = spec
+        self._exchange = exchange
+        self._earlier = earlier
+        self._anew = anew
+        self._state = np.zeros(kernels.STATE, np.int64)
+        n_local = partition.stripe.n_local
+        # Pages that are never written take no memory.
+        self._touched, self._waiting, self._lost = (np.empty(n_local + 1, np.uint32) for _ in range(3))
+        self._before = np.empty(n_local, np.int32)
+        self._first = partition.rank * n_local
+        exchange.reset(True)
+
+    @property
+    def scratch(self) -> "RepairLoop":
+        """See ``loop.Traversal``."""
+        return self
+
+    @property
+    def frontier(self) -> NDArray[np.uint32]:
+        """See the class."""
+        return self._touched[: int(self._state[kernels.TOUCHED])]
+
+    def run(self) -> RankRun:
+        """Repair the labels, or traverse anew; return the labels and counts of this rank, and the rows that changed."""
+        earlier = self._earlier
+        whole = self._spec.max_depth is None and not self._spec.targets
+        ready = whole and earlier is not None and earlier.changes is not None
+        ready = ready and earlier is not None and earlier.labels.predecessors is not None
+        nanoseconds = 0 if earlier is None else int(earlier.seconds * 1e9)
+        lacking, nanoseconds, _, _, _ = self._cross_with("start", int(not ready), nanoseconds)
+        started = time.perf_counter()
+        if earlier is None:
+            return self._traverse_anew(None)
+        if lacking or earlier.changes is None:
+            return self._traverse_anew(earlier.labels.distances)
+        self._state[kernels.MOST] = max(_LEAST, int(_SHARE * nanoseconds) // _EDGE_NANOSECONDS)
+        earlier.take()
+        labels = (earlier.labels.distances, earlier.labels.predecessors)
+        queue = np.empty(self._partition.stripe.n_local + 1, np.uint32)
+        marks = np.zeros(self._partition.stripe.n_local, np.uint8)
+        self._labels: tuple[Any, ...] = (*labels, marks, queue, self._touched, self._before, self._state)
+        deleted, inserted = earlier.changes
+        try:
+            self._doubt(deleted)
+            self._search(inserted)
+        except _TooMuchError:
+            touched = self.frontier
+            earlier.labels.distances[touched] = self._before[: touched.size]
+            return self._traverse_anew(earlier.labels.distances)
+        rows, touched = self._partition.rows, self.frontier
+        self.reached, missing, depth = kernels.count(earlier.labels.distances, rows.starts, rows.ends)
+        ended = time.perf_counter()
+        return RankRun(
+            labels=earlier.labels,
+            levels=CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
+            reached=self.reached,
+            edges=self._partition.m_local - missing,
+            depth=depth,
+            elapsed=ended - started,
+            setup=started - self._began,
+            version=self._partition.version,
+            changed=np.sort(touched[earlier.labels.distances[touched] != self._before[: touched.size]]),
+            traversal_seconds=earlier.seconds,
+        )
+
+    def _doubt(self, deleted: EdgeChanges) -> None:
+        """Take the distance of all rows away that have no support any more."""
+        state, rows, parents = self._state, self._partition.rows, self._partition.parent_rows
+        distances, predecessors, marks = self._labels[:3]
+        self._send_edges("deleted edges", deleted, offers=False)
+        if parents is None:
+            # Of a directed graph without in-edges no rank sees what else supports a row.
+            if self._cross("doubt", self._queued()):
+                raise _TooMuchError
+            return
+        while True:
+            active = self._queued() + int(state[kernels.LOST] - state[kernels.NOTIFIED])
+            kernels.seek_support(
+                *_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, *self._bins
+            )
+            if not self._cross("questions", active):
+                return
+            self._answer()
+            for received, senders in self._exchange.incoming():
+                kernels.take_support(received, senders, distances, predecessors, marks)
+            kernels.settle(*_arrays(rows), self._first, self._waiting, self._lost, *self._labels)
+            kernels.notify(*_arrays(rows), self._first, self._lost, state, *self._bins)
+            self._cross("notices", 0)
+            self._take_notices()
+            self.level += 1
+
+    def _search(self, inserted: EdgeChanges) -> None:
+        """Label the lost rows, and all rows that have come nearer."""
+        state, rows, parents = self._state, self._partition.rows, self._partition.parent_rows
+        while parents is not None:
+            active = int(state[kernels.LOST] - state[kernels.ASKED])
+            kernels.ask_around(*_arrays(parents), self._first, self._lost, *self._labels, *self._bins)
+            if not self._cross("questions", active):
+                break
+            self._answer()
+            self._take_offers()
+            self.level += 1
+        self._send_edges("inserted edges", inserted, offers=True)
+        while True:
+            active = self._queued()
+            kernels.search(*_arrays(rows), self._first, *self._labels, *self._bins)
+            if not self._cross("search", active):
+                return
+            self._take_offers()
+            self.level += 1
+
+    def _send_edges(self, phase: str, edges: EdgeChanges, *, offers: bool) -> None:
+        """Send a message along each of some edges."""
+        at, take = 0, self._take_offers if offers else self._take_notices
+        while True:
+            active = edges.rows.size - at
+            at = kernels.send_edges(edges.rows, edges.columns, at, offers, self._first, *self._labels, *self._bins)
+            if not self._cross(phase, active):
+                return
+            take()
+
+    def _answer(self) -> None:
+        """Answer the questions of the last crossing, and cross with the answers."""
+        distances = self._labels[0]
+        for received, senders in self._exchange.incoming():
+            kernels.answer(received, senders, self._first, distances, self._state, *self._bins)
+        self._cross("answers", 0)
+
+    def _take_notices(self) -> None:
+        for received, senders in self._exchange.incoming():
+            kernels.take_notices(received, senders, *self._labels[:4], self._state)
+
+    def _take_offers(self) -> None:
+        for received, senders in self._exchange.incoming():
+            kernels.take_offers(received, senders, *self._labels)
+
+    def _queued(self) -> int:
+        return int(self._state[kernels.TAIL] - self._state[kernels.HEAD])
+
+    @property
+    def _bins(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        return self._exchange.bin_rows, self._exchange.bin_parents, self._exchange.bin_ends
+
+    def _cross(self, phase: str, active: int) -> int:
+        """Cross with the peers; return the sum of the ranks' ``active``.
+
+        Raises:
+            _TooMuchError: the ranks have looked at too many edges.
+        """
+        self._state[kernels.LOOKED] += _CROSSING_EDGES
+        active, looked, _, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]))
+        if looked > self._state[kernels.MOST]:
+            raise _TooMuchError
+        return active
+
+    def _cross_with(self, phase: str, first: int, second: int) -> list[int]:
+        return self._exchange.cross(self.level, phase, (first, second, 0, 0, 0), sliced=False)
+
+    def _traverse_anew(self, before: NDArray[np.int32] | None) -> RankRun:
+        """Make a new traversal; compare with the distances before, where the rank has them."""
+        traversal = self._anew()
+        run = traversal.run()
+        distances = run.labels.distances
+        changed = np.flatnonzero(distances != (UNREACHED if before is None else before)).astype(np.uint32)
+        return replace(run, changed=changed)
+
+
+def _arrays(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
+    return rows.starts, rows.ends, rows.columns

@@ -1,0 +1,383 @@
+"""CPU kernels of a repair: labels of an earlier version of the graph become those of this one. ``repair`` calls them.
+
+A message is one entry of a bin, or two. A question ``(u, x)`` asks the owner of ``u`` for its distance, on behalf of
+its neighbour ``x``. A notice ``(x, u)`` says that ``u`` has no distance any more, or that the edge from ``u`` to ``x``
+is deleted. An offer ``(x, u)`` says that ``u`` is a possible parent of ``x``, and takes a second entry: the distance of
+``u``. The first of each pair is a local id on the owner, the other one an internal id.
+
+Every kernel that sends stops at a full bin, and the next call goes on there (``state[RESUME]``). Neighbours of the same
+rank are dealt with at once, without a message.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.storage.stripe import NO_VERTEX
+
+# Places in ``state``, int64[STATE].
+HEAD = 0  # rows taken from the queue so far
+TAIL = 1  # rows put into the queue so far
+WAITING = 2  # rows whose questions are under way
+LOST = 3  # rows that have lost their distance
+NOTIFIED = 4  # lost rows whose neighbours have notices
+ASKED = 5  # lost rows whose neighbours have questions
+TOUCHED = 6  # rows that had another distance for a time at least
+LOOKED = 7  # edges looked at
+RESUME = 8  # edges of the row in progress that are dealt with
+NOTICE_RESUME = 9  # the same of the row that notices go out from
+MOST = 10  # edges that a rank looks at before it returns; set by the caller
+STATE: Final = 11
+
+# Bits of ``marks``, uint8[n_local].
+_IN_DOUBT = np.uint8(1)  # the row is in the queue, or waits for answers: its parent is no support any more
+_QUEUED = np.uint8(2)  # the row is in the queue of the search
+_TOUCHED = np.uint8(4)
+
+_UINT8 = types.Array(types.uint8, 1, "C")
+# distances, predecessors, marks, queue, touched, before, state: see ``repair.RepairLoop``.
+_LABELS = (INT32, UINT32, _UINT8, UINT32, UINT32, INT32, INT64)
+_BINS = (UINT32, UINT32, INT64)
+_ROWS = (READ_INT64, READ_INT64, READ_UINT32)
+
+
+@kernel(void, int64, INT32, _UINT8, UINT32, INT32, INT64)
+def _touch(row, distances, marks, touched, before, state):
+    """Note a row's distance before its first change."""
+    if not marks[row] & _TOUCHED:
+        marks[row] |= _TOUCHED
+        touched[state[TOUCHED]] = row
+        before[state[TOUCHED]] = distances[row]
+        state[TOUCHED] += 1
+
+
+@kernel(void, int64, types.uint32, int64, *_LABELS)
+def _relax(row, parent, distance, distances, predecessors, marks, queue, touched, before, state):
+    """Label a row with a parent at a distance, if that brings the row nearer, and queue the row for the search."""
+    if distances[row] < 0 or distance + 1 < distances[row]:
+        _touch(row, distances, marks, touched, before, state)
+        distances[row] = distance + 1
+        predecessors[row] = parent
+        if not marks[row] & _QUEUED:
+            marks[row] |= _QUEUED
+            queue[state[TAIL] % queue.size] = row
+            state[TAIL] += 1
+
+
+@kernel(void, int64, types.uint32, INT32, UINT32, _UINT8, UINT32, INT64)
+def _doubt(row, parent, distances, predecessors, marks, queue, state):
+    """Queue a row whose parent is no support any more, unless the row has another parent by now. Sources stay."""
+    if distances[row] > 0 and predecessors[row] == parent and not marks[row] & _IN_DOUBT:
+        marks[row] |= _IN_DOUBT
+        queue[state[TAIL] % queue.size] = row
+        state[TAIL] += 1
+
+
+@kernel(void, int64, *_ROWS, types.uint32, UINT32, *_LABELS)
+def _lose(row, starts, ends, columns, first, lost, distances, predecessors, marks, queue, touched, before, state):
+    """Take a row's distance away, and doubt its children on this rank."""
+    width = np.uint32(starts.size)
+    _touch(row, distances, marks, touched, before, state)
+    distances[row] = -1
+    predecessors[row] = NO_VERTEX
+    marks[row] &= ~_IN_DOUBT
+    lost[state[LOST]] = row
+    state[LOST] += 1
+    state[LOOKED] += ends[row] - starts[row]
+    for k in range(starts[row], ends[row]):
+        own = columns[k] - first
+        if own < width:
+            _doubt(own, first + np.uint32(row), distances, predecessors, marks, queue, state)
+
+
+@kernel(types.boolean, types.uint32, types.uint32, types.uint32, int64, *_BINS)
+def _send(internal, width, sender, most, bin_rows, bin_parents, bin_ends):
+    """Append an entry for a vertex of another rank to its bin; return False if the bin has ``most`` entries already."""
+    owner = internal // width
+    end = bin_ends[owner]
+    if end >= most:
+        return False
+    at = np.int64(owner) * (bin_rows.size // bin_ends.size) + end
+    bin_rows[at] = internal - owner * width
+    bin_parents[at] = sender
+    bin_ends[owner] = end + 1
+    return True
+
+
+@kernel(types.boolean, types.uint32, types.uint32, types.uint32, types.int32, *_BINS)
+def _offer(internal, width, sender, distance, bin_rows, bin_parents, bin_ends):
+    """Append an offer of two entries for a vertex of another rank; return False if its bin is full."""
+    entries = bin_rows.size // bin_ends.size
+    if not _send(internal, width, sender, entries - 1, bin_rows, bin_parents, bin_ends):
+        return False
+    owner = internal // width
+    at = np.int64(owner) * entries + bin_ends[owner]
+    bin_rows[at] = np.uint32(distance)
+    bin_parents[at] = np.uint32(0)
+    bin_ends[owner] += 1
+    return True
+
+
+@kernel(int64, READ_UINT32, READ_UINT32, int64, types.boolean, types.uint32, *_LABELS, *_BINS)
+def send_edges(
+    rows,
+    targets,
+    at,
+    offers,
+    first,
+    distances,
+    predecessors,
+    marks,
+    queue,
+    touched,
+    before,
+    state,
+    bin_rows,
+    bin_parents,
+    bin_ends,
+):
+    """Send an offer, or a notice, along each of some edges from edge ``at`` on; return the first edge not dealt with.
+
+    ``rows`` are local ids, ``targets`` internal ids. An offer goes out if its row has a distance.
+    """
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    width, entries = np.uint32(distances.size), bin_rows.size // bin_ends.size
+    while at < rows.size:
+        row, target = rows[at], targets[at]
+        own = target - first
+        if not offers:
+            if own < width:
+                _doubt(own, first + row, distances, predecessors, marks, queue, state)
+            elif not _send(target, width, first + row, entries, bin_rows, bin_parents, bin_ends):
+                return at
+        elif distances[row] >= 0:
+            if own < width:
+                _relax(own, first + row, distances[row], *labels)
+            elif not _offer(target, width, first + row, distances[row], bin_rows, bin_parents, bin_ends):
+                return at
+        at += 1
+    return at
+
+
+@kernel(void, *_ROWS, *_ROWS, types.uint32, UINT32, UINT32, *_LABELS, *_BINS)
+def seek_support(
+    starts,
+    ends,
+    columns,
+    parent_starts,
+    parent_ends,
+    parent_columns,
+    first,
+    waiting,
+    lost,
+    distances,
+    predecessors,
+    marks,
+    queue,
+    touched,
+    before,
+    state,
+    bin_rows,
+    bin_parents,
+    bin_ends,
+):
+    """Take rows in doubt from the queue: find another parent on this rank, or send questions to the other ranks.
+
+    A row keeps its distance if a neighbour is one nearer to the source. That neighbour may be in doubt itself: if it
+    loses its distance later, the row comes to the queue again. A row without such a neighbour here and without
+    neighbours elsewhere loses its distance at once; its children come to the queue's end.
+    """
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    width = np.uint32(distances.size)
+    # An answer takes two entries.
+    most = bin_rows.size // bin_ends.size // 2
+    while state[HEAD] < state[TAIL] and state[LOOKED] <= state[MOST]:
+        row = np.int64(queue[state[HEAD] % queue.size])
+        start, stop = parent_starts[row], parent_ends[row]
+        remote = False
+        if marks[row] & _IN_DOUBT and state[RESUME] == 0:
+            wanted = distances[row] - 1
+            for k in range(start, stop):
+                state[LOOKED] += 1
+                own = parent_columns[k] - first
+                if own >= width:
+                    remote = True
+                elif distances[own] == wanted:
+                    predecessors[row] = parent_columns[k]
+                    marks[row] &= ~_IN_DOUBT
+                    break
+            if marks[row] & _IN_DOUBT and not remote:
+                _lose(row, starts, ends, columns, first, lost, *labels)
+        # An answer to the row's first questions may have come before the others went out.
+        if marks[row] & _IN_DOUBT:
+            for k in range(start + state[RESUME], stop):
+                if parent_columns[k] - first >= width:
+                    sender = first + np.uint32(row)
+                    if not _send(parent_columns[k], width, sender, most, bin_rows, bin_parents, bin_ends):
+                        state[RESUME] = k - start
+                        return
+            waiting[state[WAITING]] = row
+            state[WAITING] += 1
+        state[RESUME] = 0
+        state[HEAD] += 1
+
+
+@kernel(void, *_ROWS, types.uint32, UINT32, *_LABELS, *_BINS)
+def ask_around(
+    starts,
+    ends,
+    columns,
+    first,
+    lost,
+    distances,
+    predecessors,
+    marks,
+    queue,
+    touched,
+    before,
+    state,
+    bin_rows,
+    bin_parents,
+    bin_ends,
+):
+    """Label the lost rows by their neighbours on this rank, and send questions to the other ranks.
+
+    ``starts``, ``ends`` and ``columns`` are the rows' possible parents.
+    """
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    width = np.uint32(distances.size)
+    most = bin_rows.size // bin_ends.size // 2
+    while state[ASKED] < state[LOST] and state[LOOKED] <= state[MOST]:
+        row = np.int64(lost[state[ASKED]])
+        start = starts[row]
+        for k in range(start + state[RESUME], ends[row]):
+            own = columns[k] - first
+            if own < width:
+                if distances[own] >= 0:
+                    _relax(row, columns[k], distances[own], *labels)
+            elif not _send(columns[k], width, first + np.uint32(row), most, bin_rows, bin_parents, bin_ends):
+                state[RESUME] = k - start
+                return
+            state[LOOKED] += 1
+        state[RESUME] = 0
+        state[ASKED] += 1
+
+
+@kernel(void, READ_UINT32, READ_UINT32, types.uint32, INT32, INT64, *_BINS)
+def answer(rows, askers, first, distances, state, bin_rows, bin_parents, bin_ends):
+    """Send an offer for each question about a row that has a distance. The bins have room for all answers."""
+    width = np.uint32(distances.size)
+    state[LOOKED] += rows.size
+    for i in range(rows.size):
+        row = rows[i]
+        if distances[row] >= 0:
+            _offer(askers[i], width, first + row, distances[row], bin_rows, bin_parents, bin_ends)
+
+
+@kernel(void, READ_UINT32, READ_UINT32, INT32, UINT32, _UINT8)
+def take_support(rows, parents, distances, predecessors, marks):
+    """Give rows in doubt the offered parents that are one nearer to the source than they are."""
+    for i in range(0, rows.size, 2):
+        row = rows[i]
+        if marks[row] & _IN_DOUBT and np.int64(rows[i + 1]) == distances[row] - 1:
+            predecessors[row] = parents[i]
+            marks[row] &= ~_IN_DOUBT
+
+
+@kernel(void, *_ROWS, types.uint32, UINT32, UINT32, *_LABELS)
+def settle(starts, ends, columns, first, waiting, lost, distances, predecessors, marks, queue, touched, before, state):
+    """Take the distance of each row away whose questions were answered and which still is in doubt."""
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    for i in range(state[WAITING]):
+        row = np.int64(waiting[i])
+        if marks[row] & _IN_DOUBT:
+            _lose(row, starts, ends, columns, first, lost, *labels)
+    state[WAITING] = 0
+
+
+@kernel(void, *_ROWS, types.uint32, UINT32, INT64, *_BINS)
+def notify(starts, ends, columns, first, lost, state, bin_rows, bin_parents, bin_ends):
+    """Send notices from the lost rows to their neighbours on other ranks."""
+    width, entries = np.uint32(starts.size), bin_rows.size // bin_ends.size
+    while state[NOTIFIED] < state[LOST]:
+        row = np.int64(lost[state[NOTIFIED]])
+        start = starts[row]
+        for k in range(start + state[NOTICE_RESUME], ends[row]):
+            if columns[k] - first >= width:
+                sender = first + np.uint32(row)
+                if not _send(columns[k], width, sender, entries, bin_rows, bin_parents, bin_ends):
+                    state[NOTICE_RESUME] = k - start
+                    return
+        state[NOTICE_RESUME] = 0
+        state[NOTIFIED] += 1
+
+
+@kernel(void, READ_UINT32, READ_UINT32, INT32, UINT32, _UINT8, UINT32, INT64)
+def take_notices(rows, parents, distances, predecessors, marks, queue, state):
+    """Doubt the rows whose parents sent notices."""
+    for i in range(rows.size):
+        _doubt(rows[i], parents[i], distances, predecessors, marks, queue, state)
+
+
+@kernel(void, READ_UINT32, READ_UINT32, *_LABELS)
+def take_offers(rows, parents, distances, predecessors, marks, queue, touched, before, state):
+    """Label the rows that the offered parents bring nearer."""
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    for i in range(0, rows.size, 2):
+        _relax(rows[i], parents[i], np.int64(rows[i + 1]), *labels)
+
+
+@kernel(void, *_ROWS, types.uint32, *_LABELS, *_BINS)
+def search(
+    starts,
+    ends,
+    columns,
+    first,
+    distances,
+    predecessors,
+    marks,
+    queue,
+    touched,
+    before,
+    state,
+    bin_rows,
+    bin_parents,
+    bin_ends,
+):
+    """Take rows from the queue, and label the neighbours that they bring nearer, or send offers to other ranks."""
+    labels = (distances, predecessors, marks, queue, touched, before, state)
+    width = np.uint32(distances.size)
+    while state[HEAD] < state[TAIL] and state[LOOKED] <= state[MOST]:
+        row = np.int64(queue[state[HEAD] % queue.size])
+        if state[RESUME] == 0:
+            # From here on a nearer parent queues the row again.
+            marks[row] &= ~_QUEUED
+        start, sender = starts[row], first + np.uint32(row)
+        for k in range(start + state[RESUME], ends[row]):
+            own = columns[k] - first
+            if own < width:
+                _relax(own, sender, distances[row], *labels)
+            elif not _offer(columns[k], width, sender, distances[row], bin_rows, bin_parents, bin_ends):
+                state[RESUME] = k - start
+                return
+            state[LOOKED] += 1
+        state[RESUME] = 0
+        state[HEAD] += 1
+
+
+@kernel(types.UniTuple(int64, 3), INT32, READ_INT64, READ_INT64)
+def count(distances, starts, ends):
+    """Return the number of rows with a distance, the degrees of the others, and the largest distance, at least 0.
+
+    Only the others' degrees are read: in a road network there are few.
+    """
+    reached, missing, depth = 0, 0, np.int32(0)
+    for row in range(distances.size):
+        depth = max(depth, distances[row])
+        if distances[row] >= 0:
+            reached += 1
+        else:
+            missing += ends[row] - starts[row]
+    return reached, missing, depth

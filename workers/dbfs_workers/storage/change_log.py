@@ -1,0 +1,92 @@
+"""A rank's log of the edges that came and went, version by version, from which earlier results are repaired."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.storage.stripe import Stripe
+
+# A log keeps this many edges, or this part of the rank's columns if that is more. With more changes than these, a new
+# traversal takes less time than a repair. An edge takes 8 bytes; a version counts as some more edges.
+_LEAST: Final = 1 << 16
+_SHARE: Final = 1 / 32
+_VERSION: Final = 16
+
+
+@dataclass(frozen=True)
+class EdgeChanges:
+    """Edges from a rank's rows that were all inserted, or all deleted.
+
+    Attributes:
+        rows: uint32, local ids of the rows.
+        columns: uint32, internal ids of the other ends.
+    """
+
+    rows: NDArray[np.uint32]
+    columns: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64], stripe: Stripe, *, hub_first: bool) -> "EdgeChanges":
+        """Return the edges of keys: see ``pages.Order.keys``."""
+        places = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        columns = stripe.internal(places) if hub_first else places
+        return cls((keys >> np.uint64(32)).astype(np.uint32), columns.astype(np.uint32))
+
+    @classmethod
+    def none(cls) -> "EdgeChanges":
+        """Return no edges."""
+        return cls(np.empty(0, np.uint32), np.empty(0, np.uint32))
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What made a version of the one before it.
+
+    Attributes:
+        version: number of the version.
+        edges: the edges inserted or deleted.
+        delete: whether they were deleted.
+    """
+
+    version: int
+    edges: EdgeChanges
+    delete: bool
+
+
+class ChangeLog:
+    """The changes of the latest versions; the oldest go when the log has too many edges."""
+
+    def __init__(self) -> None:
+        self._versions: deque[VersionChanges] = deque()
+        self._edges = 0
+
+    def add(self, changes: VersionChanges, m_local: int) -> None:
+        """Add the changes that made the latest version, in which the rank has ``m_local`` columns."""
+        self._versions.append(changes)
+        self._edges += _VERSION + changes.edges.rows.size
+        most = max(_LEAST, int(_SHARE * m_local))
+        while self._edges > most:
+            self._edges -= _VERSION + self._versions.popleft().edges.rows.size
+
+    def between(self, before: int, now: int) -> tuple[EdgeChanges, EdgeChanges] | None:
+        """Return the edges deleted, and those inserted, between two versions; None if the log is too short.
+
+        An edge that came and went is among those of its last change only.
+        """
+        found = [changes for changes in self._versions if before < changes.version <= now]
+        if len(found) != now - before:
+            return None
+        if not found:
+            return EdgeChanges.none(), EdgeChanges.none()
+        # The last change first: ``unique`` returns the first of equal keys.
+        found.reverse()
+        rows = np.concatenate([changes.edges.rows for changes in found])
+        columns = np.concatenate([changes.edges.columns for changes in found])
+        deleted = np.repeat([changes.delete for changes in found], [changes.edges.rows.size for changes in found])
+        if len(found) > 1:
+            _, last = np.unique(rows.astype(np.uint64) << np.uint64(32) | columns, return_index=True)
+            rows, columns, deleted = rows[last], columns[last], deleted[last]
+        return EdgeChanges(rows[deleted], columns[deleted]), EdgeChanges(rows[~deleted], columns[~deleted])
