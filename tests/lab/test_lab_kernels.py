@@ -23,7 +23,7 @@ from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedError, E
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 
-ROOMY = Tuning(threads=THREADS, most_blocks=3, vertex_queue=4, edge_queue=4, two_phase_from=100)
+ROOMY = Tuning(threads=THREADS, most_blocks=3, vertex_queue=4, edge_queue=4, two_phase_from=100, grid_degree=200)
 """Few blocks, so that a block takes several tiles; a hybrid that takes both ways on small graphs."""
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
 EXACT = [
@@ -86,6 +86,19 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
         n, src, dst = graphs.GRAPHS[name]()
         run = traverse((n, src, dst), int(src[0]), f"{strategy}:gathering={gathering}", accesses_a_turn=1)
         assert dict(run.counters)["expanded"] == run.reached
+
+
+@pytest.mark.parametrize("degrees", [(3, 40), (100, 299)])
+def test_every_class_walks_its_lists(degrees: tuple[int, int]) -> None:
+    """A path whose vertices have leaves, so that lists of a thread, a warp, a block and the grid take turns."""
+    few, many = degrees
+    spine = np.arange(6)
+    leaves = np.where(spine % 2, few, many)
+    src = np.concatenate([spine[:-1], np.repeat(spine, leaves)])
+    dst = np.concatenate([spine[1:], 6 + np.arange(leaves.sum())])
+    run = traverse((6 + int(leaves.sum()), src, dst), 0, "degree-classes", accesses_a_turn=1)
+    assert dict(run.counters)["expanded"] == run.reached
+    assert dict(run.counters)["duplicates"] == 0
 
 
 @pytest.mark.parametrize("strategy", ["status-array", "masks", "warp-centric", "status-scan"])

@@ -43,7 +43,8 @@ class LabCounter(enum.IntEnum):
 
     ``QUEUED`` is the length that the output queue would have, room or not. ``EXPANDED`` counts vertices whose lists
     were read, ``EDGES`` the neighbours in these lists, ``LOOKED_AT`` the vertices or queue entries that threads looked
-    at. The others count neighbours dropped, by what dropped them, and neighbours that got a label.
+    at. From ``QUEUED_THREADS`` on, there is a counter of appended vertices for each class of them. The others count
+    neighbours dropped, by what dropped them, and neighbours that got a label.
     """
 
     QUEUED = 0
@@ -55,9 +56,15 @@ class LabCounter(enum.IntEnum):
     WARP_CULLED = 6
     HISTORY_CULLED = 7
     LABELLED = 8
+    QUEUED_THREADS = 9
+    QUEUED_WARPS = 10
+    QUEUED_BLOCKS = 11
+    QUEUED_GRID = 12
 
 
 COUNTERS: Final = len(LabCounter)
+CLASSES: Final = COUNTERS - LabCounter.QUEUED_THREADS
+"""Classes of vertices by degree: for a thread, a warp, a block, the grid."""
 
 _ARGUMENTS: Final = Struct(
     "LabArguments",
@@ -68,26 +75,28 @@ _ARGUMENTS: Final = Struct(
         Field("labels", "i32*", "[rows] distances, -1 unreached"),
         Field("parents", "u32*", "[rows]; null if no parents are recorded"),
         Field("bitmask", "u8*", "[rows / 8 + 1] best-effort bits of visited rows"),
-        Field("flags", "u8*", "[2][rows] frontier of this level, and of the next; status-array strategies"),
+        Field("flags", "u8*", "[2][rows] frontier of this level, and of the next; or [rows] classes"),
         Field("in_ids", "const u32*", "input queue"),
         Field("in_parents", "const u32*", "parents of its entries; null for a vertex queue"),
         Field("out_ids", "u32*", "output queue"),
         Field("out_parents", "u32*", "parents of its entries; null for a vertex queue"),
-        Field("counters", "u64*", "[kCounters], zero before the launch"),
+        Field("counters", "u64*", "zero before the launch"),
         Field("in_size", "u64", "entries of the input queue"),
         Field("out_capacity", "u64", "entries that the output queue holds"),
-        Field("rows", "u32", ""),
+        Field("tails", "u64", "entries of the output queue of each class before this launch", CLASSES),
+        Field("rows", "u32"),
         Field("distance", "u32", "the label of this launch's discoveries"),
         Field("gathering", "u32", "a Gathering"),
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
+        Field("grid_degree", "u32", "neighbours from which the whole grid walks a list"),
     ),
 )
 
 ARGUMENTS: "Final[np.dtype[Any]]" = _ARGUMENTS.dtype
 
 HEADER: Final = header(
-    constants={"COUNTERS": COUNTERS},
+    constants={"CLASSES": CLASSES},
     scoped=(Gathering, Status, Culling),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),

@@ -73,6 +73,7 @@ KERNELS: Final = (
             "lab/status_array.cu",
             "lab/status_scan.cu",
             "lab/atomic_queue.cu",
+            "lab/degree_classes.cu",
             "checks/validation.cu",
         )
     ),

@@ -25,6 +25,7 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "status-array": status.status_array,
     "status-scan": status.status_scan,
     "atomic-queue": queues.atomic_queue,
+    "degree-classes": queues.degree_classes,
 }
 """The strategies that run on a GPU, by name."""
 

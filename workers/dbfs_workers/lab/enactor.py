@@ -132,7 +132,7 @@ class Enactor:
             )
         return counts
 
-    def launched(self, source: str, kernel: str, threads: int, distance: int, **arguments: int) -> NDArray[np.int64]:
+    def launched(self, source: str, kernel: str, threads: int, distance: int, **arguments: Any) -> NDArray[np.int64]:
         """Launch a kernel on so many threads, in whole blocks and not above the most; return its counters."""
         row = self._launches % _ROWS
         if row == 0:
@@ -162,6 +162,6 @@ class Enactor:
         """Return an array's address for a kernel's arguments; 0 for None."""
         return 0 if array is None else self._device.address(array)
 
-    def _set(self, **arguments: int) -> None:
+    def _set(self, **arguments: Any) -> None:
         for name, value in arguments.items():
             self._arguments[name] = value

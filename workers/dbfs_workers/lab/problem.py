@@ -64,8 +64,12 @@ class Problem:
         parents = None if self.parents is None else self._xp.empty(room, np.uint32)
         return Queue(self._xp.empty(room, np.uint32), parents)
 
+    def class_queues(self, classes: int) -> Any:
+        """Return a new queue for each class of vertices: uint32[classes, rows]. No vertex is in two."""
+        return self._xp.empty((classes, self.rows), np.uint32)
+
     def flags(self) -> Any:
-        """Return new status bytes, uint8[2, rows], zero: the frontier of this level, and of the next."""
+        """Return new bytes, uint8[2, rows], zero: the frontier of this level and of the next, or classes."""
         return self._xp.zeros((2, self.rows), np.uint8)
 
     def start(self, source: int) -> None:

@@ -1,8 +1,42 @@
-"""Strategies with one exact vertex queue."""
+"""Strategies with exact vertex queues: one queue, or one for each class of vertices."""
 
+import numpy as np
+
+from dbfs_workers.cuda.lab_layout import CLASSES, LabCounter
 from dbfs_workers.lab.enactor import Enactor
+
+_CLASSES = slice(LabCounter.QUEUED_THREADS, LabCounter.QUEUED_THREADS + CLASSES)
+_KERNELS = ("by_threads", "by_warps", "by_blocks", "by_grid")
 
 
 def atomic_queue(run: Enactor) -> None:
     """Enact a queue whose vertices are claimed by atomic operations: vertex queue to vertex queue."""
     run.vertex_queue_to_vertex_queue("atomic_queue", "atomic_queue")
+
+
+def degree_classes(run: Enactor) -> None:
+    """Enact a queue and a launch for each class of vertices."""
+    problem, source = run.problem, "degree_classes"
+    problem.start(run.source)
+    queue, after = problem.class_queues(CLASSES), problem.class_queues(CLASSES)
+    classes = problem.flags()
+    common = {"flags": run.address(classes), "grid_degree": problem.tuning.grid_degree}
+    run.launched(source, "write_classes", problem.rows, 0, **common)
+    # A queue of one vertex is right in any class; its own has to be read from the device.
+    queue[0, 0] = run.source
+    sizes, distance = [1] + [0] * (CLASSES - 1), 1
+    while any(sizes):
+        run.enter(sum(sizes))
+        tails, totals = np.zeros(CLASSES, np.int64), np.zeros_like(run.totals)
+        # Threads that a class needs for its queue: the grid takes all there are.
+        units = (1, 32, problem.tuning.threads, problem.tuning.threads * problem.tuning.most_blocks)
+        for which, (kernel, size) in enumerate(zip(_KERNELS, sizes, strict=True)):
+            if size:
+                ids = {"in_ids": run.address(queue[which]), "out_ids": run.address(after)}
+                counts = run.launched(
+                    source, kernel, size * units[which], distance, in_size=size, tails=tails, **ids, **common
+                )
+                tails += counts[_CLASSES]
+                totals += counts
+        run.leave(*(int(totals[each]) for each in (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)))
+        queue, after, sizes, distance = after, queue, tails.tolist(), distance + 1

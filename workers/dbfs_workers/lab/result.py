@@ -11,8 +11,8 @@ from dbfs_workers.lab.enactor import Enactor, Level
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.storage.labels import RankLabels
 
-# Counters of a result, by name; the first of ``LabCounter`` is no sum, but the length of a queue.
-_NAMED = {counter.name.lower(): counter for counter in LabCounter if counter is not LabCounter.QUEUED}
+# Counters of a result, by name: all but the lengths of queues.
+_NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter.name.startswith("QUEUED")}
 
 
 def counters_of(run: Enactor, reached: int) -> tuple[tuple[str, int], ...]:

@@ -131,6 +131,14 @@ _LIST: Final = (
         ("gathering",),
     ),
     Strategy(
+        "degree-classes",
+        _QUEUES,
+        "gpu",
+        "A queue and a launch for each class of vertices: a thread, a warp, a block or the grid walks a list.",
+        "whether work sorted by degree beforehand is worth several launches a level",
+        "Tödling 2019, the classes",
+    ),
+    Strategy(
         "sequential",
         _BASELINE,
         "cpu",

@@ -13,6 +13,7 @@ class Tuning:
         vertex_queue: entries of a vertex queue for each vertex. Above 1, because duplicates lie in the queue too.
         edge_queue: entries of an edge queue for each edge of the graph.
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
+        grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
     """
 
@@ -21,4 +22,5 @@ class Tuning:
     vertex_queue: float = 1.25
     edge_queue: float = 1.25
     spare: int = 1024
+    grid_degree: int = 1 << 16
     two_phase_from: int = 1 << 20

@@ -9,7 +9,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_atomic_queue(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_atomic_queue(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
   for_each_tile(a.in_size, [&](bool valid, u64 place) {

@@ -8,7 +8,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_contract_expand(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract_expand(const LabArguments a) {
   __shared__ Workspace s;
   Tally tally;
   start_culling(s.cull);

@@ -9,7 +9,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_mask_expand(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_mask_expand(const LabArguments a) {
   u8* found = a.flags + a.rows;
   Tally tally;
   for_each_tile(a.rows, [&](bool valid, u64 row) {
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_mask_expand(cons
   tally.add_to(a.counters);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_mask_update(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_mask_update(const LabArguments a) {
   u8* found = a.flags + a.rows;
   Tally tally;
   for_each_tile(a.rows, [&](bool valid, u64 row) {

@@ -17,7 +17,9 @@
 namespace dbfs {
 namespace lab {
 
-constexpr u32 kThreads = DBFS_LAB_THREADS;  // threads of a block
+// Threads of a block. The kernels' bounds ask for one block a multiprocessor: given the threads alone, ptxas spills
+// registers of some kernels to fit more blocks.
+constexpr u32 kThreads = DBFS_LAB_THREADS;
 constexpr u32 kLanes = 32;
 constexpr u32 kWarps = kThreads / kLanes;
 constexpr u32 kAll = 0xffffffffu;

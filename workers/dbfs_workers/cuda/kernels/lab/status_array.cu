@@ -8,7 +8,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_status_array(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_status_array(const LabArguments a) {
   Tally tally;
   for_each_tile(a.rows, [&](bool valid, u64 row) {
     tally.looked_at += valid;

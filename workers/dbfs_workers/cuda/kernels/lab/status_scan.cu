@@ -10,7 +10,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_scan_status(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_scan_status(const LabArguments a) {
   __shared__ BlockScratch s;
   Tally tally;
   for_each_tile(a.rows, [&](bool valid, u64 row) {
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_scan_status(cons
   tally.add_to(a.counters);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_label_neighbours(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_label_neighbours(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
   for_each_tile(a.in_size, [&](bool valid, u64 place) {

@@ -8,7 +8,7 @@
 using namespace dbfs;
 using namespace dbfs::lab;
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_expand(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
   for_each_tile(a.in_size, [&](bool valid, u64 place) {
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_expand(const Lab
   tally.add_to(a.counters);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) dbfs_lab_contract(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract(const LabArguments a) {
   __shared__ CullScratch s;
   __shared__ BlockScratch block;
   Tally tally;

@@ -1,0 +1,71 @@
+// Classes by degree (Tödling 2019): a queue and a launch for each class of vertices. A thread, a warp, a block or the whole
+// grid walks a list, whichever the list fills.
+//
+// A launch before the first level writes each vertex's class. Neighbours are claimed by atomic operations, and each lands
+// in the queue of its class. Bytes as for the atomic queue, and one for the class of each vertex found.
+#include "lab/degree_class.cuh"
+#include "lab/walk.cuh"
+
+using namespace dbfs;
+using namespace dbfs::lab;
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_write_classes(const LabArguments a) {
+  for_each_tile(a.rows, [&](bool valid, u64 row) {
+    if (valid) a.flags[row] = class_of(a, list_of(a, row).size());
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(const LabArguments a) {
+  __shared__ ClassScratch s;
+  Tally tally;
+  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+    tally.looked_at += valid;
+    const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
+    gather_serially(a, list, [&](bool found, u32 neighbour, u32 parent) {
+      append_by_class(a, found && claim(a, neighbour, parent, tally), neighbour, s);
+    });
+  });
+  tally.add_to(a.counters);
+}
+
+// Lane 0 of a warp holds the warp's list.
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(const LabArguments a) {
+  __shared__ ClassScratch s;
+  Tally tally;
+  for (u64 first = u64(blockIdx.x) * kWarps; first < a.in_size; first += u64(gridDim.x) * kWarps) {
+    const bool valid = lane() == 0 && first + warp() < a.in_size;
+    tally.looked_at += valid;
+    const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
+    gather_by_warps(a, list, [&](bool found, u32 neighbour, u32 parent) {
+      append_by_class(a, found && claim(a, neighbour, parent, tally), neighbour, s);
+    });
+  }
+  tally.add_to(a.counters);
+}
+
+// One of `parts` blocks walks its part of a list.
+__device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32 part, u32 parts, ClassScratch& s,
+                                          Tally& tally) {
+  const bool counts = part == 0 && threadIdx.x == 0;
+  tally.looked_at += counts;
+  const List list = counts ? tally.expand(a, vertex) : list_of(a, vertex);
+  for (i64 first = list.begin + i64(part) * kThreads; first < list.end; first += i64(parts) * kThreads) {
+    const i64 at = first + threadIdx.x;
+    const u32 neighbour = at < list.end ? a.columns[at] : 0;
+    append_by_class(a, at < list.end && claim(a, neighbour, vertex, tally), neighbour, s);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(const LabArguments a) {
+  __shared__ ClassScratch s;
+  Tally tally;
+  for (u64 place = blockIdx.x; place < a.in_size; place += gridDim.x) walk_part(a, a.in_ids[place], 0, 1, s, tally);
+  tally.add_to(a.counters);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_grid(const LabArguments a) {
+  __shared__ ClassScratch s;
+  Tally tally;
+  for (u64 place = 0; place < a.in_size; ++place) walk_part(a, a.in_ids[place], blockIdx.x, gridDim.x, s, tally);
+  tally.add_to(a.counters);
+}
