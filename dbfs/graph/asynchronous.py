@@ -48,6 +48,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         setup_seconds: time before that; None after a run of the taskgraph engine.
         mteps: directed edges of the traversed component per second, in millions.
         version: version of the graph that was traversed.
+        counters: counters of a strategy of the laboratory, by name; empty without a strategy.
         farthest: distance beyond which vertices were left unreached; None if none were.
     """
 
@@ -64,6 +65,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         self.setup_seconds = result.setup_seconds
         self.mteps = result.mteps
         self.version = result.version
+        self.counters = result.counters
 
     distances = awaited(BFSResult.distances, unchanged)
     predecessors = awaited(BFSResult.predecessors, unchanged)
