@@ -5,6 +5,7 @@ The axes of the parity rows: hosts of the ranks x graph x directed x direction, 
 
 import os
 import signal
+from dataclasses import replace
 
 import dask
 import distributed
@@ -14,7 +15,7 @@ import dbfs
 from dbfs.bench.hosts import pretended_hosts
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
 from tests.support.graphs import GRAPHS
-from tests.support.parity import Way, check, loaded
+from tests.support.parity import Way, assert_options_agree, check, loaded
 from tests.support.runs import ENDLESS, Background
 
 BOTH = "shared_memory+tcp"
@@ -37,12 +38,40 @@ def test_ranks_on_hosts(client: distributed.Client, ranks: str, name: str, direc
     of_ranks, exchange = HOSTS[ranks]
     way, arrays = Way("resident", "auto", direction=direction), GRAPHS[name]()
     with pretended_hosts(client, of_ranks):
-        # ``loaded`` checks that the graph has the exchange that was asked for. Here the gang chooses.
-        tasks = Way("taskgraph", "auto", direction=direction)
-        with loaded(client, arrays, tasks, directed=directed, ranks=len(of_ranks)) as graph:
+        with loaded(client, arrays, way, directed=directed, ranks=len(of_ranks)) as graph:
             assert graph.exchange == exchange
             check(graph, arrays, way, [5])
             check(graph, arrays, way, [5, 30, 5], max_depth=2)
+
+
+def groupings(ranks: int) -> list[tuple[int, ...]]:
+    """Return all ways to put ranks on hosts; hosts are numbered in the order of their lowest ranks."""
+    if ranks == 0:
+        return [()]
+    return [(*before, host) for before in groupings(ranks - 1) for host in range(max(before, default=-1) + 2)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("of_ranks", [of_ranks for ranks in (1, 2, 3, 4) for of_ranks in groupings(ranks)], ids=str)
+def test_every_grouping_of_ranks_has_one_result(client: distributed.Client, of_ranks: tuple[int, ...]) -> None:
+    ranks, hosts = len(of_ranks), max(of_ranks) + 1
+    exchange = "shared_memory" if hosts == 1 else "tcp" if hosts == ranks else BOTH
+    arrays = GRAPHS["sparse random"]()
+    with pretended_hosts(client, of_ranks):
+        # Half of the groupings with each, so chosen that neighbours in the list differ.
+        order = ("given", "degree")[sum(of_ranks) % 2]
+        way = Way("resident", order=order)
+        with loaded(client, arrays, way, directed=False, ranks=ranks) as graph:
+            assert graph.exchange == exchange
+            check(graph, arrays, way, [5])
+            check(graph, arrays, replace(way, direction="top-down"), [5, 30, 5], max_depth=2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("of_ranks", "seed"), [((0, 1), 11), ((0, 1, 0), 12), ((0, 0, 1, 1), 13), ((0, 1, 2, 1), 14)])
+def test_random_graphs_and_options(client: distributed.Client, of_ranks: tuple[int, ...], seed: int) -> None:
+    with pretended_hosts(client, of_ranks):
+        assert_options_agree(client, Way("resident"), len(of_ranks), seed)
 
 
 def test_shared_memory_that_was_asked_for_is_refused(client: distributed.Client) -> None:
