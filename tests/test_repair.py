@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.bench.hosts import pretended_hosts
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -93,6 +94,18 @@ def test_updated_results_agree_with_scipy(
             update(result, edges)
         # Six versions at once.
         update(several, edges)
+
+
+def test_ranks_on_several_hosts(client: distributed.Client, leaves_nothing: None) -> None:
+    with pretended_hosts(client, (0, 1, 0, 1)):
+        graph, edges = load(client, "undirected", 4)
+        with graph:
+            assert graph.exchange == "shared_memory+tcp"
+            result = graph.bfs(1, predecessors=True)
+            apply(graph, edges, "delete", sorted(edges)[::3])
+            update(result, edges)
+            apply(graph, edges, "insert", [(1, 40), (3, 50)])
+            update(result, edges)
 
 
 EDGES = st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)), max_size=30)

@@ -109,7 +109,9 @@ class BFSResult:
         """
         self._require_predecessors()
         location = self.label_location
-        self.graph.refresh()
+        if self.version == self.graph.record.version:
+            # Another client may have updated the graph.
+            self.graph.refresh()
         if self.version == self.graph.record.version:
             self._repaired = False
             return self
@@ -120,6 +122,8 @@ class BFSResult:
         self.release()
         self._take(replace(spec, repairs=None), "resident", outcome)
         self._repaired = True
+        if self.version != self.graph.record.version:
+            self.graph.refresh()
         return self
 
     def changed(self) -> Ids:
