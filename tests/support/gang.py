@@ -82,8 +82,11 @@ class Worker:
         from dbfs_workers import backends
         from dbfs_workers.exchange.staged import StagedExchange
         from dbfs_workers.storage.scratch import Scratch
+        from dbfs_workers.storage.shared_rows import share
 
         self.backend = backends.get(backend)
+        if backend == "cpu":
+            partition = share(partition)
         self.scratch = Scratch(partition, self.backend.xp)
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange
 
@@ -115,8 +118,9 @@ class Worker:
         self.exchange.abort(number, cause, message)
 
     def close(self) -> bool:
-        """Close the exchange; return whether its memory is still mapped."""
+        """Close the exchange and forget the graph; return whether shared memory is still mapped."""
         self.exchange.close()
+        self.scratch = self.end = None
         with open("/proc/self/maps") as maps:  # noqa: PTH123
             return "memfd:dbfs" in maps.read()
 
@@ -129,7 +133,8 @@ def serve(pipe: Connection) -> None:
         try:
             answer = getattr(worker, name)(*arguments)
         except Exception as error:
-            answer = error
+            # The traceback would keep the rank's state, and with it shared memory, for some time.
+            answer = error.with_traceback(None)
         with sending:
             pipe.send((ticket, answer))
 

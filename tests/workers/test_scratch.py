@@ -17,7 +17,7 @@ def test_bytes_are_as_estimated(p: int, in_edges: bool) -> None:
     for partition in partitions(n, src, dst, p, directed=True, in_edges=in_edges):
         assert Scratch(partition, np).nbytes == scratch.nbytes(partition.stripe, bottom_up=in_edges)
         resident = segment.resident_nbytes(partition.stripe, predecessors=True)
-        assert resident < 4 * segment.body_words(partition.stripe, segment.bin_entries(partition.stripe))
+        assert resident <= 4 * segment.body_words(partition.stripe, segment.bin_entries(partition.stripe))
 
 
 def test_a_traversal_forgets_the_one_before() -> None:

@@ -172,6 +172,17 @@ def load_word(typingctx, address):
 
 
 @intrinsic
+def load_uint32(typingctx, address):
+    """Return the aligned uint32 at an address."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], ir.PointerType(ir.IntType(32)))
+        return builder.load(pointer, align=4)
+
+    return types.uint32(types.int64), generate
+
+
+@intrinsic
 def load_byte(typingctx, address):
     """Return the byte at an address as a uint64."""
 

@@ -14,7 +14,13 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbfs_workers.errors import ExchangeUnavailableError
+
+TOKEN_WORDS = 3
+"""Words of ``Token.words``."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,19 @@ class Token:
     def path(self) -> Path:
         """Path of the file while the owner has it open."""
         return Path(f"/proc/{self.pid}/fd/{self.descriptor}")
+
+    def words(self) -> NDArray[np.int64]:
+        """Return int64[TOKEN_WORDS]: the numbers that name the file, and the random number of its label."""
+        drawn = np.frombuffer(bytes.fromhex(self.label[-32:]), np.int64)
+        return np.append(np.int64(self.pid << 32 | self.descriptor), drawn)
+
+    @classmethod
+    def of_words(cls, words: NDArray[np.int64], graph_id: str) -> "Token | None":
+        """Return the token that was issued for a graph and written as ``words``; None if the words are zeros."""
+        if words[0] == 0:
+            return None
+        label = f"{_prefix(graph_id)}{words[1:].tobytes().hex()}"
+        return cls(int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, label)
 
     def verify(self, graph_id: str, what: str) -> None:
         """Check that the owner lives on this host and has the file open; ``what`` begins the message.

@@ -150,7 +150,7 @@ class EnvoyExchange(SharedMemoryExchange):
         self._crossing += 1
         self._record[1 : 1 + COUNTS] = counts
         tag = self._number << 32 | self._crossing
-        segment = self._segment
+        segment = self.segment
         with self.in_kernel():
             status, peer = envoy.cross(
                 *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
@@ -215,11 +215,7 @@ class EnvoyExchange(SharedMemoryExchange):
 
     def _send_abort(self, number: int) -> None:
         """Send the abort of a run to the other hosts, unless it came from there or was sent before."""
-        if (
-            self._closed
-            or number <= self._told
-            or barrier.get_abort(self._segment.words) >> barrier.RUN_SHIFT != number
-        ):
+        if self._closed or number <= self._told or barrier.get_abort(self.segment.words) >> barrier.RUN_SHIFT != number:
             return
         self._told, abort = number, self._read_abort()
         for link in self._links.values():
@@ -244,7 +240,7 @@ class EnvoyExchange(SharedMemoryExchange):
 
     def _wait_from(self, first: int, gathered: NDArray[np.int64], tag: int, level: int, phase: str) -> None:
         """Wait for the ranks from ``first`` on, up to the last row but one of ``gathered``."""
-        segment = self._segment
+        segment = self.segment
         status, peer = barrier.wait(
             *(segment.words, segment.stride, self._record, tag, self.rank, first),
             *(gathered, TIMEOUT, self._backoff),
@@ -262,7 +258,7 @@ class EnvoyExchange(SharedMemoryExchange):
 
     def _swap_frames(self, crossing: Crossing, level: int, phase: str) -> None:
         """Send a frame to each other host, and publish the records of the frame that comes from there."""
-        segment = self._segment
+        segment = self.segment
         links = list(self._links.values())
         for link in links:
             try:

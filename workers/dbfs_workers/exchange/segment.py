@@ -8,6 +8,7 @@ The head has one part for each rank, ``stride`` int64 words apart:
 | ``SLEEPERS`` | number of ranks that sleep until this rank arrives | the sleeping ranks |
 | ``ABORT`` | in rank 0's part only: run number, cause and rank of the last abort | any rank, by compare-exchange |
 | ``ATTACHED`` | 1 once this rank has opened the segment | the rank |
+| ``ROWS`` | token of the file with this rank's rows (``Token.words``); zeros if they can't map the rows | the rank |
 | ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | whoever aborts, before |
 | ``RECORDS`` | two records by crossing parity: ``RUN`` (the run's digest), counts, ends of the bins | the rank |
 
@@ -42,13 +43,14 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import ExchangeUnavailableError
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tokens import Token, issue
+from dbfs_workers.tokens import TOKEN_WORDS, Token, issue
 
 # Words that different ranks write lie at least one cache line (8 words) apart.
 ARRIVED = 0
 SLEEPERS = 8
 ABORT = 16
 ATTACHED = 18
+ROWS = 19
 MESSAGE = 24
 MESSAGE_BYTES = 256
 RECORDS = MESSAGE + MESSAGE_BYTES // 8
@@ -104,8 +106,12 @@ def body_words(stripe: Stripe, entries: int) -> int:
 
 
 def resident_nbytes(stripe: Stripe, *, predecessors: bool) -> int:
-    """Return the most bytes of one rank's body that become resident: the bins for all peers, two slices."""
-    bins = 2 * (stripe.p - 1) * bin_entries(stripe) * 4 * (2 if predecessors else 1)
+    """Return the most bytes of one rank's body that become resident: the bins, which also hold its log, and two slices.
+
+    A single rank has neither bins nor a log.
+    """
+    owners = stripe.p if stripe.p > 1 else 0
+    bins = 2 * owners * bin_entries(stripe) * 4 * (2 if predecessors else 1)
     return bins + 2 * stripe.words_local * 4
 
 
@@ -132,6 +138,7 @@ class Segment:
         stride: words of a rank's part of the head.
         bodies: uint32[p * body_words], the bodies by rank.
         body_words: words of a rank's body.
+        log_words: words of the rows of a rank's log.
         handle: what peers attach with; valid while the creator has the segment open.
     """
 
@@ -141,6 +148,7 @@ class Segment:
         stripe = handle.stripe
         self.stride = head_words(stripe.p)
         self.body_words = body_words(stripe, handle.entries)
+        self.log_words = 2 * stripe.p * handle.entries
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, nbytes(stripe, handle.entries))
         self.words: NDArray[np.int64] = np.frombuffer(self._memory, np.int64, self.stride * stripe.p)
@@ -203,6 +211,20 @@ class Segment:
     def part(self, rank: int, size: int) -> NDArray[np.uint32]:
         """Return the first ``size`` words of a rank's body, for another use than bins and slices."""
         return self._body(rank, 0, size)
+
+    def log(self, rank: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return a rank's log in place of its bins of both parities: rows and parents, uint32[log_words] each."""
+        return self._body(rank, 0, self.log_words), self._body(rank, self.log_words, self.log_words)
+
+    def write_rows(self, token: Token | None) -> None:
+        """Write where peers find the file with this rank's rows; None if they can't map the rows."""
+        at = self.rank * self.stride + ROWS
+        self.words[at : at + TOKEN_WORDS] = 0 if token is None else token.words()
+
+    def read_rows(self, rank: int, kind: str) -> Token | None:
+        """Return the token of the file with a rank's rows, which has a token of ``kind``; None if there is none."""
+        at = rank * self.stride + ROWS
+        return Token.of_words(self.words[at : at + TOKEN_WORDS], kind)
 
     def write_message(self, text: str, rank: int) -> None:
         """Write the reason of an abort by a rank, cut to 255 bytes."""

@@ -22,6 +22,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange import barrier_kernels as kernels
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
+from dbfs_workers.storage.shared_rows import PeerRows
 from dbfs_workers.storage.stripe import Stripe
 
 TIMEOUT = np.array([0, 2_000_000], np.int64)
@@ -42,6 +43,11 @@ class SharedMemoryExchange:
         links: what an envoy's kernel needs for frames: see ``envoy_kernels.cross``. Empty arrays for other ranks.
 
     Attributes:
+        on_one_host: whether all ranks are on this host.
+        segment: the memory.
+        peer_rows: the rows of other ranks that this rank has mapped.
+        led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
+            ``levels.led_size``.
         kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
             of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag, and ``links``.
     """
@@ -55,7 +61,10 @@ class SharedMemoryExchange:
         self.rank = segment.rank
         self.p = segment.handle.stripe.p
         self._carriers = tuple(range(self.p)) if carriers is None else tuple(carriers)
-        self._segment = segment
+        self.on_one_host = self._carriers == tuple(range(self.p))
+        self.segment = segment
+        self.peer_rows = PeerRows(segment.handle.stripe)
+        self.led_size = 0
         self._entries = segment.handle.entries
         self._record = np.zeros(1 + COUNTS, np.int64)
         self.bin_ends = np.zeros(self.p, np.int64)
@@ -73,6 +82,7 @@ class SharedMemoryExchange:
         self._run_id = ""
         self._number = 0
         self._crossing = 0
+        self._looked = 0.0
         self._deadline = 0.0
         self._choose_bins()
         self.kernel_arguments: tuple[Any, ...] = (
@@ -120,9 +130,14 @@ class SharedMemoryExchange:
         return self._crossing
 
     @property
+    def log_end(self) -> int:
+        """End of this rank's log, which rank 0 gave at the last crossing: see ``await_peers``."""
+        return int(self._ends[0])
+
+    @property
     def handle(self) -> SegmentHandle:
         """What the other ranks attach with."""
-        return self._segment.handle
+        return self.segment.handle
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
@@ -131,10 +146,15 @@ class SharedMemoryExchange:
         self._crossing = 0
         self._choose_bins()
         # The ranks start one after another. At the first crossing the early ranks wait long, and the late ones need
-        # their cores to start: so no yields in this crossing. (The kernel counts down before it waits, hence 2.)
-        self._backoff[kernels.NO_YIELD] = max(2, self._backoff[kernels.NO_YIELD])
+        # their cores to start.
+        self.park()
         digest = hashlib.blake2b(run_id.encode(), digest_size=8).digest()
         self._record[RUN] = int.from_bytes(digest, "little", signed=True)
+
+    def park(self) -> None:
+        """Sleep at the next crossing, without yields before it. A rank is back some microseconds after its wake-up."""
+        # The kernel counts down before it waits, hence 2.
+        self._backoff[kernels.NO_YIELD] = max(2, self._backoff[kernels.NO_YIELD])
 
     def reset(self, predecessors: bool) -> None:
         """See ``Exchange.reset``."""
@@ -150,7 +170,7 @@ class SharedMemoryExchange:
         self._crossing += 1
         self._record[1 : 1 + COUNTS] = counts
         tag = self._number << 32 | self._crossing
-        segment = self._segment
+        segment = self.segment
         status, peer = kernels.cross(
             *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
             *(self._gathered, TIMEOUT, self._backoff),
@@ -163,6 +183,45 @@ class SharedMemoryExchange:
     def in_kernel(self) -> Iterator[None]:
         """The time in which a kernel may cross, with ``kernel_arguments``, and ``follow`` finishes its crossings."""
         yield
+
+    def await_peers(self, level: int, phase: str) -> NDArray[np.int64]:
+        """Wait for all other ranks at the next crossing, and return the counts by rank. Only rank 0 may call this.
+
+        The others wait in ``cross`` until rank 0 calls ``cross`` too. Until then the bodies of all ranks are rank 0's:
+        nobody else reads or writes them. So rank 0 may write each rank's log, whose ends it gives in ``bin_ends``.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see ``cross``.
+        """
+        segment = self.segment
+        self._crossing += 1
+        try:
+            tag = self._number << 32 | self._crossing
+            status, peer = kernels.wait(
+                *(segment.words, segment.stride, self._record, tag, self.rank, 1),
+                *(self._gathered, TIMEOUT, self._backoff),
+            )
+            self._wait(status, peer, level, phase)
+        finally:
+            self._crossing -= 1
+        return self.gathered
+
+    def look(self, level: int, phase: str) -> None:
+        """Look for an abort, the deadline and lost peers, in place of the looks of a long wait.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: see ``cross``.
+        """
+        where = self._where(level, phase)
+        if kernels.get_abort(self.segment.words) >> kernels.RUN_SHIFT == self._number:
+            raise self._aborted(where)
+        now = time.monotonic()
+        if now > self._deadline:
+            raise self._late(where, level, phase, "while it led the level")
+        if now - self._looked > _LIVENESS_INTERVAL:
+            self._looked = now
+            for rank in self.segment.dead_ranks():
+                raise self._lost(where, rank)
 
     def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
         """Go on after a kernel that crossed by itself, with ``kernel_arguments``.
@@ -205,8 +264,9 @@ class SharedMemoryExchange:
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
             self.kernel_arguments = ()
+            self.peer_rows.close()
             self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
-            self._segment.close()
+            self.segment.close()
 
     def _finish(self, status: int, peer: int, level: int, phase: str) -> None:
         """Finish a crossing, and fill the bins of the next one from now on."""
@@ -219,7 +279,7 @@ class SharedMemoryExchange:
 
         ``gathered`` ends with the row after the last rank to wait for; None to wait for all ranks.
         """
-        segment = self._segment
+        segment = self.segment
         if gathered is None:
             gathered = self._gathered
         tag = self._number << 32 | self._crossing
@@ -233,8 +293,7 @@ class SharedMemoryExchange:
             now = time.monotonic()
             if now > self._deadline:
                 waited_for = f"waiting for rank {peer}" if status == kernels.TIMED_OUT else "at the barrier"
-                self._abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, {waited_for}", self.rank)
-                raise DeadlineExceededError(f"{where}: the deadline passed {waited_for}")
+                raise self._late(where, level, phase, waited_for)
             if status == kernels.CROSSED:
                 return
             if now - checked > _LIVENESS_INTERVAL:
@@ -242,8 +301,7 @@ class SharedMemoryExchange:
                 # Only the awaited peer counts: a rank that died after it arrived is found at the next crossing.
                 carrier = self._carriers[peer]
                 if carrier in segment.dead_ranks():
-                    self._abort(self._number, Cause.LOST, "", carrier)
-                    raise WorkerLostError(f"{where}: lost rank {carrier}")
+                    raise self._lost(where, carrier)
             self._while_waiting()
             status, peer = kernels.wait(
                 *(segment.words, segment.stride, self._record, tag, self.rank, peer),
@@ -259,7 +317,7 @@ class SharedMemoryExchange:
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:
         with self._aborting:
-            segment = self._segment
+            segment = self.segment
             if not self._closed and kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
                 segment.write_message(message, rank)
                 word = number << kernels.RUN_SHIFT | int(cause) << kernels.CAUSE_SHIFT | rank
@@ -269,13 +327,23 @@ class SharedMemoryExchange:
         abort = self._read_abort()
         return abort_error(abort.cause, where, abort.rank, abort.message)
 
+    def _late(self, where: str, level: int, phase: str, doing: str) -> DbfsError:
+        """End the run on all ranks because of the deadline; return the error to raise."""
+        self._abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, {doing}", self.rank)
+        return DeadlineExceededError(f"{where}: the deadline passed {doing}")
+
+    def _lost(self, where: str, rank: int) -> DbfsError:
+        """End the run on all ranks because of a lost one; return the error to raise."""
+        self._abort(self._number, Cause.LOST, "", rank)
+        return WorkerLostError(f"{where}: lost rank {rank}")
+
     def _where(self, level: int, phase: str) -> str:
         return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
 
     def _read_abort(self) -> Abort:
         """Return the last abort."""
-        word = kernels.get_abort(self._segment.words)
+        word = kernels.get_abort(self.segment.words)
         rank = word & kernels.RANK_MASK
         cause = Cause((word & (1 << kernels.RUN_SHIFT) - 1) >> kernels.CAUSE_SHIFT)
-        message = f"lost rank {rank}" if cause is Cause.LOST else self._segment.read_message(rank)
+        message = f"lost rank {rank}" if cause is Cause.LOST else self.segment.read_message(rank)
         return Abort(word >> kernels.RUN_SHIFT, cause, rank, message)

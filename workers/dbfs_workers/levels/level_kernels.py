@@ -23,7 +23,7 @@ LEVELS: Final = 64
 # A call ends after the level in which this time has passed: nanoseconds.
 _LONGEST = 2_000_000
 
-# Places in ``state``, int64[STATE]. The caller sets those up to MAX_DEGREE before the first call of a traversal's
+# Places in ``state``, int64[STATE]. The caller sets those up to LED_EDGES before the first call of a traversal's
 # consecutive levels. The kernel keeps the others.
 LEVEL = 0  # the level in progress, or the next one
 QUEUE = 1  # the queue with the frontier, 0 or 1
@@ -36,14 +36,21 @@ LAST_LEVEL = 7  # the level at which the traversal ends at the latest
 MEASURED = 8  # 1 if every level is followed by a crossing with the frontier's exact size
 ADAPTIVE = 9  # 1 if levels may be bottom-up
 MAX_DEGREE = 10  # the graph's largest degree
-AWAITED = 11  # 1 while a crossing is unfinished
-DONE = 12  # levels of this call
-FOUND = 13  # over all ranks, vertices of the next frontier, or more
-EXPANDED_EDGES = 14  # over all ranks, edges of the last level
-MAY_TURN = 15  # 1 if a bottom-up level may pay now
+LED_VERTICES = 11  # most vertices of a frontier whose level is led: see ``led_levels``; 0 if no level is
+LED_EDGES = 12  # most edges of such a frontier
+AWAITED = 13  # 1 while a crossing is unfinished
+DONE = 14  # levels of this call
+FOUND = 15  # over all ranks, vertices of the next frontier, or more
+EXPANDED_EDGES = 16  # over all ranks, edges of the last level
+MAY_TURN = 17  # 1 if a bottom-up level may pay now
+LED = 18  # 1 if the next level is to be led
 # Of the level in progress, on this rank.
-EDGES, OWN, SENT, RECEIVED, QUEUED, SEARCHING, WAITING, CONTRACTING = 16, 17, 18, 19, 20, 21, 22, 23
-STATE: Final = 24
+EDGES, OWN, SENT, RECEIVED, QUEUED, SEARCHING, WAITING, CONTRACTING = 19, 20, 21, 22, 23, 24, 25, 26
+SMALL = 27  # consecutive levels after which the frontier was small enough to be led
+STATE: Final = 28
+
+# The ranks change to led levels after so many small ones. A graph of few levels would pay for the change in vain.
+_SMALL_LEVELS = 8
 
 COUNTED: Final = len(COUNT_FIELDS)
 TIMED: Final = len(TIME_FIELDS)
@@ -114,7 +121,7 @@ def top_down_levels(
     counts,
     times,
 ):
-    """Run top-down levels until the traversal ends, a bottom-up level may pay, or the call has lasted long enough.
+    """Run top-down levels until the traversal ends, another kind of level may pay, or the call has lasted long enough.
 
     Args:
         starts, ends, columns: the rank's edges: see ``partition.Rows``.
@@ -252,7 +259,12 @@ def top_down_levels(
         state[UNEXPLORED] = remaining
         edges = min(types.float64(state[FOUND]) * state[MAX_DEGREE], types.float64(remaining))
         state[MAY_TURN] = state[ADAPTIVE] and edges > (remaining - edges) * share + least_edges
-        over = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1
+        if state[MAY_TURN] == 0 and state[FOUND] <= state[LED_VERTICES] and edges <= types.float64(state[LED_EDGES]):
+            state[SMALL] += 1
+        else:
+            state[SMALL] = 0
+        state[LED] = state[SMALL] >= _SMALL_LEVELS
+        over = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1 or state[LED] == 1
         state[LEVEL] = level + 1
         state[DONE] += 1
         state[FRONTIER] = state[QUEUED]

@@ -3,7 +3,7 @@
 All ranks decide from the same numbers, the sums of a crossing, so no rank has to decide for the others. A level is one
 phase of work and one crossing. If a rank's bins are too small for a top-down level, all ranks take the level in several
 rounds, with a crossing each. On CPUs that share memory one kernel runs consecutive top-down levels
-(``top_down_levels``).
+(``top_down_levels``), and one rank runs small levels for all (``led_levels``).
 
 After some top-down levels the ranks cross a second time, when the peers' bins are contracted: in a traversal with
 targets, and if the frontier may be large enough for a bottom-up level (``direction.bottom_up_may_pay``). The second
@@ -35,9 +35,11 @@ from dbfs_workers.levels.direction import (
     expected_search_share,
     require_direction,
 )
+from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage import host_memory
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import own_rows
@@ -46,6 +48,7 @@ _EDGES, _DISCOVERED, _BYTES_SENT = map(COUNT_FIELDS.index, ("edges", "discovered
 _EXCHANGE = TIME_FIELDS.index("exchange")
 # Places among the counts of a crossing: see ``LevelLoop._cross``.
 _MAX_DEGREE = _UNFINISHED = 3
+_WANTED = 4
 
 
 class Frontier(Protocol):
@@ -106,6 +109,7 @@ def traverse(
     *,
     watch: Watch,
     deadline: float,
+    free_bytes: Callable[[], int] = lambda: host_memory.room(None, 1),
 ) -> list[RankRun]:
     """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
 
@@ -116,6 +120,7 @@ def traverse(
         exchange: this rank's end of the gang's exchange.
         watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
         deadline: end of all waits, in seconds of ``time.monotonic()``.
+        free_bytes: returns the bytes of memory that this process may still take.
 
     Raises:
         DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
@@ -123,7 +128,7 @@ def traverse(
         InvalidOptionError: the direction is unknown, or it is bottom-up and the graph's in-edges are not loaded.
     """
     return traverse_each(
-        lambda spec: LevelLoop.start(backend, scratch, spec, exchange),
+        lambda spec: LevelLoop.start(backend, scratch, spec, exchange, free_bytes),
         specs,
         exchange,
         watch=watch,
@@ -177,6 +182,8 @@ class LevelLoop:
         edges: sum of the degrees of this rank's expanded vertices.
         frontier_degrees: sum of the degrees of this rank's part of the frontier; exact before a bottom-up level only.
         kernel: the kernel of consecutive top-down levels; None if Python runs each level.
+        led: this rank's part in led levels; None if there are none.
+        led_next: whether the next level is to be led.
         counts: blocks with a row of ``COUNT_FIELDS`` a level.
         seconds: blocks with a row of ``TIME_FIELDS`` a level.
         ended: when the last level ended, on the same clock.
@@ -201,6 +208,8 @@ class LevelLoop:
     bottom_up: bool
     sliced: bool
     kernel: TopDownLevels | None
+    led: LedLevels | None
+    led_next: bool = False
     level: int = 0
     reached: int = 0
     edges: int = 0
@@ -217,7 +226,14 @@ class LevelLoop:
     search_share: float = field(default_factory=expected_search_share)
 
     @classmethod
-    def start(cls, backend: Backend, scratch: Scratch, spec: TraversalSpec, exchange: Exchange) -> "LevelLoop":
+    def start(
+        cls,
+        backend: Backend,
+        scratch: Scratch,
+        spec: TraversalSpec,
+        exchange: Exchange,
+        free_bytes: Callable[[], int],
+    ) -> "LevelLoop":
         """Return the state before level 0: the sources are labelled and are the frontier.
 
         Raises:
@@ -230,6 +246,7 @@ class LevelLoop:
         labels = scratch.start(spec)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
         adaptive = spec.direction == "auto" and partition.parent_rows is not None
+        common = (backend, scratch, spec, exchange, labels)
         return cls(
             backend=backend,
             scratch=scratch,
@@ -241,7 +258,8 @@ class LevelLoop:
             adaptive=adaptive,
             bottom_up=spec.direction == "bottom-up",
             sliced=spec.direction == "bottom-up",
-            kernel=TopDownLevels.where_possible(backend, scratch, spec, exchange, labels, adaptive=adaptive),
+            kernel=TopDownLevels.where_possible(*common, adaptive=adaptive),
+            led=LedLevels.where_possible(*common, adaptive=adaptive, free_bytes=free_bytes),
             reached=scratch.frontier.size,
             frontier_degrees=backend.edge_count(partition, scratch.frontier),
         )
@@ -250,9 +268,13 @@ class LevelLoop:
         """Run all levels; return the labels, counts and times of this rank."""
         scratch, partition = self.scratch, self.scratch.partition
         self._mark_slice()
+        led = self.led
+        wanted = 0 if led is None else led.most_vertices
         self.frontier, self.unexplored_edges, self.missing_targets, _, _ = self._cross(
-            "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree
+            "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
+        if led is not None and not led.agree(self.exchange.gathered[:, _WANTED]):
+            led = self.led = None
         self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
 
         started = self.ended = time.perf_counter()
@@ -263,16 +285,20 @@ class LevelLoop:
                 self._absorb_slices()
             if self.bottom_up:
                 self._bottom_up_level()
+            elif self.led is not None and self.led_next:
+                self._led_levels(self.led)
             elif self.kernel is None:
                 self._top_down_level()
             else:
                 self._top_down_levels(self.kernel)
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
-        counts = np.concatenate(self.counts)
+        counts, seconds = np.concatenate(self.counts), np.concatenate(self.seconds)
+        if led is not None and led.leads:
+            led.learn(counts, seconds)
         return RankRun(
             labels=self.labels,
-            levels=CountedLevels(counts, np.concatenate(self.seconds)),
+            levels=CountedLevels(counts, seconds),
             reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
@@ -284,13 +310,14 @@ class LevelLoop:
     def _top_down_levels(self, kernel: TopDownLevels) -> None:
         """Run top-down levels by the kernel, until the traversal may end or change direction."""
         self.sliced = False
-        stretch = kernel.run(self.level, self.max_degree, self.unexplored_edges, self.search_share, self.ended)
+        most = (0, 0) if self.led is None else (self.led.most_vertices, self.led.most_edges)
+        stretch = kernel.run(self.level, self.max_degree, self.unexplored_edges, self.search_share, self.ended, *most)
         counts, seconds = stretch.counts, stretch.seconds
         # The last level, for errors, until the next one begins.
         self.level += len(counts) - 1
         self.reached += int(counts[:, _DISCOVERED].sum())
         self.edges += int(counts[:, _EDGES].sum())
-        self.frontier, self.ended = stretch.frontier, stretch.ended
+        self.frontier, self.ended, self.led_next = stretch.frontier, stretch.ended, stretch.led
         self.expanded_edges, self.unexplored_edges = stretch.expanded_edges, stretch.unexplored_edges
         if self.frontier and (self.target_rows is not None or stretch.may_turn):
             counts[-1, _BYTES_SENT] += self._measure_frontier()
@@ -299,6 +326,36 @@ class LevelLoop:
         self.level += 1
         self.counts.append(counts)
         self.seconds.append(seconds)
+
+    def _led_levels(self, led: LedLevels) -> None:
+        """Run top-down levels led by rank 0. Rank 0 counts them for all ranks."""
+        self.sliced = False
+        reached = self.reached
+        led.offer(self.level)
+        if led.leads:
+            for stretch in led.lead(self.max_degree, self.unexplored_edges, self.search_share, self.ended):
+                self.level += len(stretch.counts)
+                self.reached += int(stretch.counts[:, _DISCOVERED].sum())
+                self.edges += int(stretch.counts[:, _EDGES].sum())
+                self.counts.append(stretch.counts)
+                self.seconds.append(stretch.seconds)
+                self.ended = time.perf_counter()
+        end = led.finish()
+        if not led.leads:
+            self.level += end.levels
+            self.counts.append(np.zeros((end.levels, len(COUNT_FIELDS)), np.int64))
+            self.seconds.append(np.zeros((end.levels, len(TIME_FIELDS)), np.float64))
+        self.reached = reached + end.discovered
+        self.ended = time.perf_counter()
+        if not end.levels:
+            self.led, self.led_next = None, False
+            return
+        self.frontier, self.expanded_edges = end.frontier, end.expanded_edges
+        self.unexplored_edges = end.unexplored_edges
+        # A full log ends led levels too. Then the next level is led again.
+        self.led_next = not end.may_turn and led.pays(self.frontier, self.max_degree, self.unexplored_edges)
+        if self.frontier and end.may_turn:
+            self._measure_frontier()
 
     def _top_down_level(self) -> None:
         """Expand the frontier, cross with the bins, and contract the peers' bins."""
@@ -441,7 +498,7 @@ class LevelLoop:
             missing: this rank's targets without a label; 0 in phase "top-down".
             extra: at the start, the largest degree of this rank's rows; in phase "top-down", 1 if a full bin ended this
                 rank's work early. The peers read it in ``gathered``.
-            searched: after a bottom-up level, the edges that it looked at.
+            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.most_vertices``.
         """
         counts = (frontier, edges, missing, extra, searched)
         return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)

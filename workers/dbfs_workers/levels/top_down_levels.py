@@ -30,6 +30,7 @@ class Stretch:
         expanded_edges: over all ranks, edges that the last level expanded.
         unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
         may_turn: whether a bottom-up level may pay now.
+        led: whether the next level is to be led.
         ended: when the last level ended, in seconds of ``time.perf_counter()``.
     """
 
@@ -39,6 +40,7 @@ class Stretch:
     expanded_edges: int
     unexplored_edges: int
     may_turn: bool
+    led: bool
     ended: float
 
 
@@ -93,7 +95,16 @@ class TopDownLevels:
             return cls(scratch, spec, exchange, labels, adaptive=adaptive)
         return None
 
-    def run(self, level: int, max_degree: int, unexplored_edges: int, share: float, ended: float) -> Stretch:
+    def run(
+        self,
+        level: int,
+        max_degree: int,
+        unexplored_edges: int,
+        share: float,
+        ended: float,
+        led_vertices: int = 0,
+        led_edges: int = 0,
+    ) -> Stretch:
         """Run levels from ``level`` on, at least one, and leave the next frontier in the scratch.
 
         Args:
@@ -102,6 +113,8 @@ class TopDownLevels:
             unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
             share: share of the unexplored edges that a bottom-up level is expected to look at.
             ended: when the last level ended, in seconds of ``time.perf_counter()``.
+            led_vertices: most vertices of a frontier whose level is led; 0 if no level is.
+            led_edges: most edges of such a frontier.
 
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
@@ -113,6 +126,7 @@ class TopDownLevels:
         state[kernels.CROSSING], state[kernels.NUMBER] = exchange.crossing, exchange.number
         state[kernels.ENDED] = int(ended * 1e9)
         state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
+        state[kernels.LED_VERTICES], state[kernels.LED_EDGES] = led_vertices, led_edges
         state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
         while True:
             with exchange.in_kernel():
@@ -133,5 +147,6 @@ class TopDownLevels:
             expanded_edges=int(state[kernels.EXPANDED_EDGES]),
             unexplored_edges=int(state[kernels.UNEXPLORED]),
             may_turn=bool(state[kernels.MAY_TURN]),
+            led=bool(state[kernels.LED]),
             ended=int(state[kernels.ENDED]) * 1e-9,
         )

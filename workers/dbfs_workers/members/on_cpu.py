@@ -106,10 +106,12 @@ class LoopMember(Member):
                 watch=watch,
                 deadline=deadline,
             )
-        backend, exchange = backends.get(self.backend), self._loop_exchange
+        backend, exchange, free_bytes = backends.get(self.backend), self._loop_exchange, self.room.free_bytes
         if specs[0].repairs is None:
             scratch = self._scratch_of(partition)
-            return loop.traverse(backend, scratch, specs, exchange, watch=watch, deadline=deadline)
+            return loop.traverse(
+                backend, scratch, specs, exchange, watch=watch, deadline=deadline, free_bytes=free_bytes
+            )
         from dbfs_workers.levels.repair import Earlier, RepairLoop
 
         def start(spec: TraversalSpec) -> RepairLoop:
@@ -122,7 +124,9 @@ class LoopMember(Member):
                 spec,
                 exchange,
                 earlier,
-                lambda: loop.LevelLoop.start(backend, self._scratch_of(partition), spec, exchange),
+                lambda: loop.LevelLoop.start(
+                    backend, self._scratch_of(partition), spec, exchange, self.room.free_bytes
+                ),
             )
 
         return loop.traverse_each(start, specs, exchange, watch=watch, deadline=deadline)

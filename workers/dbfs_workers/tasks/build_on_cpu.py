@@ -147,11 +147,12 @@ def make_partition(
         FormatError: the pieces held more than ``m`` edges. The partition would take more memory than was estimated.
     """
     from dbfs_workers.storage.building import build_partition
+    from dbfs_workers.storage.shared_rows import share
 
     try:
         require_promised(read, m, name)
         edges, *into = collection.stores
-        return build_partition(
+        partition = build_partition(
             stripe,
             rank,
             edges,
@@ -161,6 +162,7 @@ def make_partition(
             hub_first=hub_first,
             threads=distributed.get_worker().state.nthreads,
         )
+        return share(partition)
     finally:
         collection.close()
 

@@ -1,0 +1,244 @@
+"""Led levels: one rank runs the levels of all, against SciPy; the rows that ranks share; what ends a run meanwhile."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dbfs_workers import backends
+from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, RunCancelledError
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.levels import led_size, loop
+from dbfs_workers.reports import COUNT_FIELDS, RankRun
+from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.shared_rows import LARGEST_DEGREE, PeerRows, share, token_of
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token
+from tests.support import graphs, oracle
+from tests.support.gang import PATIENCE, Answer, partitions, spec, started
+
+LENGTH = 3000
+
+
+def path(length: int) -> graphs.Arrays:
+    steps = np.arange(length - 1)
+    return length, steps, steps + 1
+
+
+def traverse(
+    arrays: graphs.Arrays,
+    p: int,
+    specs: list[TraversalSpec],
+    *,
+    entries: int | None = None,
+    led_size: int = 0,
+    shared: Callable[[int], bool] = lambda _: True,
+    free_bytes: int = 2**30,
+) -> list[Answer]:
+    """Traverse with ranks that are threads; ``shared`` says which ranks share their rows."""
+    n, src, dst = arrays
+    first = SharedMemoryExchange.create(Stripe(n, p), "graph", entries)
+    ends = [first, *(SharedMemoryExchange.attach(first.handle, rank, "graph") for rank in range(1, p))]
+    first.led_size = led_size
+    parts = partitions(n, src, dst, p, directed=False)
+
+    def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
+        scratch = Scratch(share(partition) if shared(end.rank) else partition, np)
+        deadline = time.monotonic() + PATIENCE
+        return loop.traverse(
+            *(backends.get("cpu"), scratch, specs, end),
+            watch=loop.Watch(1),
+            deadline=deadline,
+            free_bytes=lambda: free_bytes,
+        )
+
+    with ThreadPoolExecutor(p) as pool:
+        ranks = list(pool.map(part, ends, parts))
+    for end in ends:
+        end.close()
+    return [Answer(runs) for runs in zip(*ranks, strict=True)]
+
+
+def led_levels(answer: Answer) -> NDArray[np.bool_]:
+    """Return whether rank 0 led each level: the other ranks take no time for it."""
+    led: NDArray[np.bool_] = (answer.ranks[1].seconds == 0).all(axis=1)
+    return led
+
+
+def check(arrays: graphs.Arrays, traversal: TraversalSpec, answer: Answer) -> None:
+    n, src, dst = arrays
+    sources = list(traversal.sources)
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    expected = oracle.distances(matrix, sources, traversal.max_depth)
+    np.testing.assert_array_equal(answer.distances(Stripe(n, len(answer.ranks))), expected, err_msg=str(traversal))
+    if traversal.predecessors:
+        oracle.assert_valid_parents(matrix, expected, answer.parents(Stripe(n, len(answer.ranks))), sources)
+    assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
+    assert max(run.depth for run in answer.ranks) == expected.max()
+    counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
+    np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
+    found = np.bincount(expected[expected > 0], minlength=len(counts["discovered"]) + 1)[1:]
+    np.testing.assert_array_equal(counts["discovered"], found)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[graphs.Arrays, int, list[TraversalSpec], int | None, int]:
+    """A random graph with a path at one vertex; ranks; traversals; the entries of a bin; the size of a led level."""
+    n = draw(st.integers(2, 300))
+    n, src, dst = graphs.random(n, draw(st.integers(0, 3 * n)), draw(st.integers(0, 2**32 - 1)))
+    tail = np.arange(n, n + draw(st.integers(1, 200)))
+    src, dst = np.concatenate([src, [draw(st.integers(0, n - 1))], tail[:-1]]), np.concatenate([dst, tail])
+    n += tail.size
+    specs = [
+        spec(
+            *draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3)),
+            direction=draw(st.sampled_from(DIRECTIONS)),
+            predecessors=draw(st.booleans()),
+            max_depth=draw(st.sampled_from([None, None, 3, 50])),
+        )
+        for _ in range(3)
+    ]
+    entries = draw(st.sampled_from([None, None, 3, 40]))
+    return (n, src, dst), draw(st.integers(2, 6)), specs, entries, draw(st.sampled_from([0, 4, 32, 300]))
+
+
+@pytest.mark.full
+@settings(max_examples=80, deadline=None)
+@given(case=cases())
+def test_random_graphs_have_scipys_labels(
+    case: tuple[graphs.Arrays, int, list[TraversalSpec], int | None, int],
+) -> None:
+    arrays, p, specs, entries, size = case
+    for traversal, answer in zip(specs, traverse(arrays, p, specs, entries=entries, led_size=size), strict=True):
+        check(arrays, traversal, answer)
+
+
+def test_a_path_is_led_and_labelled_by_its_owners() -> None:
+    arrays = path(LENGTH)
+    specs = [spec(0, predecessors=True), spec(LENGTH // 2), spec(7, max_depth=40), spec(0, targets=(90,))]
+    answers = traverse(arrays, 3, specs)
+    for traversal, answer in zip(specs[:3], answers, strict=False):
+        check(arrays, traversal, answer)
+        assert led_levels(answer)[8:].all()
+    assert not led_levels(answers[3]).any()
+
+
+@pytest.mark.parametrize("reason", [{"shared": lambda rank: rank != 1}, {"free_bytes": 0}])
+def test_ranks_go_on_together_where_none_can_lead(reason: dict[str, Any]) -> None:
+    arrays, traversal = path(200), spec(100, predecessors=True)
+    (answer,) = traverse(arrays, 2, [traversal], **reason)
+    check(arrays, traversal, answer)
+    assert not led_levels(answer).any()
+
+
+def test_a_frontier_that_grows_and_shrinks_changes_the_way() -> None:
+    side = 100
+    ids = np.arange(side * side).reshape(side, side)
+    src = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
+    dst = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
+    arrays, traversal = (side * side, src, dst), spec(0, predecessors=True, direction="top-down")
+    (answer,) = traverse(arrays, 3, [traversal], led_size=40)
+    check(arrays, traversal, answer)
+    frontier = np.minimum(np.arange(1, 2 * side), np.arange(2 * side - 1, 0, -1))
+    led = led_levels(answer)
+    # Led levels begin after eight small ones, and end once the frontier has twice the size.
+    np.testing.assert_array_equal(led[10:side], frontier[10:side] <= 80)
+    # Until then ranks count a vertex that several of them found as often.
+    assert not (led & (frontier > 40))[side:].any()
+    assert led[-5:].all()
+
+
+def test_the_size_follows_the_measured_times() -> None:
+    assert led_size.first_size(4, cores=2) == led_size.MOST
+    assert led_size.first_size(4, cores=4) < led_size.first_size(8, cores=8) < led_size.MOST
+    frontier = np.repeat(np.array([60, 150]), 50)
+    led = frontier == 60
+    for led_cost, size in ((0.5, 200), (2.0, 50)):
+        assert led_size.next_size(100, frontier, frontier * np.where(led, led_cost, 1.0), led) == size
+    assert led_size.next_size(100, frontier, 1.0 * frontier, np.ones(100, bool)) == 100
+    assert led_size.next_size(led_size.MOST, 50 * frontier, 1.0 * frontier * ~led, led) == led_size.MOST
+
+
+def rows_of(arrays: graphs.Arrays, p: int) -> list[Partition]:
+    n, src, dst = arrays
+    return partitions(n, src, dst, p, directed=False)
+
+
+def test_shared_rows_are_the_rows() -> None:
+    before, after = rows_of(path(50_000), 2)[0], share(rows_of(path(50_000), 2)[0])
+    token = token_of(after.rows)
+    assert token is not None
+    assert Token.of_words(token.words(), "rows") == token
+    mapped = PeerRows(after.stripe).map(1, token, lambda: 2**30)
+    np.testing.assert_array_equal(after.row_offsets, before.row_offsets)
+    np.testing.assert_array_equal(after.columns, before.columns)
+    del after
+    # The file ends with the arrays; what peers have mapped stays.
+    with pytest.raises(ExchangeUnavailableError, match="the rows of rank 1 can't be mapped"):
+        PeerRows(before.stripe).map(1, token, lambda: 2**30)
+    np.testing.assert_array_equal(mapped.row_offsets, before.row_offsets)
+    np.testing.assert_array_equal(mapped.columns, before.columns)
+    assert not mapped.columns.flags.writeable
+
+
+def test_rows_that_no_rank_leads_stay_as_they_are() -> None:
+    star: NDArray[np.int64] = np.arange(1, LARGEST_DEGREE + 2)
+    for arrays, p in ((path(10), 1), ((star.size + 1, np.zeros_like(star), star), 2)):
+        partition = rows_of(arrays, p)[0]
+        assert share(partition) is partition
+        assert token_of(partition.rows) is None
+
+
+@pytest.mark.parametrize("fault", ["too large", "other stripe", "other graph"])
+def test_wrong_rows_are_not_mapped(fault: str) -> None:
+    partition = share(rows_of(path(100), 2)[0])
+    token = token_of(partition.rows)
+    assert token is not None
+    stripe = Stripe(10_000 if fault == "other stripe" else 100, 2)
+    if fault == "other graph":
+        token = Token(token.pid, token.descriptor, token.label[:-1] + "x")
+    words = {"too large": "at most 100 may be", "other stripe": "do not hold 5,025 row", "other graph": "another file"}
+    with pytest.raises(ExchangeUnavailableError, match=f"the rows of rank 1 can't be mapped: .*{words[fault]}"):
+        PeerRows(stripe).map(1, token, lambda: 400 if fault == "too large" else 2**30)
+
+
+@pytest.mark.full
+def test_a_run_ends_while_one_rank_leads() -> None:
+    """Cancelled by a sleeping rank; past the deadline; and with a leader that was stopped."""
+    n, src, dst = path(200_000)
+    with started(3) as gang:
+        gang.load(partitions(n, src, dst, 3, directed=False))
+        running = gang.everywhere("run", [spec(0)] * 1000, gang.next_number(), PATIENCE)
+        time.sleep(0.3)
+        gang.call(1, "abort", gang.number, Cause.CANCELLED, "its client is gone").result()
+        for answered in running:
+            with pytest.raises(RunCancelledError, match="cancelled: its client is gone"):
+                answered.result()
+        for answered in gang.everywhere("run", [spec(0)] * 1000, gang.next_number(), 0.5):
+            with pytest.raises(DeadlineExceededError, match="run run, rank ., level .*deadline passed"):
+                answered.result()
+        running = gang.everywhere("run", [spec(0)] * 1000, gang.next_number(), 1.5)
+        time.sleep(0.3)
+        leader = gang.processes[0].pid
+        assert "memfd:dbfs" in Path(f"/proc/{leader}/maps").read_text()
+        os.kill(leader, signal.SIGSTOP)
+        for answered in running[1:]:
+            with pytest.raises(DeadlineExceededError, match="waiting for rank 0"):
+                answered.result()
+        os.kill(leader, signal.SIGCONT)
+        with pytest.raises(DeadlineExceededError):
+            running[0].result()
+        (answer,) = gang.run(spec(0))
+        np.testing.assert_array_equal(answer.distances(Stripe(n, 3)), np.arange(n))

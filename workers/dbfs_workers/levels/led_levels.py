@@ -1,0 +1,296 @@
+"""Led levels: rank 0 runs small levels for all ranks of a host, and the other ranks sleep meanwhile.
+
+A level of some hundred vertices takes a core some microseconds. Shared among ranks, each level also has a crossing: a
+microsecond if every rank has a core to itself, and some hundred with more ranks than cores, or with other programs on
+them. So rank 0 *leads*: it reads the rows of all ranks, which it maps (``storage.shared_rows``).
+
+Led levels are one crossing at which rank 0 arrives last:
+
+1. Each rank writes its part of the frontier into its bin, and a copy of its visited bits into its slice.
+2. All ranks but rank 0 arrive, and sleep. Rank 0 waits for them, and then has the bodies of all ranks for itself.
+3. Rank 0 runs the levels, and appends each discovery to the log of its owner, in the place of the owner's bins.
+4. Rank 0 arrives. Its counts are the traversal's new state. Every rank replays its log: labels, visited bits and the
+   next frontier.
+
+All ranks choose led levels by the same sums of a crossing, and by the size that rank 0 wants (``led_size``). Rank 0
+alone decides when they end.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.levels import led_kernels as kernels
+from dbfs_workers.levels import led_size
+from dbfs_workers.levels.direction import ROWS_PER_EDGE
+from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.shared_rows import KIND, addresses, token_of
+
+# Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
+_MOST_EDGES = 1 << 16
+# Led levels end before a level with so many times as many vertices or edges, so that ranks change seldom.
+_HYSTERESIS = 2
+_BOTTOM_UP, _FRONTIER = map(COUNT_FIELDS.index, ("bottom_up", "frontier"))
+_PHASE = "led top-down"
+_WITHOUT_END = 1 << 62
+_NONE = np.empty(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class LedStretch:
+    """Consecutive led levels, as their leader reports them.
+
+    Attributes:
+        counts: int64[levels, len(COUNT_FIELDS)], over all ranks.
+        seconds: float64[levels, len(TIME_FIELDS)].
+    """
+
+    counts: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LedEnd:
+    """The state of a traversal after led levels; the same on all ranks, except for ``discovered``.
+
+    Attributes:
+        levels: number of led levels.
+        frontier: over all ranks, vertices of the frontier.
+        expanded_edges: over all ranks, edges that the last level expanded.
+        unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
+        may_turn: whether a bottom-up level may pay now.
+        discovered: vertices of this rank that were discovered.
+    """
+
+    levels: int
+    frontier: int
+    expanded_edges: int
+    unexplored_edges: int
+    may_turn: bool
+    discovered: int
+
+
+class LedLevels:
+    """A rank's part in the led levels of one traversal.
+
+    Args:
+        scratch: the rank's working memory.
+        spec: the traversal.
+        exchange: the rank's end of the exchange.
+        labels: the rank's labels.
+        adaptive: whether levels may be bottom-up.
+        free_bytes: returns the bytes of memory that this process may still take.
+
+    Attributes:
+        leads: whether this rank is the leader.
+        most_vertices: most vertices of a frontier whose level is led; see ``agree``.
+        most_edges: most edges of such a frontier.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        spec: TraversalSpec,
+        exchange: SharedMemoryExchange,
+        labels: RankLabels,
+        *,
+        adaptive: bool,
+        free_bytes: Callable[[], int],
+    ) -> None:
+        self._scratch, self._exchange, self._labels, self._free_bytes = scratch, exchange, labels, free_bytes
+        token = token_of(scratch.partition.rows)
+        exchange.segment.write_rows(token)
+        self.leads = exchange.rank == 0
+        log_words = exchange.segment.log_words
+        size = exchange.led_size or led_size.first_size(exchange.p)
+        # The frontier has to fit in a rank's bins.
+        self.most_vertices = 0 if token is None else min(size, log_words // 2)
+        # The discoveries of a level have to fit in an empty log, beside a mark.
+        fits = log_words > scratch.partition.stripe.n_local
+        self.most_edges = _MOST_EDGES if fits else min(_MOST_EDGES, log_words - 1)
+        state = self._state = np.zeros(kernels.STATE, np.int64)
+        state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
+        state[kernels.ADAPTIVE] = adaptive
+        state[kernels.MOST_EDGES] = _HYSTERESIS * self.most_edges
+        self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
+        self._first = 0
+        # First led level and the level after the last, of each run of led levels.
+        self._ranges: list[tuple[int, int]] = []
+
+    @classmethod
+    def where_possible(
+        cls,
+        backend: Backend,
+        scratch: Scratch,
+        spec: TraversalSpec,
+        exchange: Exchange,
+        labels: RankLabels,
+        *,
+        adaptive: bool,
+        free_bytes: Callable[[], int],
+    ) -> "LedLevels | None":
+        """Return a rank's part, for ranks on the CPU that share memory, and traversals without targets; else None."""
+        if exchange.p == 1 or spec.targets:
+            return None
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange) and exchange.on_one_host:
+            return cls(scratch, spec, exchange, labels, adaptive=adaptive, free_bytes=free_bytes)
+        return None
+
+    def agree(self, wanted: NDArray[np.int64]) -> bool:
+        """Take the size that rank 0 wants; return whether levels can be led.
+
+        Args:
+            wanted: by rank, its ``most_vertices``: 0 if peers can't map the rank's rows.
+        """
+        self.most_vertices = int(wanted[0])
+        self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices
+        if wanted.all():
+            return True
+        # After an update the mapped rows would take memory for nothing.
+        self._exchange.peer_rows.close()
+        return False
+
+    def learn(self, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> None:
+        """Choose the size of the next traversal's led levels, as the leader, by the levels of this traversal.
+
+        Args:
+            counts: int64[levels, len(COUNT_FIELDS)], the leader's.
+            seconds: float64[levels, len(TIME_FIELDS)], the leader's.
+        """
+        led = np.zeros(len(counts), bool)
+        for first, end in self._ranges:
+            led[first:end] = True
+        top_down = counts[:, _BOTTOM_UP] == 0
+        # Of other levels the leader has counted its own part.
+        frontier = counts[:, _FRONTIER] * np.where(led, 1, self._exchange.p)
+        times = seconds.sum(axis=1)
+        self._exchange.led_size = led_size.next_size(
+            self.most_vertices, frontier[top_down], times[top_down], led[top_down]
+        )
+
+    def pays(self, frontier: int, max_degree: int, unexplored_edges: int) -> bool:
+        """Return whether a level of at most ``frontier`` vertices is to be led.
+
+        Args:
+            frontier: over all ranks, vertices of the frontier; an upper bound.
+            max_degree: the graph's largest degree.
+            unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
+        """
+        edges = min(frontier * max_degree, unexplored_edges)
+        return frontier <= self.most_vertices and edges <= self.most_edges
+
+    def offer(self, level: int) -> None:
+        """Show the leader this rank's frontier and visited bits, before the levels from ``level`` on."""
+        scratch, exchange = self._scratch, self._exchange
+        self._first = level
+        exchange.slice()[:] = scratch.own_visited
+        exchange.bin_rows[: scratch.frontier.size] = scratch.frontier
+
+    def lead(self, max_degree: int, unexplored_edges: int, share: float, ended: float) -> Iterator[LedStretch]:
+        """Run levels for all ranks, after ``offer`` and before ``finish``; yield them as they are done.
+
+        There are none if the rows of a peer can't be mapped.
+
+        Args:
+            max_degree: the graph's largest degree.
+            unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
+            share: share of the unexplored edges that a bottom-up level is expected to look at.
+            ended: when the last level ended, in seconds of ``time.perf_counter()``.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
+                ``Exchange.cross``.
+        """
+        exchange, state, first = self._exchange, self._state, self._first
+        arrived = exchange.await_peers(first, _PHASE)
+        state[kernels.LEVEL] = state[kernels.FIRST] = first
+        state[kernels.NUMBER], state[kernels.ENDED] = exchange.number, int(ended * 1e9)
+        state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
+        state[kernels.EXPANDED_EDGES] = state[kernels.MAY_TURN] = state[kernels.OVER] = 0
+        try:
+            table = self._table()
+        except ExchangeUnavailableError:
+            return
+        queues = self._joined(arrived)
+        scratch, segment = self._scratch, exchange.segment
+        marked = np.full(exchange.p, -1, np.int64)
+        counts = np.empty((kernels.LEVELS, kernels.COUNTED), np.int64)
+        times = np.empty((kernels.LEVELS, kernels.TIMED), np.int64)
+        while not state[kernels.OVER]:
+            kernels.led_levels(
+                *(table, scratch.partition.stripe.n_local, scratch.visited, *queues),
+                *(segment.bodies, segment.body_words, segment.log_words, self._labels.predecessors is not None),
+                *(marked, exchange.bin_ends, segment.words, share, self._least_edges),
+                *(state, counts.ravel(), times.ravel(), np.empty(2, np.int64)),
+            )
+            done = int(state[kernels.DONE])
+            yield LedStretch(counts[:done].copy(), np.multiply(times[:done], 1e-9, dtype=np.float64))
+            exchange.look(int(state[kernels.LEVEL]), _PHASE)
+
+    def finish(self) -> LedEnd:
+        """Cross with the leader's new state, and replay this rank's log.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
+                ``Exchange.cross``.
+        """
+        exchange, state, scratch = self._exchange, self._state, self._scratch
+        if self.leads:
+            at = (kernels.FRONTIER, kernels.EXPANDED_EDGES, kernels.UNEXPLORED, kernels.MAY_TURN)
+            done = int(state[kernels.LEVEL]) - self._first
+            frontier, expanded, unexplored, may_turn = (int(state[place]) for place in at)
+            counts = (done, frontier, expanded, unexplored, may_turn)
+        else:
+            # The levels take long, and the leader needs a core.
+            exchange.park()
+            counts = (scratch.frontier.size, 0, 0, 0, 0)
+        exchange.cross(self._first, _PHASE, counts, sliced=False)
+        levels, frontier, expanded, unexplored, may_turn = exchange.gathered[0].tolist()
+        self._ranges.append((self._first, self._first + levels))
+        discovered = 0
+        if levels:
+            rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
+            discovered, queued = kernels.replay(
+                *(rows, parents, self._first, self._first + levels - 1),
+                *(scratch.own_visited, self._labels.distances),
+                *(_NONE if self._labels.predecessors is None else self._labels.predecessors, scratch.next_queue),
+            )
+            scratch.advance(queued)
+        return LedEnd(levels, frontier, expanded, unexplored, bool(may_turn), int(discovered))
+
+    def _table(self) -> NDArray[np.int64]:
+        """Return the addresses of all ranks' rows, as ``led_kernels.led_levels`` takes them."""
+        exchange, own = self._exchange, self._scratch.partition.rows
+        rows = [own]
+        for rank in range(1, exchange.p):
+            token = exchange.segment.read_rows(rank, KIND)
+            if token is None:
+                raise ExchangeUnavailableError(f"rank {rank} has withdrawn its rows")
+            rows.append(exchange.peer_rows.map(rank, token, self._free_bytes).rows)
+        return addresses(rows)
+
+    def _joined(self, arrived: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Join the ranks' frontiers and visited bits; return two queues, the first one with the frontier."""
+        exchange, state, scratch = self._exchange, self._state, self._scratch
+        stripe = scratch.partition.stripe
+        even, odd = (np.empty(int(state[kernels.MOST_EDGES] + state[kernels.MOST_VERTICES]), np.uint32) for _ in (0, 1))
+        end = 0
+        parity = (exchange.crossing + 1) & 1
+        for rank in range(exchange.p):
+            size = scratch.frontier.size if rank == exchange.rank else int(arrived[rank, 0])
+            first = np.uint32(rank * stripe.n_local)
+            np.add(exchange.segment.rows(rank, parity)[:size], first, out=even[end : end + size])
+            end += size
+            own = slice(rank * stripe.words_local, (rank + 1) * stripe.words_local)
+            kernels.join(exchange.segment.slices(rank, parity), scratch.visited[own])
+        state[kernels.QUEUE], state[kernels.FRONTIER] = 0, end
+        return even, odd

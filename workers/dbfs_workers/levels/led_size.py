@@ -1,0 +1,48 @@
+"""The largest frontier whose level is led: chosen by the cores of the machine at first, then by the measured times.
+
+A led level takes the time of one core. A level of all ranks takes the time of their cores together, and a crossing. A
+crossing takes a microsecond where each rank has a core to itself, 200 on a virtual machine with 32 ranks, and a time
+slice of other programs where ranks share cores with them. So no constant fits. After a traversal, rank 0 compares what
+a vertex took in levels of about that size: in led levels and in levels of all ranks. The next traversal has twice the
+size or half.
+"""
+
+from typing import Final
+
+import numpy as np
+from dask.system import CPU_COUNT
+from numpy.typing import NDArray
+
+LEAST: Final = 32
+MOST: Final = 1 << 12
+# Vertices a rank in the first traversal, with a core for each rank.
+_FIRST_PER_RANK = 128
+# Levels of each kind that a comparison takes at least.
+_LEAST_LEVELS = 16
+
+
+def first_size(p: int, cores: int = CPU_COUNT) -> int:
+    """Return the most vertices of a led level before anything was measured.
+
+    Args:
+        p: ranks on this host.
+        cores: cores that this process may use. With fewer cores than ranks, ranks wait for a core in each crossing.
+    """
+    return MOST if p > cores else min(MOST, _FIRST_PER_RANK * p)
+
+
+def next_size(size: int, frontier: NDArray[np.int64], seconds: NDArray[np.float64], led: NDArray[np.bool_]) -> int:
+    """Return the most vertices of a led level for the next traversal.
+
+    Args:
+        size: that of the traversal measured.
+        frontier: by top-down level, vertices over all ranks.
+        seconds: by top-down level, the time.
+        led: by top-down level, whether it was led.
+    """
+    near = (frontier > size // 4) & (frontier <= 4 * size)
+    kinds = [near & led, near & ~led]
+    if min(np.count_nonzero(kind) for kind in kinds) < _LEAST_LEVELS:
+        return size
+    led_cost, shared_cost = (seconds[kind].sum() / frontier[kind].sum() for kind in kinds)
+    return min(MOST, 2 * size) if led_cost < shared_cost else max(LEAST, size // 2)

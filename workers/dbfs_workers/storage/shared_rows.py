@@ -1,0 +1,147 @@
+"""Adjacency lists in memory that other processes of the host can map, so that one rank can expand every rank's rows.
+
+The memory is a nameless file (memfd) with the ``row_offsets`` of a CSR, and its ``columns`` after them. A peer finds
+the file by its token (``dbfs_workers.tokens``), and maps it to read. The file's size is sealed, so that no process can
+cut off pages that others have mapped.
+
+Such memory has no huge pages on most systems. A graph of hubs, whose levels no rank leads, therefore keeps its rows in
+ordinary memory (``LARGEST_DEGREE``).
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.storage.partition import Csr, Partition, Rows
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token, issue
+
+LARGEST_DEGREE: Final = 256
+"""Rows are shared if no row is longer. See ``levels.led_levels`` for the levels that a rank leads."""
+
+KIND: Final = "rows"
+"""What the tokens of such files are issued for, in place of a graph."""
+
+# Bytes that are copied before the memory of the original is given back.
+_STEP = 1 << 22
+# Share of the memory still free in a process that the rows of its peers may take there.
+_MOST_OF_FREE = 1 / 4
+_madvise = ctypes.CDLL(None, use_errno=True).madvise
+
+# By address of the first array: the tokens of this process's files.
+_tokens: dict[int, Token] = {}
+
+
+def share(partition: Partition) -> Partition:
+    """Return a partition whose rows peers can map. The arrays of the one given are used up: their memory is given back.
+
+    Return the partition itself if it has the only rank, or a row longer than ``LARGEST_DEGREE``, or if the system has
+    no memfd.
+    """
+    csr = partition.out_edges
+    if partition.stripe.p == 1 or np.diff(csr.row_offsets).max(initial=0) > LARGEST_DEGREE:
+        return partition
+    try:
+        token = issue(KIND)
+    except ExchangeUnavailableError:
+        return partition
+    os.ftruncate(token.descriptor, max(1, csr.nbytes))
+    fcntl.fcntl(token.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    memory = mmap.mmap(token.descriptor, 0)
+    row_offsets = np.frombuffer(memory, np.int64, csr.row_offsets.size)
+    columns = np.frombuffer(memory, np.uint32, csr.columns.size, csr.row_offsets.nbytes)
+    address = row_offsets.ctypes.data
+    _tokens[address] = token
+    weakref.finalize(memory, _forget, address).atexit = False
+    _move(csr.row_offsets, row_offsets)
+    _move(csr.columns, columns)
+    return replace(partition, row_offsets=row_offsets, columns=columns)
+
+
+def token_of(rows: Rows) -> Token | None:
+    """Return the token of the file in which rows lie; None for rows that peers can't map."""
+    token = _tokens.get(rows.starts.ctypes.data)
+    together = rows.columns.ctypes.data == rows.starts.ctypes.data + rows.starts.nbytes + 8
+    return token if token is not None and together else None
+
+
+class PeerRows:
+    """The rows of the other ranks of a host, mapped into this process.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+    """
+
+    def __init__(self, stripe: Stripe) -> None:
+        self._stripe = stripe
+        # By rank: the label of the mapped file, and its row offsets and columns.
+        self._mapped: dict[int, tuple[str, Csr]] = {}
+
+    def map(self, rank: int, token: Token, free_bytes: Callable[[], int]) -> Csr:
+        """Return the rows of a rank, mapped at the first call.
+
+        Args:
+            rank: the rank.
+            token: the token of its file.
+            free_bytes: returns the bytes of memory that this process may still take. Mapped pages count as its own.
+
+        Raises:
+            ExchangeUnavailableError: the file can't be opened, is not one of this graph's rows, or is too large to map.
+        """
+        label, csr = self._mapped.get(rank, ("", None))
+        if csr is not None and label == token.label:
+            return csr
+        self._mapped.pop(rank, None)
+        failed = f"the rows of rank {rank} can't be mapped"
+        descriptor = token.open(KIND, failed)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > (most := int(_MOST_OF_FREE * free_bytes())):
+                raise ExchangeUnavailableError(f"{failed}: they have {size:,} bytes, at most {max(0, most):,} may be")
+            offsets = self._stripe.n_local + 1
+            if size < 8 * offsets:
+                raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {offsets:,} row offsets")
+            memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+        row_offsets = np.frombuffer(memory, np.int64, offsets)
+        if size != 8 * offsets + 4 * row_offsets[-1]:
+            raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {row_offsets[-1]:,} columns")
+        csr = Csr(row_offsets, np.frombuffer(memory, np.uint32, offset=8 * offsets))
+        self._mapped[rank] = token.label, csr
+        return csr
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._mapped.clear()
+
+
+def addresses(rows: Sequence[Rows]) -> NDArray[np.int64]:
+    """Return int64[3 * ranks], the addresses of each rank's ``starts``, ``ends`` and ``columns``."""
+    table = [array.ctypes.data for of in rows for array in (of.starts, of.ends, of.columns)]
+    return np.array(table, np.int64)
+
+
+def _move(source: NDArray[np.int64] | NDArray[np.uint32], target: NDArray[np.int64] | NDArray[np.uint32]) -> None:
+    """Copy an array, and give the whole pages of its memory back to the system as they are copied."""
+    step = _STEP // source.itemsize
+    first = -(-source.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    for start in range(0, source.size, step):
+        target[start : start + step] = source[start : start + step]
+        end = (source.ctypes.data + source.itemsize * min(start + step, source.size)) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > first and source.flags.owndata:
+            _madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+            first = end
+
+
+def _forget(address: int) -> None:
+    os.close(_tokens.pop(address).descriptor)
