@@ -30,13 +30,14 @@ def sixteen() -> Iterator[distributed.Client]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("ranks", "directed"), [(6, False), (16, True)])
-def test_ways_on_more_ranks(sixteen: distributed.Client, directed: bool, ranks: int) -> None:
-    for name, way in (("hub", WAYS["2-D"]), ("dense random", WAYS["2-D, degree order"])):
+@pytest.mark.parametrize(("ranks", "directed"), [(6, False), (9, False), (16, True)])
+@pytest.mark.parametrize("ways", [("shared memory", "shared memory, degree order"), ("2-D", "2-D, degree order")])
+def test_ways_on_more_ranks(sixteen: distributed.Client, ways: tuple[str, str], directed: bool, ranks: int) -> None:
+    for name, way in zip(("hub", "dense random"), ways, strict=True):
         arrays = GRAPHS[name]()
-        with loaded(sixteen, arrays, way, directed=directed, ranks=ranks) as graph:
-            check(graph, arrays, way, [5])
-            check(graph, arrays, way, [5, 30, 5], max_depth=2)
+        with loaded(sixteen, arrays, WAYS[way], directed=directed, ranks=ranks) as graph:
+            check(graph, arrays, WAYS[way], [5])
+            check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
 
 
 @pytest.mark.full

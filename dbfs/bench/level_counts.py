@@ -252,7 +252,6 @@ class _Grid(_Traversal):
             self.levels.append(level)
             level.add("frontier", expanded, self.of.grid.rows - 1)
             if self.bottom_up:
-                level.crossings += 1
                 level.add("visited", np.full(self.p, _ID_BYTES * self.words * (columns - 1)), columns - 1)
                 vertices, searchers = self._search(level)
                 searched = int(level.edges.sum())

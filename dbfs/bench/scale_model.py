@@ -116,7 +116,7 @@ def count_crossings(point: LayoutCost) -> float:
     if point.layout == "1d":
         # Before the first bottom-up level the ranks measure the frontier.
         return point.levels + (point.bottom_up_levels > 0)
-    return 2 * point.levels + point.bottom_up_levels + 2 * point.predecessors
+    return 2 * point.levels + 2 * point.predecessors
 
 
 def _amounts(point: LayoutCost) -> NDArray[np.float64]:

@@ -66,10 +66,9 @@ class GridExchange(SharedMemoryExchange):
         self._sizes[self.rank][parity, slot] = rows.size
         return ID_BYTES * min(rows.size, self._words)
 
-    def post_bits(self, slot: int, bits: NDArray[np.uint32]) -> int:
-        """Write a bitmap for the next crossing into a slot; return its bytes. Peers read it with ``bits``."""
+    def post_bits(self, slot: int, bits: NDArray[np.uint32]) -> None:
+        """Write a bitmap for the next crossing into a slot. Peers read it with ``bits``, or not at all."""
         self._messages[self.rank][(self._crossing + 1) & 1, slot] = bits
-        return bits.nbytes
 
     def rows(self, source: int, slot: int) -> NDArray[np.uint32]:
         """Return the local ids of a message, readable until the next crossing or the next call."""

@@ -7,9 +7,9 @@ All ranks decide from the same sums, as in ``levels.loop``. A level has two cros
 2. *Fold*: each rank searches its edges from the column's frontier into the row's unvisited vertices, and sends what it
    found to the owners in its row. An owner labels each vertex once, and remembers the column of the finder.
 
-A bottom-up level has a crossing more between the two, which spreads the visited vertices of a row in it: a rank looks
-for those only that none in its row has visited (Buluç, Beamer, Madduri, Asanović, Patterson, "Distributed-Memory
-Breadth-First Search on Massive Graphs", 2017).
+Where the next level may be bottom-up, the first crossing also carries the visited vertices along the rows. In such a
+level a rank looks for those only that none in its row has visited (Buluç, Beamer, Madduri, Asanović, Patterson,
+"Distributed-Memory Breadth-First Search on Massive Graphs", 2017). If the level is top-down, nobody reads them.
 
 Parents stay with their finders until the end. An owner then asks the finder of each vertex for its parent: one parent a
 vertex travels, however many ranks found the vertex (Fu, Dasari, Bebee, Berzins, Thompson, "Parallel Breadth First
@@ -26,7 +26,12 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import grid_kernels as kernels
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels import loop
-from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share, require_direction
+from dbfs_workers.levels.direction import (
+    bottom_up_may_pay,
+    bottom_up_pays,
+    expected_search_share,
+    require_direction,
+)
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid_scratch import GridScratch
@@ -36,8 +41,10 @@ from dbfs_workers.storage.stripe import own_rows
 _NONE = np.empty(0, np.uint32)
 _DISCOVERED = COUNT_FIELDS.index("discovered")
 _BYTES_SENT = COUNT_FIELDS.index("bytes_sent")
-# The slot of the messages to a column, or to a whole row.
-_SHARED = 0
+# The slots of the messages to a column, and to a whole row. A grid of one column has no peers in a row.
+_FRONTIER, _VISITED = 0, 1
+# Place among the counts of a crossing: at the start, the largest degree.
+_MAX_DEGREE = 4
 
 
 def traverse(
@@ -56,6 +63,7 @@ class GridLoop:
     Attributes:
         column: this rank's column of the grid.
         frontier_edges: over all ranks, the sum of the frontier's degrees.
+        found: over all ranks, vertices that the last level found, or more.
         searched: edges that the last level looked at, if it was bottom-up.
     """
 
@@ -77,6 +85,8 @@ class GridLoop:
     frontier_edges: int = 0
     unexplored_edges: int = 0
     missing_targets: int = 0
+    max_degree: int = 0
+    found: int = 0
     searched: int = 0
     search_share: float = field(default_factory=expected_search_share)
 
@@ -107,7 +117,9 @@ class GridLoop:
 
     def run(self) -> RankRun:
         """Run all levels, fetch the parents, and return the labels, counts and times of this rank."""
-        bytes_sent = self._expand("start", self.scratch.partition.m_local)
+        partition = self.scratch.partition
+        bytes_sent = self._expand("start", partition.m_local, int(partition.degrees.max()))
+        self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
         started = ended = time.perf_counter()
         while (
             self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
@@ -134,17 +146,19 @@ class GridLoop:
             setup=started - self.began,
         )
 
-    def _expand(self, phase: str, edges: int = 0) -> int:
+    def _expand(self, phase: str, edges: int = 0, largest: int = 0) -> int:
         """Send the frontier to the column, and choose the next level's direction; return the bytes sent.
 
-        ``edges`` are all edges of this rank, at the start.
+        At the start, ``edges`` are all edges of this rank, and ``largest`` is its largest degree.
         """
         scratch = self.scratch
+        if scratch.grid.columns > 1 and self._may_be_bottom_up():
+            self.exchange.post_bits(_VISITED, scratch.own_visited)
         degrees = int(scratch.partition.degrees[scratch.frontier].sum())
         self.edges += degrees
-        bytes_sent = self.exchange.post(_SHARED, scratch.frontier) * (scratch.grid.rows - 1)
+        bytes_sent = self.exchange.post(_FRONTIER, scratch.frontier) * (scratch.grid.rows - 1)
         missing = 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
-        sums = self._cross(phase, (scratch.frontier.size, degrees, missing, edges, self.searched))
+        sums = self._cross(phase, (scratch.frontier.size, degrees, missing, edges, largest or self.searched))
         before = self.frontier_edges
         self.frontier, self.frontier_edges, self.missing_targets, all_edges, searched = sums
         self.unexplored_edges += all_edges
@@ -155,6 +169,14 @@ class GridLoop:
             n = scratch.stripe.n
             self.bottom_up = bottom_up_pays(self.frontier_edges, before, unexplored, n, self.search_share)
         return bytes_sent
+
+    def _may_be_bottom_up(self) -> bool:
+        """Return whether the next level may be bottom-up. All ranks have the same answer, before they have the sums."""
+        if not self.adaptive:
+            return self.bottom_up
+        # The share that the level after this one will expect may be as small as that of the first one.
+        share, n = expected_search_share(), self.scratch.stripe.n
+        return bottom_up_may_pay(self.found, self.max_degree, self.unexplored_edges, n, share)
 
     def _run_level(self, start: float, bytes_sent: int) -> None:
         """Search the rank's edges, send along the row what it found, and label what is new; record the level's counts.
@@ -167,10 +189,8 @@ class GridLoop:
         expanded, distance = scratch.frontier.size, self.level + 1
         self.unexplored_edges -= self.frontier_edges
         scratch.found_ends[:] = 0
-        waited = 0.0
         if self.bottom_up:
-            waited, spread = self._spread_visited()
-            bytes_sent += spread
+            bytes_sent += self._absorb_visited()
             edges = self.searched = self._search_bottom_up()
         else:
             edges, self.searched = self._search_top_down(), 0
@@ -180,7 +200,7 @@ class GridLoop:
             if c != column:
                 bytes_sent += exchange.post(c, rows)
         searched = time.perf_counter()
-        self._cross("fold", (sum(ends), edges, 0, 0, 0))
+        self.found = self._cross("fold", (sum(ends), edges, 0, 0, 0))[0]
         crossed = time.perf_counter()
         queue, own = scratch.next_queue, ends[column]
         discovered = self._contract(found[column], column, distance, queue)
@@ -199,7 +219,7 @@ class GridLoop:
         direction = int(self.bottom_up)
         self.counts.append((direction, expanded, edges, filtered, own, sent, culled, discovered, bytes_sent))
         # ``run`` sets the time of the exchange when the level is over.
-        self.seconds.append((searched - start - waited, 0.0, contracted - crossed))
+        self.seconds.append((searched - start, 0.0, contracted - crossed))
 
     def _search_top_down(self) -> int:
         """Visit the neighbours of the column's frontier; return the edges inspected."""
@@ -210,7 +230,7 @@ class GridLoop:
             edges += kernels.top_down(
                 csr.row_offsets,
                 csr.columns,
-                self.exchange.rows(peer, _SHARED),
+                self.exchange.rows(peer, _FRONTIER),
                 peer * stripe.n_local,
                 row_first,
                 scratch.visited,
@@ -220,22 +240,17 @@ class GridLoop:
             )
         return edges
 
-    def _spread_visited(self) -> tuple[float, int]:
-        """Assemble the column's frontier, and spread the visited rows; return seconds waited, bytes sent."""
+    def _absorb_visited(self) -> int:
+        """Assemble the column's frontier and the row's visited vertices; return the bytes of this rank's part."""
         scratch, words = self.scratch, self.scratch.stripe.words_local
         rank = scratch.partition.rank
         assert scratch.frontier_bits is not None
-        # Before the crossing: its messages are gone after the next one.
         for i, peer in enumerate(scratch.grid.column_of(rank)):
-            self.exchange.copy_bits(peer, _SHARED, scratch.frontier_bits[i * words : (i + 1) * words])
-        bytes_sent = self.exchange.post_bits(_SHARED, scratch.own_visited) * (scratch.grid.columns - 1)
-        before = time.perf_counter()
-        self._cross("spread", (0, 0, 0, 0, 0))
-        waited = time.perf_counter() - before
+            self.exchange.copy_bits(peer, _FRONTIER, scratch.frontier_bits[i * words : (i + 1) * words])
         for c, peer in enumerate(scratch.grid.row_of(rank)):
             if c != self.column:
-                scratch.visited[c * words : (c + 1) * words] |= self.exchange.bits(peer, _SHARED)
-        return waited, bytes_sent
+                scratch.visited[c * words : (c + 1) * words] |= self.exchange.bits(peer, _VISITED)
+        return scratch.own_visited.nbytes * (scratch.grid.columns - 1)
 
     def _search_bottom_up(self) -> int:
         """Search the row's unvisited vertices for parents in the column's frontier; return the edges inspected."""
