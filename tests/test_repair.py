@@ -164,7 +164,7 @@ def test_what_an_update_reports(client: distributed.Client, leaves_nothing: None
         assert len(result.reports) == 300
         run_id = result.run_id
         graph.delete_edges([(298, 299)])
-        assert result.update().reports == ()
+        result.update()
         assert (result.depth, result.reached, list(result.changed())) == (298, 299, [299])
         assert result.run_id != run_id
         assert result.path_to(299) == []

@@ -40,10 +40,13 @@ _EDGE_NANOSECONDS: Final = 130
 _CROSSING_EDGES: Final = 100
 # So many edges a repair may look at in any case: less time than a call takes.
 _LEAST: Final = 20_000
+# A repair also ends if that share of the time has passed by the ranks' clocks, and this many nanoseconds: on a busy
+# machine ranks wait long for each other.
+_LEAST_NANOSECONDS: Final = 5_000_000
 
 
 class _TooMuchError(Exception):
-    """The repair has looked at too many edges. All ranks raise this at the same crossing."""
+    """The repair has looked at too many edges, or for too long. All ranks raise this at the same crossing."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class RepairLoop:
         self._exchange = exchange
         self._earlier = earlier
         self._anew = anew
+        self._started, self._limit = self._began, 0
         self._state = np.zeros(kernels.STATE, np.int64)
         n_local = partition.stripe.n_local
         # Pages that are never written take no memory.
@@ -127,11 +131,12 @@ class RepairLoop:
         ready = ready and earlier is not None and earlier.labels.predecessors is not None
         nanoseconds = 0 if earlier is None else int(earlier.seconds * 1e9)
         lacking, nanoseconds, _, _, _ = self._cross_with("start", int(not ready), nanoseconds)
-        started = time.perf_counter()
+        self._started = time.perf_counter()
         if earlier is None:
             return self._traverse_anew(None)
         if lacking or earlier.changes is None:
             return self._traverse_anew(earlier.labels.distances)
+        self._limit = self._exchange.p * _LEAST_NANOSECONDS + int(_SHARE * nanoseconds)
         self._state[kernels.MOST] = max(_LEAST, int(_SHARE * nanoseconds) // _EDGE_NANOSECONDS)
         earlier.take()
         labels = (earlier.labels.distances, earlier.labels.predecessors)
@@ -155,8 +160,8 @@ class RepairLoop:
             reached=self.reached,
             edges=self._partition.m_local - missing,
             depth=depth,
-            elapsed=ended - started,
-            setup=started - self._began,
+            elapsed=ended - self._started,
+            setup=self._started - self._began,
             version=self._partition.version,
             changed=np.sort(touched[earlier.labels.distances[touched] != self._before[: touched.size]]),
             traversal_seconds=earlier.seconds,
@@ -244,16 +249,17 @@ class RepairLoop:
         """Cross with the peers; return the sum of the ranks' ``active``.
 
         Raises:
-            _TooMuchError: the ranks have looked at too many edges.
+            _TooMuchError: the ranks have looked at too many edges, or for too long.
         """
         self._state[kernels.LOOKED] += _CROSSING_EDGES
-        active, looked, _, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]))
-        if looked > self._state[kernels.MOST]:
+        passed = int((time.perf_counter() - self._started) * 1e9)
+        active, looked, passed, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]), passed)
+        if looked > self._state[kernels.MOST] or passed > self._limit:
             raise _TooMuchError
         return active
 
-    def _cross_with(self, phase: str, first: int, second: int) -> list[int]:
-        return self._exchange.cross(self.level, phase, (first, second, 0, 0, 0), sliced=False)
+    def _cross_with(self, phase: str, first: int, second: int, third: int = 0) -> list[int]:
+        return self._exchange.cross(self.level, phase, (first, second, third, 0, 0), sliced=False)
 
     def _traverse_anew(self, before: NDArray[np.int32] | None) -> RankRun:
         """Make a new traversal; compare with the distances before, where the rank has them."""
