@@ -79,6 +79,7 @@ class DealtPieces:
         kept: futures of each piece's ``InputEdges``, between vertex ids; None if edges are not kept.
         kept_lists: futures by rank, each of the list of the rank's ``InputEdges``: p keys to hold and to validate
             against, instead of hundreds.
+        edge_bytes: bytes of an edge of ``edges``; 0 without these.
     """
 
     n: int
@@ -89,6 +90,7 @@ class DealtPieces:
     id_tables: tuple[distributed.Future, ...] = ()
     kept: list[distributed.Future] | None = None
     kept_lists: tuple[distributed.Future, ...] = ()
+    edge_bytes: int = 0
 
     @property
     def unread(self) -> bool:
@@ -205,7 +207,7 @@ class Builder(ABC):
         else:
             dealt_out = self._deal_out(pieces)
             dealt = self._read_and_number(dealt_out) if edges.n is None else self._read_and_count(edges.n, dealt_out)
-            self.require_fit(dealt.n, dealt.m)
+            self.require_fit(dealt.n, dealt.m, dealt.edge_bytes * -(-dealt.m // gang.p))
         if self.options.keep_edges:
             dealt = self._read_and_keep(dealt)
         read_seconds = 0.0 if dealt.unread else time.perf_counter() - start
@@ -253,8 +255,11 @@ class Builder(ABC):
         """Return the number of edges of a piece, for m edges (None: unknown) and p ranks."""
 
     @abstractmethod
-    def require_fit(self, n: int, m: int) -> None:
-        """Raise ``GraphTooLargeError`` if n vertices and m input edges won't fit."""
+    def require_fit(self, n: int, m: int, held: int = 0) -> None:
+        """Raise ``GraphTooLargeError`` if n vertices and m input edges won't fit.
+
+        Each rank holds ``held`` bytes of edges already, which give way to the partition.
+        """
 
     @abstractmethod
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
@@ -305,9 +310,10 @@ class Builder(ABC):
         found = number_ids(arguments, self.gang.p, name, self.token, self._submit, gather)
         if self.edges.m not in (None, found.m):
             raise self._wrong_count(self.edges.m, found.m)
+        size = 8 if found.n <= 1 << 32 else 16
         if self.options.ids == "dense":
-            return DealtPieces(found.n, found.m, pieces, GraphIds(), found.edges)
-        return DealtPieces(found.n, found.m, pieces, found.ids, found.edges, found.tables)
+            return DealtPieces(found.n, found.m, pieces, GraphIds(), found.edges, edge_bytes=size)
+        return DealtPieces(found.n, found.m, pieces, found.ids, found.edges, found.tables, edge_bytes=size)
 
     def _read_and_count(self, n: int, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and count their edges."""
@@ -322,7 +328,7 @@ class Builder(ABC):
         counted = [futures[key] for key in count_keys]
         counts = self.gang.gather(counted, self.deadline, f"reading {self.edges.name}", self.watch)
         ids = self.options.offset_ids(self.edges)
-        return DealtPieces(n, sum(counts), pieces, ids, [futures[key] for key in keys])
+        return DealtPieces(n, sum(counts), pieces, ids, [futures[key] for key in keys], edge_bytes=16)
 
     def _read_and_keep(self, dealt: DealtPieces) -> DealtPieces:
         """Read all pieces that are not read yet, and convert the edges to the form in which they are kept."""

@@ -266,11 +266,11 @@ def _shared_validation(stripe: Stripe) -> int:
     return (8 + 8 + 16) * stripe.n_local + 4 * stripe.words
 
 
-def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
+def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str, held: int = 0) -> None:
     """Refuse a graph whose build or run takes more memory than the workers may still take.
 
     A worker's process may take ``build.memory-share`` of its memory limit, other graphs included. Workers without a
-    limit divide that share of what their machine has free.
+    limit divide that share of what their machine has free. Of the bytes needed, each rank holds ``held`` already.
 
     Raises:
         GraphTooLargeError: with the bytes needed, by part, and the bytes available.
@@ -286,14 +286,16 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None
         pairs = zip(found, gang.addresses, limits, strict=True)
         return [free if limit else free // hosts[host_of(address)] for free, address, limit in pairs]
 
-    for rank, usable in enumerate(_settled(read, needed.peak_bytes)):
-        if needed.peak_bytes > usable:
+    wanted = needed.peak_bytes - held
+    holds = f", of which it holds {held:,} as edges that were read" if held else ""
+    for rank, usable in enumerate(_settled(read, wanted)):
+        if wanted > usable:
             limit = limits[rank]
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
                 f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) per rank; rank {rank} may take {max(usable, 0):,} bytes more "
-                f"({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
+                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} may take {max(usable, 0):,} bytes "
+                f"more ({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )
 

@@ -58,20 +58,22 @@ def number_ids(
     def add(rank: int, what: str, place: tuple[int, ...], function: Callable[..., Any], *arguments: Any) -> Ref:
         return graph.add(rank, (f"{what}-{token}", *place), function, *arguments)
 
-    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], share, name) for i in indices]
-    samples = [add(i % p, "sample-ids", (i,), tasks.sample_ids, coded[i]) for i in indices]
+    found = [add(rank, "rank-ids", (rank,), tasks.RankIds) for rank in ranks]
+    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], found[i % p], share, name) for i in indices]
+    samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], coded[rank::p], p) for rank in ranks]
     splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)
-    split = [add(i % p, "split-ids", (i,), tasks.split_ids, coded[i], splitters, p) for i in indices]
+    split = [add(rank, "split-ids", (rank,), tasks.split_ids, found[rank], splitters, p) for rank in ranks]
     united, counts = [], []
     for owner in ranks:
-        parts = [add(i % p, "ids-part", (i, owner), tasks.select_part, split[i], owner) for i in indices]
+        parts = [add(rank, "ids-part", (rank, owner), tasks.select_part, split[rank], owner) for rank in ranks]
         united.append(add(owner, "unite-ids", (owner,), tasks.unite_ids, parts, share, name))
         counts.append(add(owner, "count-ids", (owner,), tasks.count_ids, united[owner]))
     tables = [add(owner, "id-table", (owner,), tasks.make_table, united[owner], counts, owner) for owner in ranks]
-    edges = []
-    for i in indices:
-        places = [add(owner, "id-places", (owner, i), tasks.select_places, united[owner], i) for owner in ranks]
-        edges.append(add(i % p, "number-edges", (i,), tasks.make_vertices, coded[i], split[i], places, counts))
+    vertices = []
+    for rank in ranks:
+        places = [add(owner, "id-places", (owner, rank), tasks.select_places, united[owner], rank) for owner in ranks]
+        vertices.append(add(rank, "id-vertices", (rank,), tasks.find_vertices, split[rank], places, counts))
+    edges = [add(i % p, "number-edges", (i,), tasks.make_vertices, coded[i], vertices[i % p]) for i in indices]
     refs = [splitters, *counts, *tables, *edges]
     futures = submit(graph, [ref.key for ref in refs])
     made = [futures[ref.key] for ref in refs]

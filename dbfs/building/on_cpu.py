@@ -46,11 +46,12 @@ class HostBuilder(Builder):
         memory: int | None = None,
         *,
         hosts: Hosts | None = None,
+        held: int = 0,
     ) -> Estimate:
         """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
 
         Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks
-        share memory.
+        share memory, and ``held`` is as of ``require_fit``.
         """
         largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
         needed = estimate_bytes(
@@ -59,7 +60,7 @@ class HostBuilder(Builder):
             # The piece that a thread bins, and the bins of as many edges from the other ranks. Twice, for generators
             # and readers that take more memory for a while.
             min(2 * largest, max(m, 1)),
-            -(-edges.held_bytes // stripe.p),
+            max(-(-edges.held_bytes // stripe.p), held),
             in_edges=cls.stores_twice(edges, options),
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
@@ -68,11 +69,11 @@ class HostBuilder(Builder):
         )
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
-    def require_fit(self, n: int, m: int) -> None:
+    def require_fit(self, n: int, m: int, held: int = 0) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = self.options.stripe(n, self.gang.p)
-        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang))
-        require_fit(self.gang, stripe, needed, self.edges.name)
+        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held)
+        require_fit(self.gang, stripe, needed, self.edges.name, held)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""

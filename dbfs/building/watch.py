@@ -24,7 +24,10 @@ _BIN_STAGE = "bin-edges"
 _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
     **dict.fromkeys(
-        ("sample-ids", "split-ids", "ids-part", "unite-ids", "id-table", "id-ends", "id-places", "number-edges"),
+        (
+            *("rank-ids", "sample-ids", "id-splitters", "split-ids", "ids-part", "unite-ids", "count-ids"),
+            *("id-table", "id-ends", "id-places", "id-vertices", "number-edges"),
+        ),
         "numbering",
     ),
     **dict.fromkeys(

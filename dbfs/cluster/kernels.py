@@ -11,6 +11,7 @@ KERNELS = (
     "dbfs_workers.storage.building_kernels",
     "dbfs_workers.storage.sorting_kernels",
     "dbfs_workers.storage.id_kernels",
+    "dbfs_workers.storage.string_kernels",
     "dbfs_workers.storage.pages_kernels",
     "dbfs_workers.backends.cpu_kernels",
     "dbfs_workers.backends.cpu_resident_kernels",

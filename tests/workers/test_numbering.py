@@ -39,16 +39,19 @@ class Held:
 
 def numbered(pieces: list[Held], p: int) -> tuple[list[IdTable], list[Any]]:
     """Run the tasks of ``building.numbering`` in this process; return the tables by rank and the edges by piece."""
-    coded = [tasks.read_piece(piece, 1.0, "mine") for piece in pieces]
-    splitters = tasks.choose_splitters([tasks.sample_ids(piece) for piece in coded], p, "mine")
-    split = [tasks.split_ids(piece, splitters, p) for piece in coded]
+    found = [tasks.RankIds() for _ in range(p)]
+    coded = [tasks.read_piece(piece, found[i % p], 1.0, "mine") for i, piece in enumerate(pieces)]
+    samples = [tasks.sample_ids(found[rank], coded[rank::p], p) for rank in range(p)]
+    splitters = tasks.choose_splitters(samples, p, "mine")
+    split = [tasks.split_ids(one, splitters, p) for one in found]
     united = [tasks.unite_ids([one.parts[rank] for one in split], 0.9, "mine") for rank in range(p)]
     counts = [tasks.count_ids(one) for one in united]
     tables = [tasks.make_table(one, counts, rank) for rank, one in enumerate(united)]
-    edges = [
-        tasks.make_vertices(coded[i], split[i], [tasks.select_places(one, i) for one in united], counts)
-        for i in range(len(pieces))
+    vertices = [
+        tasks.find_vertices(split[rank], [tasks.select_places(one, rank) for one in united], counts)
+        for rank in range(p)
     ]
+    edges = [tasks.make_vertices(coded[i], vertices[i % p]) for i in range(len(pieces))]
     return tables, edges
 
 
@@ -88,6 +91,34 @@ def test_codes_of_parts_are_those_of_all_ids_at_once(data: st.DataObject) -> Non
     expected, unique = pd.factorize(ids)
     assert np.array_equal(np.concatenate(codes), expected)
     assert np.array_equal(distinct, unique)
+
+
+def as_strings(numbers: Any) -> Any:
+    """Return strings of several lengths, the empty one for 0; some have a word or more in common."""
+    return pa.array([("ab\0ü" * (one % 5) + str(one)) if one else "" for one in numbers.tolist()], pa.large_string())
+
+
+def as_tuples(numbers: Any) -> Any:
+    return pa.StructArray.from_arrays([pa.array(numbers % 7), as_strings(numbers)], names=["a", "b"])
+
+
+@pytest.mark.parametrize("form", [as_strings, as_tuples])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_codes_of_parts_of_text_are_those_of_all_at_once(form: Any, data: st.DataObject) -> None:
+    """So many strings that the hash table and the strings' room grow; parts are slices of one array."""
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    sizes = data.draw(st.lists(st.integers(0, 1500), min_size=1, max_size=6))
+    ids = generator.integers(0, data.draw(st.sampled_from([1, 900, 2**62])), sum(sizes))
+    whole, ends = form(ids), np.cumsum([0, *sizes])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_codes, "_PART_STRINGS", data.draw(st.sampled_from([1, 100, 1 << 14])))
+        codes, distinct = encode(whole.slice(start, size) for start, size in zip(ends, sizes, strict=False))
+    assert [one.size for one in codes] == sizes
+    expected, unique = pd.factorize(ids)
+    assert np.array_equal(np.concatenate(codes), expected)
+    distinct.validate(full=True)
+    assert distinct.to_pylist() == form(unique).to_pylist()
 
 
 class InBatches(Held):
@@ -196,13 +227,14 @@ def test_every_arrow_type_of_ids_has_one_form() -> None:
 )
 def test_bad_ids_are_refused(src: Any, dst: Any, words: str) -> None:
     with pytest.raises(EdgeInputError, match=f"^mine: {words}"):
-        tasks.read_piece(Held(src, dst), 1.0, "mine")  # type: ignore[arg-type]
+        tasks.read_piece(Held(src, dst), tasks.RankIds(), 1.0, "mine")  # type: ignore[arg-type]
 
 
 def test_pieces_of_several_types_are_refused() -> None:
     pieces = [Held(np.array([1]), np.array([2])), Held(pa.array(["a"]), pa.array(["b"]))]
-    with pytest.raises(EdgeInputError, match="^mine: the ids are integer and string in turn; all must be of one type"):
-        numbered(pieces, 2)
+    for p in (1, 2):
+        with pytest.raises(EdgeInputError, match="^mine: the ids are integer and string in turn; all must be of one"):
+            numbered(pieces, p)
     # A piece without edges has no say in the type, and columns may have other names in other pieces.
     tuples = [pa.StructArray.from_arrays([pa.array([1, 2])], names=[name]) for name in "abc"]
     pieces = [
@@ -222,11 +254,11 @@ def test_ids_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_more_ids_than_codes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(id_codes, "_MOST_SLOTS", id_codes._LEAST_SLOTS)
-    most = id_codes._LEAST_SLOTS // 2
-    assert encode([np.arange(most)])[1].size == most
-    with pytest.raises(GraphTooLargeError, match="more than 512 distinct ids"):
-        encode([np.arange(most), np.array([most])])
+    monkeypatch.setattr(id_codes, "_MOST_CODES", 512)
+    for form in (np.asarray, as_strings, as_tuples):
+        assert len(encode([form(np.arange(512))])[1]) == 512
+        with pytest.raises(GraphTooLargeError, match="more than 512 distinct ids"):
+            encode([form(np.arange(512)), form(np.array([512]))])
 
 
 def test_the_ranges_are_even() -> None:

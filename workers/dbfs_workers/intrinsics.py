@@ -201,3 +201,16 @@ def byte_swap(typingctx, word):
         return builder.bswap(arguments[0])
 
     return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def folded_product(typingctx, word, factor):
+    """Return the two halves of the 128-bit product of two uint64, combined by exclusive or."""
+
+    def generate(context, builder, signature, arguments):
+        wide = [builder.zext(argument, ir.IntType(128)) for argument in arguments]
+        product = builder.mul(*wide)
+        high = builder.lshr(product, ir.Constant(ir.IntType(128), 64))
+        return builder.trunc(builder.xor(product, high), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,41 @@ if TYPE_CHECKING:
 
 # No caller can choose ids whose hashes collide.
 _SEED = np.uint64(secrets.randbits(64))
+_ODD_SEED = _SEED | np.uint64(1)
 
 # Slots of the smallest hash table: a power of 2.
 _LEAST_SLOTS = 1 << 10
 
-# Most slots: half of the slots may be taken, and codes are int32.
-_MOST_SLOTS = 1 << 32
+# Codes are int32.
+_MOST_CODES = 1 << 31
+
+# Strings encoded at a time.
+_PART_STRINGS = 1 << 14
+
+
+class IdCodes(Protocol):
+    """Codes of ids of one type: indices into the distinct ids so far, in the order in which they occur first."""
+
+    @property
+    def count(self) -> int:
+        """Number of distinct ids so far."""
+        ...
+
+    def growth(self, ids: Any) -> int:
+        """Return the bytes that encoding these ids takes at most."""
+        ...
+
+    def encode(self, ids: Any) -> NDArray[np.int32]:
+        """Return the code of each id; ids that are new get the next codes.
+
+        Raises:
+            GraphTooLargeError: there are more than 2^31 distinct ids.
+        """
+        ...
+
+    def distinct(self) -> Any:
+        """Return the distinct ids, by code."""
+        ...
 
 
 def encode(
@@ -31,29 +59,35 @@ def encode(
 ) -> tuple[list[NDArray[np.int32]], Ids]:
     """Return the codes of each part (at least one part), and the distinct ids of all parts, which the codes index.
 
-    The distinct ids are in the order in which they occur first. Parts of integers are taken one by one, and not kept: a
-    distinct integer takes 8 bytes, and 8 to 22 bytes in a hash table. Other parts are kept until the end, and Arrow's
-    hash table takes about 40 bytes for each distinct id.
+    The distinct ids are in the order in which they occur first. Parts are taken one by one, and not kept. A distinct
+    integer takes 8 bytes, and 8 to 22 bytes in a hash table; a distinct string takes its bytes, 8 more, and 11 to 22 in
+    a hash table. A distinct tuple takes its own bytes beside those of a string, its key.
 
     Args:
-        parts: the ids.
+        parts: the ids, all of one type.
         require: called with the bytes that the next step takes at most.
 
     Raises:
-        GraphTooLargeError: the parts hold more than 2^31 distinct integers.
+        GraphTooLargeError: the parts hold more than 2^31 distinct ids.
     """
-    integers, columns, codes = _IntegerCodes(), list[Any](), list[NDArray[np.int32]]()
+    found: IdCodes | None = None
+    codes = list[NDArray[np.int32]]()
     for part in parts:
-        if isinstance(part, np.ndarray):
-            # The codes, and copies of the hash table and the distinct integers that have grown.
-            require(30 * integers.count + 44 * part.size)
-            codes.append(integers.encode(part))
-        else:
-            columns.append(part)
-    if not columns:
-        return codes, integers.distinct()
-    require(44 * sum(map(len, columns)) + sum(map(nbytes, columns)))
-    return _encode_columns(columns)
+        if found is None:
+            found = codes_for(part)
+        require(found.growth(part))
+        codes.append(found.encode(part))
+    assert found is not None
+    return codes, found.distinct()
+
+
+def codes_for(part: Ids) -> IdCodes:
+    """Return the codes, none yet, of ids of the type of a part."""
+    if isinstance(part, np.ndarray):
+        return _IntegerCodes()
+    import pyarrow as pa
+
+    return _TupleCodes() if pa.types.is_struct(part.type) else _StringCodes()
 
 
 class _IntegerCodes:
@@ -66,6 +100,11 @@ class _IntegerCodes:
     def __init__(self) -> None:
         self.count = 0
         self._allocate(_LEAST_SLOTS)
+
+    def growth(self, ids: NDArray[np.int64]) -> int:
+        """Return the bytes that encoding these ids takes at most."""
+        # The codes, and copies of the hash table and the distinct integers that have grown.
+        return 30 * self.count + 44 * ids.size
 
     def encode(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the code of each integer."""
@@ -85,8 +124,9 @@ class _IntegerCodes:
         return codes
 
     def distinct(self) -> NDArray[np.int64]:
-        """Return the distinct integers, by code."""
-        return self._distinct[: self.count].copy()
+        """Return the distinct integers, by code: a view."""
+        # The rest was never written, and so takes no memory.
+        return self._distinct[: self.count]
 
     def _allocate(self, slots: int) -> None:
         self._table, self._distinct = np.zeros(slots, np.int32), np.empty(slots // 2, np.int64)
@@ -94,35 +134,132 @@ class _IntegerCodes:
     def _grow(self) -> None:
         from dbfs_workers.storage import id_kernels as kernels
 
-        held = self.distinct()
+        held = self.distinct().copy()
         # Frees the table before the next one is made.
         slots = 2 * self._table.size
-        if slots > _MOST_SLOTS:
-            raise GraphTooLargeError(
-                f"one rank has more than {_MOST_SLOTS // 2:,} distinct ids to number; more ranks would have fewer each"
-            )
+        _require_codes(slots // 2)
         del self._table, self._distinct
         self._allocate(slots)
         self._distinct[: held.size] = held
         kernels.place_codes(held, _SEED, self._table)
 
 
-def _encode_columns(parts: list[Any]) -> tuple[list[NDArray[np.int32]], Any]:
-    """Return the codes of each Arrow array, and the distinct ids; see ``encode``."""
-    import pyarrow as pa
+class _StringCodes:
+    """The codes of strings: a hash table that grows with the number of distinct strings.
 
-    # Arrow leaves empty chunks out.
-    chunks = pa.chunked_array([sort_keys(part) for part in parts]).dictionary_encode().chunks
-    joint = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]) if chunks else np.empty(0, np.int32)
-    ends = accumulate(map(len, parts), initial=0)
-    # Copied: views would keep the codes of all parts.
-    codes = [joint[start:end].copy() for start, end in pairwise(ends)]
-    if not pa.types.is_struct(parts[0].type):
-        return codes, chunks[0].dictionary if chunks else parts[0][:0]
-    # NumPy keeps the last of several values for one index: in reversed order the first occurrence.
-    first = np.empty(len(chunks[0].dictionary) if chunks else 0, np.int64)
-    first[joint[::-1]] = np.arange(joint.size - 1, -1, -1)
-    return codes, take(joined(parts), first)
+    Attributes:
+        count: number of distinct strings so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._table = np.zeros(_LEAST_SLOTS, np.uint64)
+        self._offsets, self._held = np.zeros(_LEAST_SLOTS, np.int64), np.empty(0, np.uint8)
+
+    def growth(self, ids: Any) -> int:
+        """Return the bytes that encoding these ids takes at most."""
+        # The codes; and copies of the hash table, the offsets and the strings that have grown.
+        return 60 * (self.count + len(ids)) + 2 * (int(self._offsets[self.count]) + nbytes(ids))
+
+    def encode(self, ids: Any) -> NDArray[np.int32]:
+        """Return the code of each string of an Arrow array of ``large_string`` or ``large_binary``."""
+        # Imported here because the import compiles kernels.
+        from dbfs_workers.storage import string_kernels as kernels
+
+        offsets, data = _bytes(ids)
+        codes = np.empty(len(ids), np.int32)
+        # In parts, so that strings that occur often take no more room than rare ones.
+        for start in range(0, codes.size, _PART_STRINGS):
+            part = slice(start, min(start + _PART_STRINGS, codes.size))
+            self._make_room(part.stop - start, int(offsets[part.stop] - offsets[start]))
+            self.count = kernels.encode_strings(
+                offsets[start : part.stop + 1],
+                data,
+                _ODD_SEED,
+                self._table,
+                codes[part],
+                self._offsets,
+                self._held,
+                self.count,
+            )
+        return codes
+
+    def distinct(self) -> Any:
+        """Return the distinct strings, by code, as an Arrow array of ``large_string``."""
+        import pyarrow as pa
+
+        offsets = self._offsets[: self.count + 1]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._held[: offsets[-1]])]
+        return pa.Array.from_buffers(pa.large_string(), self.count, buffers)
+
+    def _make_room(self, strings: int, size: int) -> None:
+        """Make room for some more strings of ``size`` bytes in all, if all should be new."""
+        from dbfs_workers.storage import string_kernels as kernels
+
+        count, used = self.count + strings, int(self._offsets[self.count])
+        _require_codes(count)
+        # Pages of arrays that were never written take no memory.
+        if used + size > self._held.size:
+            self._held = _longer(self._held, used, max(2 * self._held.size, used + size))
+        if count >= self._offsets.size:
+            self._offsets = _longer(self._offsets, self.count + 1, max(2 * self._offsets.size, count + 1))
+        slots = self._table.size
+        while 4 * count > 3 * slots:
+            slots *= 2
+        if slots > self._table.size:
+            # Frees the table before the next one is made.
+            del self._table
+            self._table = np.zeros(slots, np.uint64)
+            kernels.place_strings(self._offsets, self._held, _ODD_SEED, self.count, self._table)
+
+
+class _TupleCodes:
+    """The codes of tuples: those of their keys (see ``sort_keys``)."""
+
+    def __init__(self) -> None:
+        self._keys = _StringCodes()
+        self._distinct = list[Any]()
+
+    @property
+    def count(self) -> int:
+        """Number of distinct tuples so far."""
+        return self._keys.count
+
+    def growth(self, ids: Any) -> int:
+        """Return the bytes that encoding these ids takes at most."""
+        # A key has up to 2 bytes for each byte of a tuple.
+        return self._keys.growth(ids) + 4 * nbytes(ids) + 8 * len(ids)
+
+    def encode(self, ids: Any) -> NDArray[np.int32]:
+        """Return the code of each tuple of an Arrow array of structs."""
+        before = self._keys.count
+        codes = self._keys.encode(sort_keys(ids))
+        # NumPy keeps the last of several values for one index: in reversed order the first occurrence.
+        first = np.empty(self._keys.count - before, np.int64)
+        rows = np.flatnonzero(codes >= before)[::-1]
+        first[codes[rows] - before] = rows
+        if first.size or not self._distinct:
+            self._distinct.append(take(ids, first))
+        return codes
+
+    def distinct(self) -> Any:
+        """Return the distinct tuples, by code, as an Arrow array of structs."""
+        return joined(self._distinct)
+
+
+def _require_codes(count: int) -> None:
+    """Refuse more distinct ids than there are codes."""
+    if count > _MOST_CODES:
+        raise GraphTooLargeError(
+            f"one rank has more than {_MOST_CODES:,} distinct ids to number; more ranks would have fewer each"
+        )
+
+
+def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    """Return an array of ``size`` items that begins with the used items of another one."""
+    longer = np.empty(size, array.dtype)
+    longer[:used] = array[:used]
+    return longer
 
 
 def ascending(ids: Ids) -> NDArray[np.int64]:

@@ -2,8 +2,7 @@
 
 Byte strings lie as in Arrow: string ``i`` is ``data[offsets[i] : offsets[i + 1]]``. Measured beside Arrow on one core
 of a busy machine: 0.86 million distinct strings of 14 bytes were sorted in 0.12 s instead of 0.53 s, and 4 million
-integers, 2 million of them distinct, encoded in 0.24 s instead of 0.54 s. A hash table of strings was no faster than
-Arrow's.
+integers, 2 million of them distinct, encoded in 0.24 s instead of 0.54 s.
 """
 
 import numpy as np

@@ -1,28 +1,30 @@
 """Tasks that number the ids of an edge list: a sample sort of the distinct ids over the ranks.
 
-1. ``read_piece`` reads a piece, and replaces each id by a code: an index into the piece's distinct ids.
+1. ``read_piece`` reads a piece, and replaces each id by a code: an index into the rank's distinct ids.
 2. ``sample_ids`` takes some of these ids, and ``choose_splitters`` divides all samples into as many ranges as ranks.
-3. ``split_ids`` divides the piece's distinct ids into the ranges. Each rank owns one range, and gets its part.
+3. ``split_ids`` divides the rank's distinct ids into the ranges. Each rank owns one range, and gets its part.
 4. ``unite_ids`` sorts the distinct ids of a range. Their places, and the sizes of the ranges before, are the vertices.
-5. ``make_vertices`` replaces a piece's codes by the vertices that the owners answer.
+5. ``find_vertices`` makes of the places that the owners answer the vertices of a rank's distinct ids, and
+   ``make_vertices`` replaces a piece's codes by them.
 
 The ids are numbered in ascending order, so any number of ranks, pieces and samples gives the same vertices. No rank
-holds all ids.
+holds all ids, and each holds an id once, however many of its pieces have the id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import EdgeInputError
-from dbfs_workers.storage.id_codes import ascending, encode
+from dbfs_workers.storage.id_codes import IdCodes, ascending, codes_for, encode
 from dbfs_workers.storage.id_table import (
     INTEGERS,
     IdTable,
@@ -42,11 +44,60 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.partition import InputEdges
     from dbfs_workers.storage.pieces import Edges, Piece
 
-# Distinct ids of a piece that are samples. With 64 the largest of 4 ranges had 1.1 times the mean of 16 pieces.
+# Distinct ids of a rank that are samples, for each range. With 64 the largest of 4 ranges had 1.1 times the mean.
 _SAMPLES = 64
 _MOST_SMALL_VERTICES = 2**32
 # Indices replaced by values at a time, in a buffer that fits the processor's first cache.
 _LOOKED_UP = 1 << 12
+
+
+class RankIds:
+    """The distinct ids of a rank's pieces; their places here are the codes.
+
+    The tasks of one rank share the object. It has a lock, and so Dask does not write it to a disk: a copy would miss
+    what later pieces add.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._codes: IdCodes | None = None
+        self._type: IdType | None = None
+
+    def encode(self, ids: Ids, require: Callable[[int], None], name: str) -> NDArray[np.int32]:
+        """Return the codes of ids; those that are new are added.
+
+        Args:
+            ids: the ids, in the form of ``as_ids``.
+            require: called with the bytes that the step takes at most.
+            name: the edge list's name, for errors.
+
+        Raises:
+            EdgeInputError: ids before were of another type.
+            GraphTooLargeError: there are more ids than codes.
+        """
+        if len(ids) == 0:
+            return np.empty(0, np.int32)
+        with self._lock:
+            id_type = IdType.of(ids)
+            if self._codes is None or self._type is None:
+                self._codes, self._type = codes_for(ids), id_type
+            _require_alike([self._type, id_type], name)
+            require(self._codes.growth(ids))
+            return self._codes.encode(ids if id_type == self._type else _renamed(ids, self._type))
+
+    def take_all(self) -> Ids | None:
+        """Return the distinct ids, and keep none of them; None if there are none."""
+        with self._lock:
+            codes, self._codes = self._codes, None
+        return None if codes is None else codes.distinct()
+
+    def sample(self, most: int) -> list[Any]:
+        """Return up to ``most`` ids, evenly spaced in the order in which they were added, as Python's values."""
+        with self._lock:
+            if self._codes is None:
+                return []
+            chosen = np.unique(np.linspace(0, self._codes.count - 1, most).astype(np.int64))
+            return as_python(take(self._codes.distinct(), chosen))
 
 
 @dataclass(frozen=True)
@@ -55,32 +106,31 @@ class CodedPiece:
 
     Attributes:
         count: number of edges.
-        id_type: the type of the ids.
-        ids: the distinct ids as the only element; ``split_ids`` takes it out.
-        codes: sources and targets as the only element, indices into the distinct ids; ``make_vertices`` takes it out.
+        id_type: the type of the ids; None if the piece has none.
+        codes: sources and targets as the only element, indices into the rank's distinct ids; ``make_vertices`` takes it
+            out.
     """
 
     count: int
-    id_type: IdType
-    ids: list[Ids]
+    id_type: IdType | None
     codes: list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 
     def __sizeof__(self) -> int:
-        return 8 * self.count * len(self.codes) + sum(map(nbytes, self.ids))
+        return 8 * self.count * len(self.codes)
 
 
 @dataclass(frozen=True)
 class IdSample:
-    """Some ids of a piece.
+    """Some ids of a rank.
 
     Attributes:
-        edges: the piece's number of edges.
-        id_type: the type of the ids; None if the piece has none.
+        edges: number of edges of each of its pieces.
+        id_types: the type of each piece's ids; None for a piece that has none.
         ids: some of its distinct ids, as Python's values.
     """
 
-    edges: int
-    id_type: IdType | None
+    edges: list[int]
+    id_types: list[IdType | None]
     ids: list[Any]
 
 
@@ -102,7 +152,7 @@ class Splitters:
 
 @dataclass(frozen=True)
 class SplitIds:
-    """A piece's distinct ids by range.
+    """A rank's distinct ids by range.
 
     Attributes:
         parts: the ids of each range, by rank; integers as uint32 if all fit. ``select_part`` takes them out.
@@ -122,7 +172,7 @@ class UnitedIds:
 
     Attributes:
         ids: ascending and distinct.
-        places: by piece, the index here of each id of the piece's part, int32; ``select_places`` takes them out.
+        places: by rank, the index here of each id of the rank's part, int32; ``select_places`` takes them out.
     """
 
     ids: Ids
@@ -132,55 +182,54 @@ class UnitedIds:
         return nbytes(self.ids) + sum(places.nbytes for places in self.places.values())
 
 
-def read_piece(piece: Piece, memory_share: float, name: str) -> CodedPiece:
+def read_piece(piece: Piece, found: RankIds, memory_share: float, name: str) -> CodedPiece:
     """Read a piece, and replace its ids by codes; ``name`` is the edge list's, for errors.
 
     Raises:
         GraphTooLargeError: finding the distinct ids takes more memory than this worker has left.
         EdgeInputError: the ids are null, negative, or of a type that ids can't have; sources and targets differ in
-            number or type.
+            number or type, or ids of other pieces are of another type.
     """
     types = list[IdType]()
     require = partial(require_room, memory_share=memory_share, what=f"{name}: finding its distinct ids")
-    codes, ids = encode(_parts_of(piece, name, types), require)
+    codes = [found.encode(ids, require, name) for ids in _parts_of(piece, name, types)]
+    count = sum(map(len, codes))
     # Sources and targets of each batch in turn, and perhaps lone ids.
     pairs = len(codes) // 2 * 2
     sources, targets = codes[:pairs:2], codes[1:pairs:2]
     del codes
     src = _in_one(sources)
     del sources
-    return CodedPiece(src.size, types[0], [ids], [(src, _in_one(targets))])
+    return CodedPiece(src.size, types[0] if count else None, [(src, _in_one(targets))])
 
 
-def sample_ids(piece: CodedPiece) -> IdSample:
-    """Return some of a piece's distinct ids, evenly spaced in the order in which they occur."""
-    ids = piece.ids[0]
-    if len(ids) == 0:
-        return IdSample(0, None, [])
-    chosen = np.unique(np.linspace(0, len(ids) - 1, _SAMPLES).astype(np.int64))
-    return IdSample(piece.count, piece.id_type, as_python(take(ids, chosen)))
+def sample_ids(found: RankIds, pieces: Sequence[CodedPiece], p: int) -> IdSample:
+    """Return some of a rank's distinct ids, evenly spaced in the order in which they occur, for ``p`` ranges."""
+    edges, id_types = [piece.count for piece in pieces], [piece.id_type for piece in pieces]
+    return IdSample(edges, id_types, found.sample(_SAMPLES * p))
 
 
 def choose_splitters(samples: Sequence[IdSample], p: int, name: str) -> Splitters:
-    """Return the splitters for ``p`` ranks by the samples of all pieces.
+    """Return the splitters for ``p`` ranks by the samples of all ranks.
 
     Raises:
         EdgeInputError: the pieces' ids are of several types.
     """
-    types = list(dict.fromkeys(sample.id_type for sample in samples if sample.id_type is not None))
-    if len({one.columns for one in types}) > 1:
-        raise EdgeInputError(f"{name}: the ids are {types[0]} and {types[1]} in turn; all must be of one type")
+    # Piece i is on rank i % p. The names of the first piece with ids count.
+    by_piece = [one for pieces in zip_longest(*(sample.id_types for sample in samples)) for one in pieces]
+    types = list(dict.fromkeys(one for one in by_piece if one is not None))
+    _require_alike(types, name)
     ids = sorted(one for sample in samples for one in sample.ids)
     values = tuple(ids[len(ids) * rank // p] for rank in range(1, p)) if ids else ()
-    return Splitters(sum(sample.edges for sample in samples), types[0] if types else INTEGERS, values)
+    return Splitters(sum(sum(sample.edges) for sample in samples), types[0] if types else INTEGERS, values)
 
 
-def split_ids(piece: CodedPiece, splitters: Splitters, p: int) -> SplitIds:
-    """Divide a piece's distinct ids into the ranges of ``p`` ranks."""
-    ids = piece.ids.pop()
-    if len(ids) == 0:
+def split_ids(found: RankIds, splitters: Splitters, p: int) -> SplitIds:
+    """Divide a rank's distinct ids into the ranges of ``p`` ranks."""
+    ids = found.take_all()
+    if ids is None:
         return SplitIds(dict.fromkeys(range(p), from_python([], splitters.id_type)), np.empty(0, np.int32))
-    if piece.id_type != splitters.id_type:
+    if IdType.of(ids) != splitters.id_type:
         ids = _renamed(ids, splitters.id_type)
     if p == 1:
         return SplitIds({0: _narrow(ids)}, np.arange(len(ids), dtype=np.int32))
@@ -198,7 +247,7 @@ def select_part(split: SplitIds, owner: int) -> Ids:
 
 
 def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds:
-    """Sort the ids of one range, given the parts of all pieces.
+    """Sort the ids of one range, given the parts of all ranks.
 
     Raises:
         GraphTooLargeError: the ids take more memory than this worker has left.
@@ -212,7 +261,7 @@ def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds
     place[order] = np.arange(len(ids), dtype=np.int32)
     ids = take(ids, order)
     del order
-    return UnitedIds(ids, {piece: _looked_up(place, one) for piece, one in enumerate(codes)})
+    return UnitedIds(ids, {rank: _looked_up(place, one) for rank, one in enumerate(codes)})
 
 
 def count_ids(united: UnitedIds) -> tuple[int, Any]:
@@ -220,9 +269,9 @@ def count_ids(united: UnitedIds) -> tuple[int, Any]:
     return len(united.ids), as_python(united.ids[-1:])[0] if len(united.ids) else None
 
 
-def select_places(united: UnitedIds, piece: int) -> NDArray[np.int32]:
-    """Take out the places of the ids of one piece, so that Dask frees them once they are sent."""
-    return united.places.pop(piece)
+def select_places(united: UnitedIds, rank: int) -> NDArray[np.int32]:
+    """Take out the places of the ids of one rank, so that Dask frees them once they are sent."""
+    return united.places.pop(rank)
 
 
 def make_table(united: UnitedIds, counts: Sequence[tuple[int, Any]], rank: int) -> IdTable:
@@ -230,23 +279,33 @@ def make_table(united: UnitedIds, counts: Sequence[tuple[int, Any]], rank: int) 
     return IdTable(sum(count for count, _ in counts[:rank]), united.ids)
 
 
-def make_vertices(
-    piece: CodedPiece, split: SplitIds, places: Sequence[NDArray[np.int32]], counts: Sequence[tuple[int, Any]]
-) -> Edges | InputEdges:
-    """Return a piece's edges as vertices: uint32, in the memory of the codes, or int64 for more than 2^32 vertices.
+def find_vertices(
+    split: SplitIds, places: Sequence[NDArray[np.int32]], counts: Sequence[tuple[int, Any]]
+) -> NDArray[Any]:
+    """Return the vertex of each code of a rank: uint32, or int64 for more than 2^32 vertices.
 
     Args:
-        piece: the edges as codes.
-        split: the distinct ids by range.
+        split: the rank's distinct ids by range.
         places: by range, the places of these ids in the range.
         counts: as of ``make_table``.
     """
     firsts = [0, *accumulate(count for count, _ in counts)]
-    vertex: Any = np.empty(split.order.size, np.uint32 if firsts[-1] <= _MOST_SMALL_VERTICES else np.int64)
+    kind = np.dtype(np.uint32 if firsts[-1] <= _MOST_SMALL_VERTICES else np.int64)
+    vertex: NDArray[Any] = np.empty(split.order.size, kind)
     start = 0
     for first, part in zip(firsts, places, strict=False):
         vertex[split.order[start : start + part.size]] = part.astype(vertex.dtype) + vertex.dtype.type(first)
         start += part.size
+    return vertex
+
+
+def make_vertices(piece: CodedPiece, vertex: NDArray[Any]) -> Edges | InputEdges:
+    """Return a piece's edges as vertices: uint32 in the memory of the codes, or int64.
+
+    Args:
+        piece: the edges as codes.
+        vertex: the vertex of each code.
+    """
     # Taken out: a second call would take the vertices for codes.
     src, dst = piece.codes.pop()
     return _looked_up(vertex, src), _looked_up(vertex, dst)
@@ -269,6 +328,12 @@ def _parts_of(piece: Piece, name: str, types: list[IdType]) -> Iterator[Ids]:
     lone = piece.lone_ids() if isinstance(piece, PieceWithLoneIds) else None
     if lone is not None:
         yield _checked(lone, name)
+
+
+def _require_alike(types: Sequence[IdType], name: str) -> None:
+    """Refuse ids of several types; the names of a tuple's columns may differ."""
+    if len({one.columns for one in types}) > 1:
+        raise EdgeInputError(f"{name}: the ids are {types[0]} and {types[1]} in turn; all must be of one type")
 
 
 def _checked(values: Any, name: str) -> Ids:
