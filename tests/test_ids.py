@@ -98,6 +98,42 @@ def test_all_calls_speak_ids(
         dbfs.validate(graph, dbfs.Labels([source], expected))
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+@pytest.mark.parametrize("kind", ["integers", "strings", "tuples"])
+def test_labels_of_both_engines_are_those_of_the_ids(
+    client: distributed.Client, kind: str, engine: str, directed: bool, ranks: int
+) -> None:
+    edges, columns = table(kind)
+    name = KINDS[kind]
+    ids = sorted({name(v) for v in USED})
+    at = {one: vertex for vertex, one in enumerate(ids)}
+    src, dst = (np.array([at[name(v)] for v in end]) for end in (SRC, DST))
+    matrix = oracle.adjacency(len(ids), src, dst, directed=directed)
+    source = name(SRC[0])
+    expected = oracle.distances(matrix, [at[source]])
+    reached = {one: int(expected[at[one]]) for one in ids if expected[at[one]] >= 0}
+    far = max(reached, key=reached.__getitem__)
+    with dbfs.load(edges, client=client, ranks=ranks, directed=directed, **columns) as graph:
+        result = graph.bfs(source, predecessors=True, engine=engine, validate=True)
+        assert (result.engine, result.sources) == (engine, (source,))
+        assert result.to_dict() == reached
+        oracle.assert_valid_parents(matrix, expected, result.predecessors(), [at[source]])
+        for row in result.to_arrow().to_pylist():
+            vertex, parent = (tuple(one.values()) if isinstance(one, dict) else one for one in list(row.values())[::2])
+            assert row["distance"] == reached[vertex]
+            assert parent is None or (matrix[at[parent], at[vertex]] and reached[parent] == reached[vertex] - 1)
+        for target in reached:
+            path = result.path_to(target)
+            assert (path[0], path[-1], len(path)) == (source, target, reached[target] + 1)
+            assert all(matrix[at[one], at[other]] for one, other in itertools.pairwise(path))
+        assert all(result.path_to(one) == [] for one in ids if one not in reached)
+        ended = graph.bfs(source, targets=[far, source], engine=engine)
+        assert ended.to_dict() == {one: distance for one, distance in reached.items() if distance <= reached[far]}
+
+
 def test_sampled_ids_are_the_same_for_any_ranks(client: distributed.Client) -> None:
     edges, columns = table("strings")
     samples = []
