@@ -163,8 +163,9 @@ def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int
     return kept, len(reached) - 1
 
 
+# So few levels that rank 0 leads none of them, because a leader keeps no duplicates.
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("spec", ["grid2d:side=7", "uniform:n=90,m=400,directed=true", "path:n=30"])
+@pytest.mark.parametrize("spec", ["grid2d:side=4", "uniform:n=90,m=400,directed=true", "path:n=8"])
 def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ranks: int) -> None:
     edges = generate.parse(spec)
     src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))

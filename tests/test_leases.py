@@ -179,7 +179,7 @@ def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client, endless:
 def test_a_leased_run_obeys_its_deadline(endless: Graph) -> None:
     leased(endless)
     with pytest.raises(DeadlineExceededError, match=r"level \d+"):
-        endless.bfs(0, deadline=0.4)
+        endless.bfs(0, direction="bottom-up", deadline=0.4)
     assert endless.bfs(0, max_depth=5).reached == 6
 
 

@@ -240,7 +240,7 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
 ) -> None:
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=3) as graph:
         with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
-            graph.bfs(0, deadline=0.5)
+            graph.bfs(0, direction="bottom-up", deadline=0.5)
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
 

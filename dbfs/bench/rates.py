@@ -34,7 +34,8 @@ class Rates:
             less if bottom-up levels skip edges. None if some levels were not counted.
         redundancy: vertices that the ranks kept after filtering, divided by vertices discovered. 1 if no vertex was
             found twice; more if several ranks found a vertex in the same level, or if a rank found a vertex that its
-            owner had discovered earlier. None if the backend does not count the vertices that ranks send.
+            owner had discovered earlier. Led levels keep nothing twice. None if the backend does not count the vertices
+            that ranks send.
         build_seconds: time of the graph's build.
         backend: backend of the graph.
         exchange: how the ranks exchanged.

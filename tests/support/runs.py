@@ -12,8 +12,8 @@ from dbfs.graph.graph import Graph
 ENDLESS = 1_000_000
 """Vertices of a path: a traversal from its end takes so many levels that a test can catch the run midway.
 
-On CPU cores a bottom-up traversal takes many minutes, because each level looks at all vertices; a top-down one takes as
-little as a second.
+On CPU cores a bottom-up traversal takes many minutes, because each level looks at all vertices; a top-down one takes
+less than a second.
 """
 
 
@@ -51,7 +51,7 @@ def kill_rank_1_mid_run(graph: Graph) -> None:
     """Kill the worker of rank 1 during a run, and check that the run's error names the rank and the level."""
     victim = graph.gang.addresses[1]
     pid = graph.gang.client.run(os.getpid, workers=[victim])[victim]
-    run = Background(graph, direction="auto")
+    run = Background(graph)
     os.kill(pid, signal.SIGKILL)
     error = run.join()
     assert isinstance(error, WorkerLostError)

@@ -92,6 +92,7 @@ def test_frames_larger_than_the_buffers_of_a_connection(four: Gang) -> None:
     np.testing.assert_array_equal(expected[parents[reached]], expected[reached] - 1)
 
 
+@pytest.mark.full
 def test_python_goes_on_with_frames_that_the_kernel_leaves(four: Gang) -> None:
     """The kernel sends a part of a frame, or none of it; the results are the same."""
     n, src, dst = random(20_000, 60_000, 3)
