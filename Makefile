@@ -11,12 +11,14 @@ demo: .venv/installed
 test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
-# Everything: make test, then the tests of the second size (the mark "full") in two processes, then those of them that
-# need the machine for themselves (the mark "alone"). The timeout ends tests that hang.
-FULL := -m pytest --worker-processes --timeout=600 --durations=15
+# Everything: make test; the other tests (the mark "full") in two processes, except those that need the machine for
+# themselves (the mark "alone"); those; and the parity tests of make test once more. In the last two the shared cluster's
+# workers are processes. The timeout ends tests that hang.
+FULL := -m pytest --timeout=600 --durations=15
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not alone"
-	$(BIN)/python $(FULL) -m "full and alone"
+	$(BIN)/python $(FULL) --worker-processes -m "full and alone"
+	$(BIN)/python $(FULL) --worker-processes -m "not full" tests/test_parity.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -7,8 +7,8 @@ test with the mark ``matrix`` it runs a diagonal: as many rows as the longest ax
 over, so that every value of every axis occurs. The other rows get the mark ``full``. The diagonal leaves out values
 that have this mark themselves.
 
-In the first size the shared cluster's workers are threads, which start in a tenth of the time and take half of the CPU.
-Messages still go over TCP. In the second size (``--worker-processes``) the workers are processes.
+The shared cluster's workers are threads, which start in a tenth of the time and take half of the CPU. Messages still go
+over TCP. With ``--worker-processes`` the workers are processes, as at the end of ``make test-all``.
 """
 
 import time
@@ -35,7 +35,7 @@ SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of the second size."""
+    """Add the option for workers in processes."""
     parser.addoption(
         "--worker-processes",
         action="store_true",
