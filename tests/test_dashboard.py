@@ -152,7 +152,7 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="street") as graph:
         run = Background(graph)
         until(title, lambda words: words == "street, under way")
-        waiting = cancelled(lambda: graph.bfs(0))
+        waiting = cancelled(lambda: graph.bfs(0, direction="bottom-up"))
         first, second = until(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
         second.cancel()
         waiting.join(20)
@@ -173,7 +173,7 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
         assert isinstance(run.join(), DeadlineExceededError)
         assert re.fullmatch(r"street, failed, run \w{8}", title())
 
-        many = cancelled(lambda: graph.bfs_many([0, 1]))
+        many = cancelled(lambda: graph.bfs_many([0, 1], direction="bottom-up"))
         until(title, lambda words: words == "street, under way, traversal 1 of 2")
         dbfs.runs(client=client)[0].cancel()
         many.join(20)
