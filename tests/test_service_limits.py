@@ -203,7 +203,7 @@ def test_a_run_that_waited_has_the_rest_of_its_deadline(client: distributed.Clie
     began = time.monotonic()
     words = r"level \d+.* \(waited \d.*s in the queue behind run \w+, ran \d.*s\)"
     with pytest.raises(DeadlineExceededError, match=words):
-        endless.bfs(0, deadline=3)
+        endless.bfs(0, direction="bottom-up", deadline=3)
     assert time.monotonic() - began < 5
     assert isinstance(run.join(), DeadlineExceededError)
 
