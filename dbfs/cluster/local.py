@@ -85,9 +85,8 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
     if backend == "cuda" and lacking:
         raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
     if not processes:
-        # Dask's own default is one worker within the process. Dask would also measure the memory of the whole process
-        # against each worker's limit, and pause all workers for good if the process is large.
-        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT, "memory_pause_fraction": False}
+        # Dask's own default is one worker within the process.
+        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT}
         return _client(InnerCluster, {**inner, **options}, set_as_default)
     if backend == "cpu" or lacking:
         if backend == "cpu" and gpus:
