@@ -56,13 +56,10 @@ __device__ __forceinline__ bool culled_by_warp(bool valid, u32 vertex, u32* slot
   return dropped;
 }
 
-// Return whether a thread of the block held the vertex not long ago. The table forgets: a slot holds its last vertex.
+// Return whether a thread of the block held the vertex not long ago. The table forgets: a slot holds its last vertex. One
+// exchange reads and writes a slot, so that of threads that hold a vertex at once only one sees another vertex there.
 __device__ __forceinline__ bool culled_by_history(bool valid, u32 vertex, u32* history) {
-  if (!valid) return false;
-  volatile u32* slot = &history[vertex % kHistorySlots];
-  if (*slot == vertex) return true;
-  *slot = vertex;
-  return false;
+  return valid && atomicExch(&history[vertex % kHistorySlots], vertex) == vertex;
 }
 
 // Return whether the thread goes on with its vertex, after the culling that the policy says. All threads call it.

@@ -72,7 +72,7 @@ __device__ __forceinline__ void gather_by_scan(const LabArguments& a, List list,
 template <class Visit>
 __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& list, GatherScratch& s, Visit visit) {
   while (__syncthreads_or(list.size() >= kThreads)) {
-    if (list.size() >= kThreads) s.winner = threadIdx.x;
+    if (list.size() >= kThreads) atomicExch(&s.winner, threadIdx.x);
     __syncthreads();
     if (s.winner == threadIdx.x && list.size() >= kThreads) {
       s.list = list;
