@@ -60,10 +60,7 @@ class Peak:
         ("a.mtx.bz2", MTX + b"10 10 10\n", b"1 2\n", 4 * GIB, FormatError),
         ("a.mtx", MTX + b"10 10 10\n", b"1 2\n", GIB // 4, FormatError),
         ("a.txt.bz2", b"", b"1 2\n", GIB, GraphTooLargeError),
-        pytest.param(
-            *("a.txt", b"", b"1 2\n", GIB // 4, GraphTooLargeError),
-            marks=pytest.mark.skip(reason="a known fault: Dask can't spill a rank's ids, and ends the worker"),
-        ),
+        ("a.txt", b"", b"1 2\n", GIB // 4, GraphTooLargeError),
         ("newlines.txt.bz2", b"1 2\n", b"\n", 4 * GIB, FormatError),
         ("comments.txt.bz2", b"", b"# c\n", 4 * GIB, FormatError),
         ("later-comments.mtx.gz", MTX + b"2 2 9\n1 2\n", b"% c\n", 4 * GIB, FormatError),

@@ -60,7 +60,8 @@ def number_ids(
 
     found = [add(rank, "rank-ids", (rank,), tasks.RankIds) for rank in ranks]
     coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], found[i % p], share, name) for i in indices]
-    samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], coded[rank::p], p) for rank in ranks]
+    sizes = [add(i % p, "summarise-piece", (i,), tasks.summarise, coded[i]) for i in indices]
+    samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], sizes[rank::p], p) for rank in ranks]
     splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)
     split = [add(rank, "split-ids", (rank,), tasks.split_ids, found[rank], splitters, p) for rank in ranks]
     united, counts = [], []

@@ -25,7 +25,16 @@ _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
     **dict.fromkeys(
         (
-            *("rank-ids", "sample-ids", "id-splitters", "split-ids", "ids-part", "unite-ids", "count-ids"),
+            *(
+                "rank-ids",
+                "summarise-piece",
+                "sample-ids",
+                "id-splitters",
+                "split-ids",
+                "ids-part",
+                "unite-ids",
+                "count-ids",
+            ),
             *("id-table", "id-ends", "id-places", "id-vertices", "number-edges"),
         ),
         "numbering",

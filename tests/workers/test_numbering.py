@@ -41,7 +41,7 @@ def numbered(pieces: list[Held], p: int) -> tuple[list[IdTable], list[Any]]:
     """Run the tasks of ``building.numbering`` in this process; return the tables by rank and the edges by piece."""
     found = [tasks.RankIds() for _ in range(p)]
     coded = [tasks.read_piece(piece, found[i % p], 1.0, "mine") for i, piece in enumerate(pieces)]
-    samples = [tasks.sample_ids(found[rank], coded[rank::p], p) for rank in range(p)]
+    samples = [tasks.sample_ids(found[rank], [tasks.summarise(one) for one in coded[rank::p]], p) for rank in range(p)]
     splitters = tasks.choose_splitters(samples, p, "mine")
     split = [tasks.split_ids(one, splitters, p) for one in found]
     united = [tasks.unite_ids([one.parts[rank] for one in split], 0.9, "mine") for rank in range(p)]

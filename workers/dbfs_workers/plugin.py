@@ -64,7 +64,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import delivering, mail
+from dbfs_workers.tasks import delivering, mail, unspilled
 from dbfs_workers.tasks.barriers import Barrier, read_barriers
 from dbfs_workers.updates.worker import Updates
 
@@ -110,13 +110,19 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         worker.handlers[delivering.OPERATION] = delivering.take_edges
         worker.handlers[mail.OPERATION] = mail.take_letter
 
-    def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
+    def teardown(self, worker: distributed.Worker) -> None:
         """Leave all gangs. Dask calls this when the worker closes."""
         self.leases.close()
         for member in self.members.values():
             member.close()
         self.members = {}
         self.door.close()
+        unspilled.forget(worker.state.tasks)
+
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:  # noqa: ARG002
+        """Free what a dropped result has kept in memory. Dask calls this when a task's state changes."""
+        if finish in ("released", "forgotten"):
+            unspilled.forget([key])
 
     @GetGpu.handler
     async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002

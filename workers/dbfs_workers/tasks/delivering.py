@@ -19,6 +19,7 @@ from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.reading import require_wanted
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.unspilled import Unspilled
 
 OPERATION = "dbfs_take_edges"
 """Dask's name of the handler ``take_edges``."""
@@ -30,7 +31,7 @@ Bins = Sequence[EdgeBin]
 """The bins of one owner, one for each of its stores."""
 
 
-class Collection:
+class Collection(Unspilled):
     """The bins that a rank collects in one build. It is a task's result: Dask drops it when the build ends or fails.
 
     Args:
@@ -42,6 +43,7 @@ class Collection:
     """
 
     def __init__(self, token: str, rank: int, stripe: Stripe, stores: int) -> None:
+        super().__init__()
         self.token = token
         self.rank = rank
         self.stores = [BinStore(stripe) for _ in range(stores)]

@@ -38,6 +38,7 @@ from dbfs_workers.storage.id_table import (
 )
 from dbfs_workers.storage.pieces import PieceWithLoneIds, batches_of
 from dbfs_workers.storage.reading import require_room
+from dbfs_workers.tasks.unspilled import Unspilled
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
@@ -51,14 +52,11 @@ _MOST_SMALL_VERTICES = 2**32
 _LOOKED_UP = 1 << 12
 
 
-class RankIds:
-    """The distinct ids of a rank's pieces; their places here are the codes.
-
-    The tasks of one rank share the object. It has a lock, and so Dask does not write it to a disk: a copy would miss
-    what later pieces add.
-    """
+class RankIds(Unspilled):
+    """The distinct ids of a rank's pieces; their places here are the codes. The tasks of one rank share the object."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._codes: IdCodes | None = None
         self._type: IdType | None = None
@@ -117,6 +115,14 @@ class CodedPiece:
 
     def __sizeof__(self) -> int:
         return 8 * self.count * len(self.codes)
+
+
+@dataclass(frozen=True)
+class PieceSummary:
+    """A piece's number of edges, and the type of its ids; None if the piece has none."""
+
+    edges: int
+    id_type: IdType | None
 
 
 @dataclass(frozen=True)
@@ -198,14 +204,22 @@ def read_piece(piece: Piece, found: RankIds, memory_share: float, name: str) -> 
     pairs = len(codes) // 2 * 2
     sources, targets = codes[:pairs:2], codes[1:pairs:2]
     del codes
+    if len(sources) > 1:
+        # The sources in one array, then the targets.
+        require(2 * count)
     src = _in_one(sources)
     del sources
     return CodedPiece(src.size, types[0] if count else None, [(src, _in_one(targets))])
 
 
-def sample_ids(found: RankIds, pieces: Sequence[CodedPiece], p: int) -> IdSample:
+def summarise(piece: CodedPiece) -> PieceSummary:
+    """Return what all ranks need of a piece, so that the codes may stay on a disk."""
+    return PieceSummary(piece.count, piece.id_type)
+
+
+def sample_ids(found: RankIds, pieces: Sequence[PieceSummary], p: int) -> IdSample:
     """Return some of a rank's distinct ids, evenly spaced in the order in which they occur, for ``p`` ranges."""
-    edges, id_types = [piece.count for piece in pieces], [piece.id_type for piece in pieces]
+    edges, id_types = [piece.edges for piece in pieces], [piece.id_type for piece in pieces]
     return IdSample(edges, id_types, found.sample(_SAMPLES * p))
 
 
