@@ -54,6 +54,22 @@ def listening(process: psutil.Process) -> set[str]:
     return {port.laddr.ip for port in ports}
 
 
+def test_a_large_process_does_not_pause_its_workers() -> None:
+    # Dask would pause a worker with a memory limit at this share of the limit: here, at once.
+    with (
+        dask.config.set({"distributed.worker.memory.pause": 1e-6}),
+        dbfs.connect(n_workers=2, processes=False, dashboard_address=None) as within,
+    ):
+        assert dbfs.load("path:n=9", client=within).bfs(0, deadline=30).depth == 8
+
+
+def test_clusters_whose_dashboards_want_one_port_start_in_silence(recwarn: pytest.WarningsRecorder) -> None:
+    with dbfs.connect(n_workers=1, processes=False) as one, dbfs.connect(n_workers=1, processes=False) as other:
+        ports = {client.cluster.scheduler.http_server.port for client in (one, other)}
+    assert len(ports) == 2
+    assert not [warning for warning in recwarn if "Port" in str(warning.message)]
+
+
 @pytest.mark.parametrize("options", [{}, {"dashboard_address": None}], ids=["dashboard", "no dashboard"])
 def test_the_web_servers_within_the_process_are_on_the_loopback(options: dict[str, Any]) -> None:
     with dbfs.connect(n_workers=2, processes=False, **options) as within:

@@ -25,7 +25,7 @@ from tests.support.runs import ENDLESS, kill_rank_1_mid_run
 
 @pytest.fixture(scope="module")
 def sixteen() -> Iterator[distributed.Client]:
-    with dbfs.connect(n_workers=16, backend="cpu", dashboard_address=None, processes=False, memory_limit=0) as client:
+    with dbfs.connect(n_workers=16, backend="cpu", dashboard_address=None, processes=False) as client:
         yield client
 
 

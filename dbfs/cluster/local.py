@@ -5,7 +5,7 @@ import contextlib
 import importlib.util
 import logging
 import signal
-import socket
+import warnings
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from typing import Any
@@ -27,7 +27,8 @@ _QUIET = "dbfs_workers.quiet"
 LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
 
-_DASHBOARD_PORT = 8787
+# On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
+_DASHBOARD = f"{LOOPBACK}:8787"
 _CLOSE_SECONDS = 1
 _STARTING = (Status.created, Status.init, Status.starting)
 
@@ -85,8 +86,9 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
     if backend == "cuda" and lacking:
         raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
     if not processes:
-        # Dask's own default is one worker within the process.
-        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT}
+        # Dask's own default is one worker within the process. No limit of a worker's memory, because Dask would compare
+        # the memory of the whole process with each worker's limit, and pause all workers of a large process for good.
+        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT, "memory_limit": 0}
         return _client(InnerCluster, {**inner, **options}, set_as_default)
     if backend == "cpu" or lacking:
         if backend == "cpu" and gpus:
@@ -107,7 +109,10 @@ def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalCl
         loop.start()
     others = set(distributed.SpecCluster._instances)
     try:
-        return LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default)
+        with warnings.catch_warnings():
+            # Another cluster may have the usual port. Dask takes any free port then, and warns.
+            warnings.filterwarnings("ignore", message="Port 8787 is already in use")
+            return LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default)
     except KeyboardInterrupt:
         for cluster in set(distributed.SpecCluster._instances) - others:
             _close_half_started(cluster)
@@ -132,23 +137,10 @@ def _close_half_started(cluster: distributed.SpecCluster) -> None:
 def _web(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a local cluster with those of its web server."""
     if options.get("dashboard_address", "") is not None:
-        return {"dashboard_address": _dashboard_address(), **options}
+        return {"dashboard_address": _DASHBOARD, **options}
     # Without the dashboard there is still a server, for metrics. Dask would let it listen on all addresses.
     scheduler = {"dashboard": False, **options.get("scheduler_kwargs", {})}
     return {**options, "dashboard_address": f"{LOOPBACK}:0", "scheduler_kwargs": scheduler}
-
-
-def _dashboard_address() -> str:
-    """Return Dask's usual port of the dashboard, or any free port if another cluster has it: Dask would warn.
-
-    On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
-    """
-    with socket.socket() as taken:
-        try:
-            taken.bind((LOOPBACK, _DASHBOARD_PORT))
-        except OSError:
-            return f"{LOOPBACK}:0"
-    return f"{LOOPBACK}:{_DASHBOARD_PORT}"
 
 
 @contextlib.contextmanager
