@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.cuda.lab_layout import ARGUMENTS
 from dbfs_workers.errors import InvalidOptionError, QueueOverflowError, RunCancelledError
 from dbfs_workers.lab import enact
+from dbfs_workers.lab.enactor import Ahead
 from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, parse
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.reports import COUNT_FIELDS, RankReport, RankRun
@@ -145,7 +145,7 @@ def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
     src = np.repeat(vertices[:-1], layers[1], axis=1).ravel()
     dst = np.tile(vertices[1:], (1, layers[1])).ravel()
     arrays = int(vertices.size), src, dst
-    tight = Tuning(threads=THREADS, vertex_queue=0.4, edge_queue=0.4, spare=0, two_phase_from=100)
+    tight = Tuning(threads=THREADS, most_blocks=9, vertex_queue=0.4, edge_queue=0.4, spare=0, two_phase_from=100)
     with pytest.raises(QueueOverflowError, match=rf"strategy {strategy}, level \d+: the queue needs \d+ entries"):
         traverse(arrays, 0, f"{strategy}:culling=none,status=labels", tuning=tight, accesses_a_turn=1)
     run = traverse(arrays, 0, f"{strategy}:culling=warp+history", accesses_a_turn=1)
@@ -160,6 +160,23 @@ def test_the_bitmask_errs_but_the_labels_do_not() -> None:
     assert any(counters["label_culled"] for counters in with_bitmask)
     assert all(counters["bitmask_culled"] for counters in with_bitmask)
     assert dict(traverse(arrays, 0, "two-phase:status=labels").counters)["bitmask_culled"] == 0
+
+
+def test_small_levels_are_launched_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path's 70 levels are chains of 1, 2, 4, ... levels; a large frontier, or one that grows fast, is a chain."""
+    reads: list[int] = []
+    read = EmulatedGpu.read
+    monkeypatch.setattr(EmulatedGpu, "read", lambda self, array: (reads.append(array.ndim), read(self, array))[1])
+    for strategy in ("expand-contract", "contract-expand", "two-phase", "hybrid", "atomic-queue"):
+        traverse(graphs.GRAPHS["path"](), 0, strategy)
+        assert (reads.count(2), strategy) == (7, strategy)
+        reads.clear()
+    rule = Ahead(100, 8)
+    chosen = []
+    for before, after in ((1, 30), (30, 90), (90, 100), (100, 60), (60, 60), (60, 101), (101, 50)):
+        rule.follow(before, after)
+        chosen.append(rule.levels)
+    assert chosen == [1, 2, 4, 8, 8, 1, 2]
 
 
 def test_a_watch_ends_a_traversal() -> None:
@@ -179,9 +196,9 @@ def test_a_baseline_of_cpu_cores_does_not_run_on_a_gpu() -> None:
 
 def test_the_emulator_finds_missing_barriers_and_shows_lost_updates() -> None:
     device = EmulatedGpu()
-    arguments, counters = np.zeros(1, ARGUMENTS), np.zeros(1, np.uint64)
-    arguments["counters"] = device.address(counters)
+    counters = np.zeros(1, np.uint64)
+    device.arguments["counters"] = device.address(counters)
     with pytest.raises(EmulatedError, match="missing_barrier: deadlock"):
-        device.launch("faulty.cu", "dbfs_missing_barrier", 2, arguments)
-    device.launch("faulty.cu", "dbfs_lost_updates", 2, arguments)
+        device.launch("faulty.cu", "dbfs_missing_barrier", 2)
+    device.launch("faulty.cu", "dbfs_lost_updates", 2)
     assert 0 < counters[0] < 2 * THREADS

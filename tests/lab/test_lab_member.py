@@ -33,7 +33,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(device_memory, "free_for_labels", lambda share: 1 << 30)
     monkeypatch.setattr(enact, "Gpu", lambda *policy: EmulatedGpu())
-    monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS))
+    monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS, most_blocks=3))
     member = CudaMember(0, "partition", "graph")
     graph: Any = SimpleNamespace(
         rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)
@@ -63,16 +63,16 @@ def test_a_deadline_ends_a_run_by_a_strategy(member: CudaMember) -> None:
         run(member, -1)
 
 
-def test_a_cancelled_run_by_a_strategy_ends_at_its_next_level(
+def test_a_cancelled_run_by_a_strategy_ends_at_its_next_chain(
     member: CudaMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch = EmulatedGpu.launch
 
-    def cancelling(self: EmulatedGpu, source: str, kernel: str, blocks: int, arguments: Any) -> None:
-        launch(self, source, kernel, blocks, arguments)
+    def cancelling(self: EmulatedGpu, source: str, kernel: str, blocks: int) -> None:
+        launch(self, source, kernel, blocks)
         if self.launches == 7:
             member.abort(1, Cause.CANCELLED, "by request")
 
     monkeypatch.setattr(EmulatedGpu, "launch", cancelling)
-    with pytest.raises(RunCancelledError, match="rank 0, level 4, strategy two-phase.*by request"):
+    with pytest.raises(RunCancelledError, match="rank 0, level 7, strategy two-phase.*by request"):
         run(member, 60)

@@ -81,6 +81,7 @@ class EmulatedGpu:
     def __init__(self, seed: int = 0, accesses_a_turn: int = 8) -> None:
         self.xp: ModuleType = np
         self.threads = THREADS
+        self.arguments: NDArray[np.void] = np.zeros(1, lab_layout.ARGUMENTS)
         self._library = library()
         self._seed = seed
         self._accesses_a_turn = accesses_a_turn
@@ -90,12 +91,12 @@ class EmulatedGpu:
         """See ``Device``."""
         return int(array.ctypes.data)
 
-    def launch(self, source: str, kernel: str, blocks: int, arguments: NDArray[np.void]) -> None:
+    def launch(self, source: str, kernel: str, blocks: int) -> None:
         """See ``Device``."""
         self.launches += 1
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         seed = ctypes.c_ulonglong(self._seed * 1_000_003 + self.launches)
-        place = ctypes.c_void_p(arguments.ctypes.data)
+        place = ctypes.c_void_p(self.arguments.ctypes.data)
         answer = self._library.run_grid(function, place, blocks, self.threads, seed, self._accesses_a_turn)
         if answer:
             raise EmulatedError(f"{source}, {kernel}: {answer.decode()}")

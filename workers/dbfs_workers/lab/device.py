@@ -18,23 +18,24 @@ class Device(Protocol):
     Attributes:
         xp: the module of its arrays: NumPy or CuPy.
         threads: threads of a block.
+        arguments: ``ARGUMENTS[1]``, the arguments of the next launch; the caller changes them in place.
     """
 
     xp: ModuleType
     threads: int
+    arguments: NDArray[np.void]
 
     def address(self, array: Any) -> int:
         """Return the address of an array's first element, for a kernel's arguments."""
         ...
 
-    def launch(self, source: str, kernel: str, blocks: int, arguments: NDArray[np.void]) -> None:
-        """Launch a kernel.
+    def launch(self, source: str, kernel: str, blocks: int) -> None:
+        """Launch a kernel with the arguments as they are now.
 
         Args:
             source: its file in ``cuda/kernels``.
             kernel: its name.
             blocks: blocks of the grid.
-            arguments: ``ARGUMENTS[1]``.
         """
         ...
 
@@ -58,13 +59,15 @@ class Gpu:
         self.threads = threads
         self._defines = defines(threads, gathering, status, culling)
         self._argument = np.zeros(1, _ARGUMENT)
+        self.arguments: NDArray[np.void] = self._argument["arguments"]
+        self._stream: int = cupy.cuda.get_current_stream().ptr
         self._launches: dict[tuple[str, str], Any] = {}
 
     def address(self, array: Any) -> int:
         """See ``Device``."""
         return int(array.data.ptr)
 
-    def launch(self, source: str, kernel: str, blocks: int, arguments: NDArray[np.void]) -> None:
+    def launch(self, source: str, kernel: str, blocks: int) -> None:
         """See ``Device``."""
         from dbfs_workers.cuda.launch import Launch
         from dbfs_workers.cuda.module import load
@@ -72,8 +75,7 @@ class Gpu:
         if (source, kernel) not in self._launches:
             function = load(source, self._defines).get_function(kernel)
             self._launches[source, kernel] = Launch(function, self._argument)
-        self._argument["arguments"] = arguments
-        self._launches[source, kernel](blocks, self.threads, 0, self.xp.cuda.get_current_stream().ptr)
+        self._launches[source, kernel](blocks, self.threads, 0, self._stream)
 
     def read(self, array: Any) -> NDArray[Any]:
         """See ``Device``."""

@@ -1,24 +1,31 @@
-"""What the enactors share: launches with counters, queues that overflow, and a record of the levels."""
+"""What the enactors share: chains of launches, queues that overflow, and a record of the levels.
+
+A chain is launched without waiting: each kernel reads how many entries the kernel before it appended, and the host
+waits for the counters of the whole chain. Where levels are small, a chain has many of them (``Ahead``), because there
+the host's wait would take longer than the level.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.lab_layout import ARGUMENTS, COUNTERS, Culling, Gathering, LabCounter, Status
+from dbfs_workers.cuda.lab_layout import COUNTERS, Culling, Gathering, LabCounter, Status
 from dbfs_workers.errors import QueueOverflowError
 from dbfs_workers.lab.device import Device
 from dbfs_workers.lab.problem import Problem, Queue
 from dbfs_workers.lab.strategies import CULLING, GATHERING, STATUS, Policy
 
-# Launches whose counters are cleared at once.
-_ROWS: Final = 256
+# Launches whose counters are cleared at once. A chain is shorter.
+_ROWS: Final = 512
+_ROW_BYTES: Final = COUNTERS * np.dtype(np.uint64).itemsize
 
 Watch = Callable[[int, int], None]
-"""Called before each level with its number and its frontier; raises an error to end the traversal."""
+"""Called before each level with its number and its frontier; raises an error to end the traversal. The levels of a
+chain are announced together, with the frontier of the first."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +36,58 @@ class Level:
         frontier: vertices whose lists were read, duplicates included.
         edges: neighbours in these lists.
         kept: neighbours that got a label, duplicates included.
-        seconds: time since the end of the level before.
+        seconds: time since the end of the level before; an equal share of a chain's time.
     """
 
     frontier: int
     edges: int
     kept: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel of a chain.
+
+    Attributes:
+        source: its file in ``cuda/kernels/lab``.
+        kernel: its name after ``dbfs_lab_``.
+        rows: whether it looks at all rows; else at the entries of an input queue.
+        capacity: entries that the output queue holds; None if the kernel appends nothing.
+        arguments: addresses and capacities of the queues, by name.
+    """
+
+    source: str
+    kernel: str
+    rows: bool
+    capacity: int | None
+    arguments: tuple[tuple[str, int], ...]
+
+
+class Ahead:
+    """How many levels to launch before the host waits for their counters.
+
+    Twice as many as before, as long as frontiers are small and do not grow fast: a chain's launches have few blocks.
+
+    Args:
+        below: the largest frontier of a chain of several levels.
+        most: the most levels of a chain.
+
+    Attributes:
+        levels: levels of the next chain.
+    """
+
+    # Grids of two and three dimensions grow by less; from the second level on, a Kronecker graph grows by more.
+    _GROWTH: Final = 4
+
+    def __init__(self, below: int, most: int) -> None:
+        self._below, self._most = below, most
+        self.levels = 1
+
+    def follow(self, before: int, after: int) -> None:
+        """Choose the next chain's levels by the frontiers at the beginning and at the end of this chain."""
+        calm = after <= self._below and after <= self._GROWTH * before
+        self.levels = min(2 * self.levels, self._most) if calm else 1
 
 
 def policy_numbers(policy: Policy) -> tuple[int, int, int]:
@@ -70,10 +122,12 @@ class Enactor:
         self._watch = watch
         self.levels: list[Level] = []
         self.totals = np.zeros(COUNTERS, np.int64)
-        self._launches = 0
-        self._counters: Any = device.xp.zeros((_ROWS, COUNTERS), np.uint64)
+        self._row = _ROWS
+        self._counters: Any = device.xp.empty((_ROWS, COUNTERS), np.uint64)
+        self._place = self.address(self._counters)
         self._ended = time.perf_counter()
-        self._arguments = np.zeros(1, ARGUMENTS)
+        # Views of the fields: to write through them takes a third of the time.
+        self._fields = {name: device.arguments[name] for name in device.arguments.dtype.names or ()}
         gathering, status, culling = policy_numbers(policy)
         self._set(
             offsets=self.address(problem.offsets),
@@ -87,81 +141,134 @@ class Enactor:
             culling=culling,
         )
 
-    def enter(self, frontier: int) -> None:
-        """Begin a level."""
-        self._watch(len(self.levels), frontier)
+    def ahead(self) -> Ahead:
+        """Return the rule for the levels of chains."""
+        return Ahead(self.problem.tuning.ahead_below, self.problem.tuning.most_ahead)
 
-    def leave(self, frontier: int, edges: int, kept: int) -> None:
-        """Record a level. Fields as of ``Level``."""
+    def enter(self, frontier: int, levels: int = 1) -> None:
+        """Begin so many levels."""
+        for level in range(len(self.levels), len(self.levels) + levels):
+            self._watch(level, frontier)
+
+    def leave(self, levels: Sequence[tuple[int, int, int]]) -> None:
+        """Record the levels of a chain: the first fields of ``Level``, for each."""
         now = time.perf_counter()
-        self.levels.append(Level(frontier, edges, kept, now - self._ended))
+        self.levels += [Level(*level, (now - self._ended) / len(levels)) for level in levels]
         self._ended = now
 
-    def queued(
-        self, source: str, kernel: str, into: Queue | None, size: int, out: Queue, distance: int
-    ) -> NDArray[np.int64]:
-        """Launch a kernel that takes one queue to another; return its counters.
+    def step(self, source: str, kernel: str, into: Queue | None, out: Queue | None) -> Step:
+        """Return a step. Without ``into`` it looks at all rows, without ``out`` it appends nothing."""
+        addresses: dict[str, int] = {}
+        if into is not None:
+            addresses.update(in_ids=self.address(into.ids), in_parents=self.address(into.parents))
+            addresses["in_size"] = into.capacity
+        if out is not None:
+            addresses.update(out_ids=self.address(out.ids), out_parents=self.address(out.parents))
+            addresses["out_capacity"] = out.capacity
+        return Step(source, kernel, into is None, None if out is None else out.capacity, tuple(addresses.items()))
+
+    def chain(self, steps: Sequence[tuple[Step, int]], size: int) -> NDArray[np.int64]:
+        """Launch steps behind one another, each on the queue that the one before it fills; return their counters.
 
         Args:
-            source: the kernel's file in ``cuda/kernels/lab``.
-            kernel: its name after ``dbfs_lab_``.
-            into: the input queue; None if the kernel looks at all rows.
-            size: entries of it, or the number of rows.
-            out: the output queue.
-            distance: the label of the launch's discoveries.
+            steps: each with the label of its discoveries.
+            size: entries of the first one's input queue.
+
+        Returns:
+            int64[steps, COUNTERS].
 
         Raises:
-            QueueOverflowError: the output queue is too short.
+            QueueOverflowError: an output queue is too short.
         """
-        self._set(
-            in_ids=0 if into is None else self.address(into.ids),
-            in_parents=0 if into is None else self.address(into.parents),
-            out_ids=self.address(out.ids),
-            out_parents=self.address(out.parents),
-            in_size=size,
-            out_capacity=out.capacity,
-        )
-        counts = self.launched(source, kernel, size, distance)
-        needed = int(counts[LabCounter.QUEUED])
-        if needed > out.capacity:
-            culled_most = self.policy.culling == CULLING[-1]
-            raise QueueOverflowError(
-                f"strategy {self.policy.strategy}, level {len(self.levels)}: the queue needs {needed} entries and has "
-                f"{out.capacity} for {self.problem.rows} vertices and {self.problem.columns.size} edges; duplicates "
-                f"fill it with culling={self.policy.culling}{'' if culled_most else f': choose culling={CULLING[-1]}'}"
-            )
+        first = self._clear(len(steps))
+        for at, (step, distance) in enumerate(steps):
+            for name, value in step.arguments:
+                self._fields[name][0] = value
+            place = self._place + (first + at) * _ROW_BYTES
+            self._set(counters=place, before=place - _ROW_BYTES if at else 0, distance=distance)
+            if not at:
+                self._set(in_size=size)
+            self._launch(step.source, step.kernel, self._threads(step, size, first=not at))
+        counts = self._read(first, len(steps))
+        for (step, distance), row in zip(steps, counts, strict=True):
+            if step.capacity is not None and row[LabCounter.QUEUED] > step.capacity:
+                raise self._overflow(int(row[LabCounter.QUEUED]), step.capacity, distance)
         return counts
 
     def launched(self, source: str, kernel: str, threads: int, distance: int, **arguments: Any) -> NDArray[np.int64]:
-        """Launch a kernel on so many threads, in whole blocks and not above the most; return its counters."""
-        row = self._launches % _ROWS
-        if row == 0:
-            self._counters.fill(0)
-        self._launches += 1
-        self._set(counters=self.address(self._counters[row]), distance=distance, **arguments)
-        blocks = max(1, min(self.problem.tuning.most_blocks, -(-threads // self._device.threads)))
-        self._device.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks, self._arguments)
-        counts = self._device.read(self._counters[row]).astype(np.int64)
-        self.totals += counts
+        """Launch one kernel on so many threads; return its counters."""
+        row = self._clear(1)
+        self._set(counters=self._place + row * _ROW_BYTES, before=0, distance=distance, **arguments)
+        self._launch(source, kernel, threads)
+        counts: NDArray[np.int64] = self._read(row, 1)[0]
         return counts
 
-    def vertex_queue_to_vertex_queue(self, source: str, kernel: str) -> None:
-        """Run all levels of a strategy with one launch a level, which takes a vertex queue to the next one."""
-        self.problem.start(self.source)
-        queue, after = self.problem.vertex_queue(), self.problem.vertex_queue()
-        queue.ids[0] = self.source
+    def by_levels(self, turns: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
+        """Run all levels of a strategy whose levels take the steps of each of ``turns`` by turns.
+
+        Args:
+            turns: the steps of a level, for each turn.
+            ahead: whether a chain may have several levels: the first step of a level takes its input queue from the
+                last step of the level before.
+            arguments: further arguments of all kernels.
+        """
+        self._set(**arguments)
         size = distance = 1
+        rule = self.ahead()
         while size:
-            self.enter(size)
-            counts = self.queued(source, kernel, queue, size, after, distance)
-            expanded, edges, labelled = (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)
-            self.leave(int(counts[expanded]), int(counts[edges]), int(counts[labelled]))
-            queue, after, size, distance = after, queue, int(counts[LabCounter.QUEUED]), distance + 1
+            self.enter(size, rule.levels)
+            turn = [turns[(distance + at) % len(turns)] for at in range(rule.levels)]
+            steps = [(step, distance + at) for at, level in enumerate(turn) for step in level]
+            rows = self.chain(steps, size).reshape(rule.levels, -1, COUNTERS).sum(axis=1)
+            wanted = rows[:, [LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED]].tolist()
+            done: list[tuple[int, int, int]] = []
+            before = size
+            for level in wanted:
+                if size:
+                    done.append(level)
+                    size = level[2]
+            self.leave(done)
+            distance += len(done)
+            if ahead:
+                rule.follow(before, size)
 
     def address(self, array: Any | None) -> int:
         """Return an array's address for a kernel's arguments; 0 for None."""
         return 0 if array is None else self._device.address(array)
 
+    def _threads(self, step: Step, size: int, *, first: bool) -> int:
+        """Return a step's threads: one for each entry; if only the device has their number, enough for a larger one."""
+        if step.rows:
+            return self.problem.rows
+        tuning = self.problem.tuning
+        return size if first else max(tuning.growth * size, tuning.least_behind * tuning.threads)
+
+    def _clear(self, rows: int) -> int:
+        """Return the first of so many cleared rows of counters."""
+        if self._row + rows > _ROWS:
+            self._counters.fill(0)
+            self._row = 0
+        self._row += rows
+        return self._row - rows
+
+    def _read(self, first: int, rows: int) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = self._device.read(self._counters[first : first + rows]).astype(np.int64)
+        self.totals += counts.sum(axis=0)
+        return counts
+
+    def _launch(self, source: str, kernel: str, threads: int) -> None:
+        """Launch a kernel, in whole blocks and not above the most."""
+        blocks = max(1, min(self.problem.tuning.most_blocks, -(-threads // self._device.threads)))
+        self._device.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks)
+
+    def _overflow(self, needed: int, capacity: int, distance: int) -> QueueOverflowError:
+        most = self.policy.culling == CULLING[-1]
+        return QueueOverflowError(
+            f"strategy {self.policy.strategy}, level {max(0, distance - 1)}: the queue needs {needed} entries and has "
+            f"{capacity} for {self.problem.rows} vertices and {self.problem.columns.size} edges; duplicates "
+            f"fill it with culling={self.policy.culling}{'' if most else f': choose culling={CULLING[-1]}'}"
+        )
+
     def _set(self, **arguments: Any) -> None:
         for name, value in arguments.items():
-            self._arguments[name] = value
+            self._fields[name][0] = value

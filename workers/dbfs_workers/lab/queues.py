@@ -4,14 +4,16 @@ import numpy as np
 
 from dbfs_workers.cuda.lab_layout import CLASSES, LabCounter
 from dbfs_workers.lab.enactor import Enactor
+from dbfs_workers.lab.merrill import vertex_queue_to_vertex_queue
 
 _CLASSES = slice(LabCounter.QUEUED_THREADS, LabCounter.QUEUED_THREADS + CLASSES)
+_EXPANDED, _EDGES, _LABELLED = (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)
 _KERNELS = ("by_threads", "by_warps", "by_blocks", "by_grid")
 
 
 def atomic_queue(run: Enactor) -> None:
     """Enact a queue whose vertices are claimed by atomic operations: vertex queue to vertex queue."""
-    run.vertex_queue_to_vertex_queue("atomic_queue", "atomic_queue")
+    vertex_queue_to_vertex_queue(run, "atomic_queue", "atomic_queue")
 
 
 def degree_classes(run: Enactor) -> None:
@@ -38,5 +40,5 @@ def degree_classes(run: Enactor) -> None:
                 )
                 tails += counts[_CLASSES]
                 totals += counts
-        run.leave(*(int(totals[each]) for each in (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)))
+        run.leave([(int(totals[_EXPANDED]), int(totals[_EDGES]), int(totals[_LABELLED]))])
         queue, after, sizes, distance = after, queue, tails.tolist(), distance + 1

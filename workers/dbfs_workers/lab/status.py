@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from dbfs_workers.cuda.lab_layout import LabCounter
 from dbfs_workers.lab.enactor import Enactor
-
-_EXPANDED, _EDGES, _LABELLED, _QUEUED = (
-    LabCounter.EXPANDED,
-    LabCounter.EDGES,
-    LabCounter.LABELLED,
-    LabCounter.QUEUED,
-)
 
 
 def status_array(run: Enactor) -> None:
@@ -32,26 +24,13 @@ def masks(run: Enactor) -> None:
 
 def status_scan(run: Enactor) -> None:
     """Enact Liu and Huang's queue from a status scan: a scan of all labels, and an expansion of the queue."""
-    run.problem.start(run.source)
     queue = run.problem.vertex_queue()
-    frontier = distance = 1
-    while frontier:
-        run.enter(frontier)
-        scanned = run.queued("status_scan", "scan_status", None, run.problem.rows, queue, distance)
-        size = int(scanned[_QUEUED])
-        counts = run.queued("status_scan", "label_neighbours", queue, size, queue, distance)
-        frontier, distance = int(counts[_LABELLED]), distance + 1
-        run.leave(int(counts[_EXPANDED]), int(counts[_EDGES]), frontier)
-
-
-def _by_rows(run: Enactor, source: str, kernel: str, then: str = "", **arguments: int) -> None:
-    """Launch a kernel on all vertices a level, and another kernel after it if ``then`` is its name."""
     run.problem.start(run.source)
-    frontier = distance = 1
-    while frontier:
-        run.enter(frontier)
-        counts = run.launched(source, kernel, run.problem.rows, distance, **arguments)
-        if then:
-            run.launched(source, then, run.problem.rows, distance, **arguments)
-        frontier, distance = int(counts[_LABELLED]), distance + 1
-        run.leave(int(counts[_EXPANDED]), int(counts[_EDGES]), frontier)
+    scan = run.step("status_scan", "scan_status", None, queue)
+    run.by_levels([[scan, run.step("status_scan", "label_neighbours", queue, None)]], ahead=False)
+
+
+def _by_rows(run: Enactor, source: str, *kernels: str, **arguments: int) -> None:
+    """Launch kernels on all vertices in each level."""
+    run.problem.start(run.source)
+    run.by_levels([[run.step(source, kernel, None, None) for kernel in kernels]], ahead=False, **arguments)

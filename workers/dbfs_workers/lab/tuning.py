@@ -15,6 +15,10 @@ class Tuning:
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
+        ahead_below: largest frontier up to which several levels are launched before the host waits for them.
+        most_ahead: the most levels that are launched so.
+        growth: threads of a launch that the host did not wait for, for each entry of the last queue that it read.
+        least_behind: fewest blocks of such a launch.
     """
 
     threads: int = 256
@@ -24,3 +28,7 @@ class Tuning:
     spare: int = 1024
     grid_degree: int = 1 << 16
     two_phase_from: int = 1 << 20
+    ahead_below: int = 1 << 16
+    most_ahead: int = 32
+    growth: int = 8
+    least_behind: int = 264

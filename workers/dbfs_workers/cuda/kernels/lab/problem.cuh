@@ -31,6 +31,12 @@ __device__ __forceinline__ u32 culling(const LabArguments& a) { return DBFS_LAB_
 __device__ __forceinline__ u32 lane() { return threadIdx.x % kLanes; }
 __device__ __forceinline__ u32 warp() { return threadIdx.x / kLanes; }
 
+// Entries of the input queue. Behind a launch that the host did not wait for, they are those that it appended and that
+// found room.
+__device__ __forceinline__ u64 in_size(const LabArguments& a) {
+  return a.before && a.before[kQueued] < a.in_size ? a.before[kQueued] : a.in_size;
+}
+
 // A thread's adjacency list: columns[begin, end) of a vertex; an empty range is no list.
 struct List {
   i64 begin, end;

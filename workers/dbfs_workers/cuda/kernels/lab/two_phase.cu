@@ -11,7 +11,7 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+  for_each_tile(in_size(a), [&](bool valid, u64 place) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
     gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) { append(a, found, neighbour, parent, s.block); });
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract(cons
   __shared__ BlockScratch block;
   Tally tally;
   start_culling(s);
-  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+  for_each_tile(in_size(a), [&](bool valid, u64 place) {
     const u32 vertex = valid ? a.in_ids[place] : 0;
     tally.looked_at += valid;
     valid = passes_culling(a, valid && unvisited(a, vertex, tally), vertex, s, tally);
