@@ -23,6 +23,7 @@ from dbfs_workers.cuda.module import (
     compile_cubin,
     headers,
 )
+from dbfs_workers.cuda.summary import SHARED_BINS, SHARED_BYTES
 from dbfs_workers.errors import BackendUnavailableError
 
 pytestmark = [
@@ -72,12 +73,16 @@ HEADERS = headers()
 
 @dataclass(frozen=True)
 class Function:
-    """Resources of a function as ptxas reports them; `registers` is None for a function that is not a kernel."""
+    """Resources of a function as ptxas reports them; `registers` is None for a function that is not a kernel.
+
+    `shared` is the static shared memory in bytes.
+    """
 
     name: str
     stack: int
     spilled: int
     registers: int | None
+    shared: int
 
 
 def functions(log: str) -> dict[str, Function]:
@@ -85,11 +90,12 @@ def functions(log: str) -> dict[str, Function]:
     pattern = re.compile(
         r"Function properties for (\w+)\n"
         r".*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-        r"(?:\n.*?Used (\d+) registers)?"
+        r"(?:\n.*?Used (\d+) registers(?:.*?(\d+) bytes smem)?)?"
     )
     found = {}
-    for name, stack, stores, loads, registers in pattern.findall(log):
-        found[name] = Function(name, int(stack), int(stores) + int(loads), int(registers) if registers else None)
+    for name, stack, stores, loads, registers, shared in pattern.findall(log):
+        spilled = int(stores) + int(loads)
+        found[name] = Function(name, int(stack), spilled, int(registers) if registers else None, int(shared or 0))
     return found
 
 
@@ -114,6 +120,13 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
     found = functions(log)
     assert set(found) == SMALL_KERNELS[source]
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
+
+
+def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> None:
+    _, log = compile_cubin("resident/summary.cu", "sm_90", DEFINES["resident/summary.cu"], verbose=True)
+    shared = functions(log)["dbfs_summary"].shared
+    assert shared > 0
+    assert shared + 8 * SHARED_BINS <= SHARED_BYTES
 
 
 def test_every_source_is_compiled_here() -> None:

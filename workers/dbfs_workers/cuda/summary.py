@@ -13,8 +13,10 @@ from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 THREADS: Final = 1024
 # One block fits on each of 132 multiprocessors. A second wave of blocks would clear and add up counters again.
 MOST_BLOCKS: Final = 132
-# Counters of 8 bytes in the 48 KiB of shared memory that a block gets on every GPU without opting in to more.
-SHARED_BINS: Final = 6144
+# Shared memory that a block gets on every GPU without opting in to more.
+SHARED_BYTES: Final = 48 << 10
+# Counters of 8 bytes in shared memory. The kernel's own variables take the rest.
+SHARED_BINS: Final = 6112
 # Bins of a run whose number of levels is not known yet: few enough for the most copies of each counter.
 MOST_BINS: Final = 128
 # log2 of the copies of each counter in shared memory. More copies take longer to clear and to add up.
