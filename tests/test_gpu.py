@@ -32,10 +32,11 @@ MAPPED = {
     "cuda_ipc, bottom-up": Way("resident", "cuda_ipc", direction="bottom-up"),
     "cuda_ipc, degree order": Way("resident", "cuda_ipc", order="degree"),
 }
-# Every way of the CPU, on a GPU. Between hosts, GPUs exchange over Dask's connections.
+# Every way of the CPU that GPUs have, too. Between hosts, GPUs exchange over Dask's connections.
 THROUGH_HOST = {
     name.replace("tcp", "comm"): replace(way, backend="cuda", exchange=way.exchange.replace("tcp", "comm"))
     for name, way in parity.WAYS.items()
+    if way.layout == "1d"
 }
 
 

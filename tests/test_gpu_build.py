@@ -48,6 +48,7 @@ def four() -> Iterator[distributed.Client]:
     options: dict[str, Any] = {"n_workers": 4, "memory_limit": 0, "dashboard_address": None}
     own = GPUS >= 4 and importlib.util.find_spec("dask_cuda") is not None
     with dbfs.connect(**options) if own else distributed.Client(threads_per_worker=1, **options) as client:
+        dbfs.install(client)
         yield client
 
 
@@ -86,7 +87,7 @@ def check_same(client: distributed.Client, edges: EdgeList, ranks: int, options:
 
 def built(edges: EdgeList, gang: Gang, options: BuildOptions, turns: int, through_host: bool = False) -> Built:
     builder = CudaBuilder(edges, gang, options, through_host=through_host)
-    builder.require_fit = lambda n, m: setattr(builder, "turns", turns)  # type: ignore[method-assign]
+    builder.require_fit = lambda n, m, held=0: setattr(builder, "turns", turns)  # type: ignore[method-assign]
     try:
         return builder.run()
     finally:
