@@ -48,17 +48,15 @@ def give_way(backoff):
         backoff[NO_YIELD] = _CROSSINGS_WITHOUT_YIELDS
 
 
-@kernel(int64, INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
-def wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff):
-    """Wait for one rank, and copy its record into ``gathered``. Arguments and results are those of ``wait``."""
-    size = record.size
-    width = size + 1
+@kernel(int64, INT64, int64, int64, int64, READ_INT64, INT64)
+def await_rank(words, stride, tag, peer, timeout, backoff):
+    """Wait until one rank has arrived. Arguments and results are those of ``wait``."""
     tries = 0
     slept = 0
     while True:
         seen = load_acquire(words, peer * stride + ARRIVED)
         if seen >= tag:
-            break
+            return CROSSED
         if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
             return ABORTED
         tries += 1
@@ -75,14 +73,37 @@ def wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, bac
             if seen < tag:
                 sleep_while(words, peer * stride + ARRIVED, seen, timeout)
             fetch_add(words, peer * stride + SLEEPERS, -1)
+
+
+@kernel(int64, INT64, int64, READ_INT64, int64, int64, int64, int64, INT64)
+def copy_records(words, stride, record, tag, rank, first, stop, gathered):
+    """Copy the records of the ranks from ``first`` to ``stop - 1``, which have arrived, into ``gathered``.
+
+    Arguments are those of ``wait``. Returns the first rank that is in another run, or ``stop``.
+    """
+    size = record.size
+    width = size + 1
     # Two records, each with ``p`` ends in whole cache lines.
-    at = peer * stride + RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
-    for i in range(size):
-        gathered[peer * width + i] = words[at + i]
-    gathered[peer * width + size] = words[at + ENDS + rank]
-    if seen >> 32 != tag >> 32 or gathered[peer * width + RUN] != record[RUN]:
+    parity = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
+    other = stop
+    for peer in range(first, stop):
+        seen = load_acquire(words, peer * stride + ARRIVED)
+        at = peer * stride + parity
+        for i in range(size):
+            gathered[peer * width + i] = words[at + i]
+        gathered[peer * width + size] = words[at + ENDS + rank]
+        if other == stop and (seen >> 32 != tag >> 32 or words[at + RUN] != record[RUN]):
+            other = peer
+    return other
+
+
+@kernel(int64, INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
+def wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff):
+    """Wait for one rank, and copy its record into ``gathered``. Arguments and results are those of ``wait``."""
+    status = await_rank(words, stride, tag, peer, timeout, backoff)
+    if status == CROSSED and copy_records(words, stride, record, tag, rank, peer, peer + 1, gathered) == peer:
         return STALE
-    return CROSSED
+    return status
 
 
 @kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
@@ -113,10 +134,19 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     size = record.size
     width = size + 1
     p = gathered.size // width - 1
+    status = CROSSED
+    stop = p
     for peer in range(first, p):
-        status = wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, backoff)
+        status = await_rank(words, stride, tag, peer, timeout, backoff)
         if status != CROSSED:
-            return status, peer
+            stop = peer
+            break
+    # All copies after all waits. A copy is a trip to the cache of another core, and many at once take as long as one.
+    other = copy_records(words, stride, record, tag, rank, first, stop, gathered)
+    if other < stop:
+        return STALE, other
+    if status != CROSSED:
+        return status, stop
     # The ranks of a cancelled run may all arrive. Without this check the run would go on to the next level.
     if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
         return ABORTED, p
