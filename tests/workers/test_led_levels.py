@@ -23,7 +23,7 @@ from dbfs_workers.reports import COUNT_FIELDS, RankRun
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.shared_rows import LARGEST_DEGREE, PeerRows, share, token_of
+from dbfs_workers.storage.shared_rows import LARGEST_DEGREE, HostRows, share, token_of
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import Token
 from tests.support import graphs, oracle
@@ -177,20 +177,25 @@ def rows_of(arrays: graphs.Arrays, p: int) -> list[Partition]:
 
 
 def test_shared_rows_are_the_rows() -> None:
-    before, after = rows_of(path(50_000), 2)[0], share(rows_of(path(50_000), 2)[0])
-    token = token_of(after.rows)
-    assert token is not None
-    assert Token.of_words(token.words(), "rows") == token
-    mapped = PeerRows(after.stripe).map(1, token, lambda: 2**30)
-    np.testing.assert_array_equal(after.row_offsets, before.row_offsets)
-    np.testing.assert_array_equal(after.columns, before.columns)
-    del after
-    # The file ends with the arrays; what peers have mapped stays.
-    with pytest.raises(ExchangeUnavailableError, match="the rows of rank 1 can't be mapped"):
-        PeerRows(before.stripe).map(1, token, lambda: 2**30)
-    np.testing.assert_array_equal(mapped.row_offsets, before.row_offsets)
-    np.testing.assert_array_equal(mapped.columns, before.columns)
-    assert not mapped.columns.flags.writeable
+    before, after = rows_of(path(50_001), 2), [share(part) for part in rows_of(path(50_001), 2)]
+    tokens = []
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(new.row_offsets, old.row_offsets)
+        np.testing.assert_array_equal(new.columns, old.columns)
+        token = token_of(new.rows)
+        assert token is not None
+        assert Token.of_words(token.words(), "rows") == token
+        tokens.append(token)
+    of_host = HostRows(before[0].stripe)
+    (rows, first), (again, second) = (of_host.copied(tokens, lambda: 2**30) for _ in (1, 2))
+    assert (rows is again, first, second) == (True, True, False)
+    lists = [np.split(of.columns, of.row_offsets[1:-1]) for of in (*before, rows)]
+    for one, other in zip(lists[0] + lists[1], lists[2], strict=True):
+        np.testing.assert_array_equal(one, other)
+    del after, new
+    # The files end with the arrays.
+    with pytest.raises(ExchangeUnavailableError, match="the rows of rank 0 can't be mapped"):
+        HostRows(before[0].stripe).copied(tokens, lambda: 2**30)
 
 
 def test_rows_that_no_rank_leads_stay_as_they_are() -> None:
@@ -202,16 +207,22 @@ def test_rows_that_no_rank_leads_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("fault", ["too large", "other stripe", "other graph"])
-def test_wrong_rows_are_not_mapped(fault: str) -> None:
-    partition = share(rows_of(path(100), 2)[0])
-    token = token_of(partition.rows)
+def test_wrong_rows_are_not_copied(fault: str) -> None:
+    parts = [share(part) for part in rows_of(path(100), 2)]
+    token, other = (token_of(part.rows) for part in parts)
     assert token is not None
+    assert other is not None
     stripe = Stripe(10_000 if fault == "other stripe" else 100, 2)
     if fault == "other graph":
         token = Token(token.pid, token.descriptor, token.label[:-1] + "x")
-    words = {"too large": "at most 100 may be", "other stripe": "do not hold 5,025 row", "other graph": "another file"}
-    with pytest.raises(ExchangeUnavailableError, match=f"the rows of rank 1 can't be mapped: .*{words[fault]}"):
-        PeerRows(stripe).map(1, token, lambda: 400 if fault == "too large" else 2**30)
+    one = "the rows of rank 0 can't be mapped"
+    words = {
+        "too large": "the rows of all ranks can't be copied: .* at most 100 may be",
+        "other stripe": f"{one}: .* do not hold 5,025 row",
+        "other graph": f"{one}: .*another file",
+    }
+    with pytest.raises(ExchangeUnavailableError, match=words[fault]):
+        HostRows(stripe).copied([token, other], lambda: 400 if fault == "too large" else 2**30)
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""Operations that Numba lacks: atomic words in shared memory, sleeping on such words, and counting trailing zeros.
+"""Operations that Numba lacks: atomic words in shared memory, sleeping on such words, and prefetches.
 
 The atomics work on elements of an int64 array, which may lie in memory that several processes map. Every 64-bit
 processor reads and writes eight aligned bytes as a whole. The orderings are those of C11.
@@ -172,14 +172,21 @@ def load_word(typingctx, address):
 
 
 @intrinsic
-def load_uint32(typingctx, address):
-    """Return the aligned uint32 at an address."""
+def prefetch(typingctx, array, index):
+    """Have the processor load the cache line of ``array[index]``, without a wait for it. Any index is allowed."""
 
     def generate(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[0], ir.PointerType(ir.IntType(32)))
-        return builder.load(pointer, align=4)
+        pointer = _element(context, builder, signature.args[0], *arguments)
+        kinds = [cgutils.voidptr_t, *(ir.IntType(32),) * 3]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+        )
+        # To read; into all levels of the cache; data.
+        pointer = builder.bitcast(pointer, cgutils.voidptr_t)
+        builder.call(function, [pointer, *(ir.Constant(ir.IntType(32), value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
 
-    return types.uint32(types.int64), generate
+    return types.void(array, types.int64), generate
 
 
 @intrinsic

@@ -22,7 +22,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange import barrier_kernels as kernels
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
-from dbfs_workers.storage.shared_rows import PeerRows
+from dbfs_workers.storage.shared_rows import HostRows
 from dbfs_workers.storage.stripe import Stripe
 
 TIMEOUT = np.array([0, 2_000_000], np.int64)
@@ -45,7 +45,7 @@ class SharedMemoryExchange:
     Attributes:
         on_one_host: whether all ranks are on this host.
         segment: the memory.
-        peer_rows: the rows of other ranks that this rank has mapped.
+        host_rows: the rows of all ranks, if this rank has copied them to lead levels.
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
         kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
@@ -63,7 +63,7 @@ class SharedMemoryExchange:
         self._carriers = tuple(range(self.p)) if carriers is None else tuple(carriers)
         self.on_one_host = self._carriers == tuple(range(self.p))
         self.segment = segment
-        self.peer_rows = PeerRows(segment.handle.stripe)
+        self.host_rows = HostRows(segment.handle.stripe)
         self.led_size = 0
         self._entries = segment.handle.entries
         self._record = np.zeros(1 + COUNTS, np.int64)
@@ -264,7 +264,7 @@ class SharedMemoryExchange:
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
             self.kernel_arguments = ()
-            self.peer_rows.close()
+            self.host_rows.close()
             self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
             self.segment.close()
 

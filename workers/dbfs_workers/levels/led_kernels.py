@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD
 from dbfs_workers.exchange.barrier_kernels import RUN_SHIFT
 from dbfs_workers.exchange.segment import ABORT
-from dbfs_workers.intrinsics import load_acquire, load_uint32, load_word, monotonic_ns
+from dbfs_workers.intrinsics import load_acquire, monotonic_ns, prefetch
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
 
@@ -52,6 +53,7 @@ TIMED: Final = len(TIME_FIELDS)
 @kernel(
     void,
     READ_INT64,
+    READ_UINT32,
     int64,
     UINT32,
     UINT32,
@@ -71,7 +73,8 @@ TIMED: Final = len(TIME_FIELDS)
     INT64,
 )
 def led_levels(
-    table,
+    row_offsets,
+    columns,
     n_local,
     visited,
     even_queue,
@@ -93,7 +96,7 @@ def led_levels(
     """Run levels until they are over for the leader, the run is aborted, or the call has lasted long enough.
 
     Args:
-        table: int64[3 * p], the addresses of all ranks' rows: see ``shared_rows.addresses``.
+        row_offsets, columns: the adjacency lists of all ranks, by internal id: see ``shared_rows.HostRows``.
         n_local: rows of a rank.
         visited: uint32[words], a bit for each visited internal id; updated.
         even_queue, odd_queue: uint32[MOST_EDGES] or longer, internal ids of the frontier and of its successor in turn.
@@ -141,15 +144,15 @@ def led_levels(
         edges = 0
         found = 0
         for i in range(frontier):
+            if i + OFFSETS_AHEAD < frontier:
+                prefetch(row_offsets, np.int64(queue[i + OFFSETS_AHEAD]))
+            if i + COLUMNS_AHEAD < frontier:
+                prefetch(columns, row_offsets[queue[i + COLUMNS_AHEAD]])
             vertex = queue[i]
-            rank = np.int64((vertex + 0.5) * inverse)
-            row = np.int64(vertex) - rank * n_local
-            start = np.int64(load_word(table[3 * rank] + 8 * row))
-            stop = np.int64(load_word(table[3 * rank + 1] + 8 * row))
-            columns = table[3 * rank + 2]
+            start, stop = row_offsets[vertex], row_offsets[np.int64(vertex) + 1]
             edges += stop - start
             for k in range(start, stop):
-                u = load_uint32(columns + 4 * k)
+                u = columns[k]
                 word = visited[u >> np.uint32(5)]
                 bit = np.uint32(1) << (u & np.uint32(31))
                 if word & bit:

@@ -2,7 +2,7 @@
 
 A level of some hundred vertices takes a core some microseconds. Shared among ranks, each level also has a crossing: a
 microsecond if every rank has a core to itself, and some hundred with more ranks than cores, or with other programs on
-them. So rank 0 *leads*: it reads the rows of all ranks, which it maps (``storage.shared_rows``).
+them. So rank 0 *leads*: it reads the rows of all ranks, which it copies once (``storage.shared_rows``).
 
 Led levels are one crossing at which rank 0 arrives last:
 
@@ -16,6 +16,7 @@ All ranks choose led levels by the same sums of a crossing, and by the size that
 alone decides when they end.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -32,8 +33,9 @@ from dbfs_workers.levels.direction import ROWS_PER_EDGE
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import Csr
 from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.shared_rows import KIND, addresses, token_of
+from dbfs_workers.storage.shared_rows import KIND, token_of
 
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
 _MOST_EDGES = 1 << 16
@@ -155,8 +157,8 @@ class LedLevels:
         self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices
         if wanted.all():
             return True
-        # After an update the mapped rows would take memory for nothing.
-        self._exchange.peer_rows.close()
+        # After an update the copied rows would take memory for nothing.
+        self._exchange.host_rows.close()
         return False
 
     def learn(self, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> None:
@@ -198,7 +200,7 @@ class LedLevels:
     def lead(self, max_degree: int, unexplored_edges: int, share: float, ended: float) -> Iterator[LedStretch]:
         """Run levels for all ranks, after ``offer`` and before ``finish``; yield them as they are done.
 
-        There are none if the rows of a peer can't be mapped.
+        There are none if the rows of the ranks can't be copied.
 
         Args:
             max_degree: the graph's largest degree.
@@ -213,13 +215,15 @@ class LedLevels:
         exchange, state, first = self._exchange, self._state, self._first
         arrived = exchange.await_peers(first, _PHASE)
         state[kernels.LEVEL] = state[kernels.FIRST] = first
-        state[kernels.NUMBER], state[kernels.ENDED] = exchange.number, int(ended * 1e9)
+        state[kernels.NUMBER] = exchange.number
         state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
         state[kernels.EXPANDED_EDGES] = state[kernels.MAY_TURN] = state[kernels.OVER] = 0
         try:
-            table = self._table()
+            rows, copied = self._host_rows()
         except ExchangeUnavailableError:
             return
+        # A copy is no part of a level's time, by which ``learn`` compares.
+        state[kernels.ENDED] = int((time.perf_counter() if copied else ended) * 1e9)
         queues = self._joined(arrived)
         scratch, segment = self._scratch, exchange.segment
         marked = np.full(exchange.p, -1, np.int64)
@@ -227,7 +231,7 @@ class LedLevels:
         times = np.empty((kernels.LEVELS, kernels.TIMED), np.int64)
         while not state[kernels.OVER]:
             kernels.led_levels(
-                *(table, scratch.partition.stripe.n_local, scratch.visited, *queues),
+                *(rows.row_offsets, rows.columns, scratch.partition.stripe.n_local, scratch.visited, *queues),
                 *(segment.bodies, segment.body_words, segment.log_words, self._labels.predecessors is not None),
                 *(marked, exchange.bin_ends, segment.words, share, self._least_edges),
                 *(state, counts.ravel(), times.ravel(), np.empty(2, np.int64)),
@@ -267,16 +271,16 @@ class LedLevels:
             scratch.advance(queued)
         return LedEnd(levels, frontier, expanded, unexplored, bool(may_turn), int(discovered))
 
-    def _table(self) -> NDArray[np.int64]:
-        """Return the addresses of all ranks' rows, as ``led_kernels.led_levels`` takes them."""
-        exchange, own = self._exchange, self._scratch.partition.rows
-        rows = [own]
-        for rank in range(1, exchange.p):
+    def _host_rows(self) -> tuple[Csr, bool]:
+        """Return the rows of all ranks, and whether they were copied just now."""
+        exchange = self._exchange
+        tokens = []
+        for rank in range(exchange.p):
             token = exchange.segment.read_rows(rank, KIND)
             if token is None:
                 raise ExchangeUnavailableError(f"rank {rank} has withdrawn its rows")
-            rows.append(exchange.peer_rows.map(rank, token, self._free_bytes).rows)
-        return addresses(rows)
+            tokens.append(token)
+        return exchange.host_rows.copied(tokens, self._free_bytes)
 
     def _joined(self, arrived: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Join the ranks' frontiers and visited bits; return two queues, the first one with the frontier."""

@@ -33,7 +33,7 @@ KIND: Final = "rows"
 
 # Bytes that are copied before the memory of the original is given back.
 _STEP = 1 << 22
-# Share of the memory still free in a process that the rows of its peers may take there.
+# Share of the memory still free in a process that the rows of all ranks may take there.
 _MOST_OF_FREE = 1 / 4
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
 
@@ -74,8 +74,11 @@ def token_of(rows: Rows) -> Token | None:
     return token if token is not None and together else None
 
 
-class PeerRows:
-    """The rows of the other ranks of a host, mapped into this process.
+class HostRows:
+    """The rows of all ranks of a host in one adjacency list by internal id, in this process's own memory.
+
+    A copy, because shared memory has no huge pages on most systems: a rank that walks through the rows of all others
+    would miss the processor's table of pages at nearly every vertex.
 
     Args:
         stripe: how the graph lies on the ranks.
@@ -83,52 +86,67 @@ class PeerRows:
 
     def __init__(self, stripe: Stripe) -> None:
         self._stripe = stripe
-        # By rank: the label of the mapped file, and its row offsets and columns.
-        self._mapped: dict[int, tuple[str, Csr]] = {}
+        # By rank, the labels of the files that were copied.
+        self._labels: tuple[str, ...] = ()
+        self._rows: Csr | None = None
 
-    def map(self, rank: int, token: Token, free_bytes: Callable[[], int]) -> Csr:
-        """Return the rows of a rank, mapped at the first call.
+    def copied(self, tokens: Sequence[Token], free_bytes: Callable[[], int]) -> tuple[Csr, bool]:
+        """Return the rows of all ranks, and whether this call copied them: only the first one with these tokens does.
 
         Args:
-            rank: the rank.
-            token: the token of its file.
-            free_bytes: returns the bytes of memory that this process may still take. Mapped pages count as its own.
+            tokens: by rank, the token of the file with its rows.
+            free_bytes: returns the bytes of memory that this process may still take.
 
         Raises:
-            ExchangeUnavailableError: the file can't be opened, is not one of this graph's rows, or is too large to map.
+            ExchangeUnavailableError: a file can't be opened, or is not one of this graph's rows; or a copy of all files
+                takes more than a quarter of the free memory.
         """
-        label, csr = self._mapped.get(rank, ("", None))
-        if csr is not None and label == token.label:
-            return csr
-        self._mapped.pop(rank, None)
-        failed = f"the rows of rank {rank} can't be mapped"
-        descriptor = token.open(KIND, failed)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size > (most := int(_MOST_OF_FREE * free_bytes())):
-                raise ExchangeUnavailableError(f"{failed}: they have {size:,} bytes, at most {max(0, most):,} may be")
-            offsets = self._stripe.n_local + 1
-            if size < 8 * offsets:
-                raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {offsets:,} row offsets")
-            memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
-        row_offsets = np.frombuffer(memory, np.int64, offsets)
-        if size != 8 * offsets + 4 * row_offsets[-1]:
-            raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {row_offsets[-1]:,} columns")
-        csr = Csr(row_offsets, np.frombuffer(memory, np.uint32, offset=8 * offsets))
-        self._mapped[rank] = token.label, csr
-        return csr
+        labels = tuple(token.label for token in tokens)
+        if self._rows is not None and self._labels == labels:
+            return self._rows, False
+        self.close()
+        parts = [_map(self._stripe, rank, token) for rank, token in enumerate(tokens)]
+        size, most = sum(part.nbytes for part in parts), int(_MOST_OF_FREE * free_bytes())
+        if size > most:
+            raise ExchangeUnavailableError(
+                f"the rows of all ranks can't be copied: they have {size:,} bytes, at most {max(0, most):,} may be"
+            )
+        n_local = self._stripe.n_local
+        row_offsets = np.empty(self._stripe.p * n_local + 1, np.int64)
+        columns = np.empty(sum(part.columns.size for part in parts), np.uint32)
+        end = 0
+        for rank in range(self._stripe.p):
+            # Pages that were read count as memory of this process until the file is unmapped.
+            part = parts.pop(0)
+            first = rank * n_local
+            np.add(part.row_offsets[:-1], end, out=row_offsets[first : first + n_local])
+            columns[end : end + part.columns.size] = part.columns
+            end += part.columns.size
+        row_offsets[-1] = end
+        self._labels, self._rows = labels, Csr(row_offsets, columns)
+        return self._rows, True
 
     def close(self) -> None:
         """Release the memory."""
-        self._mapped.clear()
+        self._labels, self._rows = (), None
 
 
-def addresses(rows: Sequence[Rows]) -> NDArray[np.int64]:
-    """Return int64[3 * ranks], the addresses of each rank's ``starts``, ``ends`` and ``columns``."""
-    table = [array.ctypes.data for of in rows for array in (of.starts, of.ends, of.columns)]
-    return np.array(table, np.int64)
+def _map(stripe: Stripe, rank: int, token: Token) -> Csr:
+    """Return the rows of a rank, mapped to read. Errors as of ``HostRows.copied``."""
+    failed = f"the rows of rank {rank} can't be mapped"
+    descriptor = token.open(KIND, failed)
+    try:
+        size = os.fstat(descriptor).st_size
+        offsets = stripe.n_local + 1
+        if size < 8 * offsets:
+            raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {offsets:,} row offsets")
+        memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+    row_offsets = np.frombuffer(memory, np.int64, offsets)
+    if size != 8 * offsets + 4 * row_offsets[-1]:
+        raise ExchangeUnavailableError(f"{failed}: {size:,} bytes do not hold {row_offsets[-1]:,} columns")
+    return Csr(row_offsets, np.frombuffer(memory, np.uint32, offset=8 * offsets))
 
 
 def _move(source: NDArray[np.int64] | NDArray[np.uint32], target: NDArray[np.int64] | NDArray[np.uint32]) -> None:
