@@ -21,6 +21,7 @@ from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.parity import WAYS, assert_options_agree, check, loaded
 from tests.support.runs import ENDLESS, kill_rank_1_mid_run
+from tests.support.saved import assert_same, load_arrays
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_named_ids_and_strings(client: distributed.Client) -> None:
         assert graph.bfs("v000", predecessors=True, validate=True).path_to("v059") == names
 
 
-def test_what_2d_has_not_is_refused(client: distributed.Client, tmp_path: Path) -> None:
+def test_what_2d_has_not_is_refused(client: distributed.Client) -> None:
     path = dbfs.path(50)
     with pytest.raises(InvalidOptionError, match="unknown layout '3d'; choose one of 1d, 2d"):
         dbfs.load(path, client=client, layout="3d")
@@ -129,8 +130,6 @@ def test_what_2d_has_not_is_refused(client: distributed.Client, tmp_path: Path) 
     with dbfs.load(path, client=client, layout="2d") as graph:
         with pytest.raises(InvalidOptionError, match="engine='taskgraph' has no 2-D partitions"):
             graph.bfs(0, engine="taskgraph")
-        with pytest.raises(InvalidOptionError, match="load the graph with layout='1d'"):
-            graph.save(tmp_path / "graph")
         assert graph.bfs(0, validate=True).depth == 49
 
 
@@ -142,6 +141,30 @@ def test_a_saved_graph_loads_into_a_grid(client: distributed.Client, tmp_path: P
         assert (graph.layout, graph.m) == ("2d", graph.m)
         expected = oracle.distances(oracle.adjacency(n, src, dst, directed=graph.directed), [3])
         np.testing.assert_array_equal(graph.bfs(3, validate=True).distances(), expected)
+
+
+@pytest.mark.parametrize(
+    ("directed", "order", "keep_edges"),
+    [
+        (True, "degree", False),
+        pytest.param(False, "given", True, marks=pytest.mark.full),
+        pytest.param(False, "degree", False, marks=pytest.mark.full),
+    ],
+)
+def test_a_grid_is_saved_and_loads_in_any_layout(
+    client: distributed.Client, leaves_nothing: None, tmp_path: Path, directed: bool, order: str, keep_edges: bool
+) -> None:
+    arrays, folder = random(300, 900, 4), tmp_path / "graph"
+    options = {"directed": directed, "order": order, "keep_edges": keep_edges}
+    with load_arrays(client, arrays, layout="2d", **options) as graph:
+        assert graph.save(folder) == sum(file.stat().st_size for file in folder.glob("*.arrow"))
+        for ranks, layout in ((graph.ranks, "1d"), (graph.ranks, "2d"), (3, "2d"), (2, "1d")):
+            with dbfs.load(folder, client=client, ranks=ranks, layout=layout) as again:
+                assert (again.ranks, again.layout) == (ranks, layout)
+                # An undirected graph in 2-D has its edges by their ends as well.
+                assert_same(again, arrays, graph, source=7)
+    # The files have the rows of a 1-D partition, which ranks take as they are.
+    assert not dbfs.estimate(folder, 4, BuildOptions(order=order)).build
 
 
 @pytest.mark.full

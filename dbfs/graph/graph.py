@@ -328,18 +328,16 @@ class Graph(LivingVertices):
 
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
-                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``, or with
-                ``layout="2d"``.
+                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``.
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
-            GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU.
+            GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU, or for the 1-D
+                partition that it joins of a graph with ``layout="2d"``.
             WorkerLostError, DeadlineExceededError: a worker was lost, or ``dbfs.build-deadline`` has passed.
             ResultReleasedError: the graph was unloaded.
         """
         from dbfs.graph.saving import save
 
         self.refresh()
-        if self.layout == "2d":
-            raise InvalidOptionError(f"{self.name}: a 2-D partition can't be saved; load the graph with layout='1d'")
         return save(self._gang, self.record, path, replace=replace)
 
     def unload(self) -> None:

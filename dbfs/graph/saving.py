@@ -1,4 +1,7 @@
-"""Saving a graph: every rank writes its files into a folder, and the manifest makes them a graph at the end."""
+"""Saving a graph: every rank writes its files into a folder, and the manifest makes them a graph at the end.
+
+The files are those of 1-D partitions. The ranks of a 2-D partition first join these of their blocks.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
 from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphRecord
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import save_from_grid as tasks
 
 if TYPE_CHECKING:
     import distributed
@@ -44,10 +49,11 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
         plan = TaskGraph()
         rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
         share = float(config.get("build.memory-share"))
+        partitions = _striped(plan, record, token, share)
         for rank, key in enumerate(rank_keys):
             edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
             options = (deadline.seconds, share)
-            plan.add(rank, key, work.save_rank, folder, token, Ref(record.partition_keys[rank]), edges, *options)
+            plan.add(rank, key, work.save_rank, folder, token, partitions[rank], edges, *options)
         order_keys: list[Key] = []
         if record.order_key is not None:
             order_keys.append((f"save-order-{token}", 0))
@@ -71,6 +77,34 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
         release(held)
 
 
+def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
+    """Return the 1-D partitions by rank; of a graph in a 2-D partition, add the tasks that join them."""
+    found = [Ref(key) for key in record.partition_keys]
+    if record.layout == "1d":
+        return found
+    stripe, ordered = record.stripe, record.order_key is not None
+    grid, in_edges = Grid.of(stripe.p), _has_in_edges(record)
+
+    def parts(function: Callable[..., Any], what: str, peers: range, owner: int) -> list[Ref]:
+        return [
+            plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, found[peer], owner)
+            for peer in peers
+        ]
+
+    joined = []
+    for rank in range(stripe.p):
+        out = parts(tasks.out_part, "out", grid.column_of(rank), rank)
+        into = parts(tasks.in_part, "in", grid.row_of(rank), rank) if in_edges else None
+        options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
+        joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join, stripe, rank, out, into, *options))
+    return joined
+
+
+def _has_in_edges(record: GraphRecord) -> bool:
+    """Return whether a directed graph has its in-edges; an undirected one needs none."""
+    return record.directed and record.infos[0].has_parents
+
+
 def _manifest(
     record: GraphRecord, ranks: list[SavedRank], order: SavedFile | None, tables: list[SavedTable | None]
 ) -> Manifest:
@@ -82,7 +116,7 @@ def _manifest(
         created=time.time(),
         n=record.stripe.n,
         directed=record.directed,
-        in_edges=record.directed and record.infos[0].has_parents,
+        in_edges=_has_in_edges(record),
         input_edges=record.infos[0].input_edges,
         ranks=tuple(ranks),
         order=order,

@@ -117,6 +117,15 @@ def place_columns(rows, columns, starts, bucket, cursor, placed):
             cursor[rows[i]] = at + 1
 
 
+@kernel(void, READ_INT64, READ_UINT32, INT64, UINT32)
+def append_rows(row_offsets, columns, cursor, placed):
+    """Write the columns of each row of a CSR at the row's cursor in ``placed``, and advance the cursor."""
+    for row in range(cursor.size):
+        for k in range(row_offsets[row], row_offsets[row + 1]):
+            placed[cursor[row]] = columns[k]
+            cursor[row] += 1
+
+
 @kernel(void, UINT32, int64, int64)
 def to_positions(columns, p, n_local):
     """Turn internal ids into vertex ids, in place."""
