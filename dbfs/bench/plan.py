@@ -147,6 +147,13 @@ class Section:
             raise self._wrong(key, "a text", value)
         return value
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Take a list of different texts."""
+        values = self._list(key, None)
+        if not all(isinstance(value, str) and value for value in values) or len(set(values)) < len(values):
+            raise self._wrong(key, "a list of different texts", values)
+        return tuple(values)
+
     def choice(self, key: str, choices: Sequence[str], default: str) -> str:
         """Take one of ``choices``."""
         value = self._take(key, default)

@@ -148,9 +148,19 @@ def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
     tight = Tuning(threads=THREADS, most_blocks=9, vertex_queue=0.4, edge_queue=0.4, spare=0, two_phase_from=100)
     with pytest.raises(QueueOverflowError, match=rf"strategy {strategy}, level \d+: the queue needs \d+ entries"):
         traverse(arrays, 0, f"{strategy}:culling=none,status=labels", tuning=tight, accesses_a_turn=1)
-    run = traverse(arrays, 0, f"{strategy}:culling=warp+history", accesses_a_turn=1)
+    run = traverse(arrays, 0, f"{strategy}:status=bitmask", accesses_a_turn=1)
     counters = dict(run.counters)
     assert counters["warp_culled"] + counters["history_culled"] > 0
+
+
+@pytest.mark.parametrize("strategy", CULLING_ONES)
+def test_claims_leave_no_duplicates(strategy: str) -> None:
+    """Duplicates pass the culling, but an atomic operation lets one of them go on."""
+    for seed in range(3):
+        arrays = graphs.random(64, 2000, seed)
+        counters = dict(traverse(arrays, 0, f"{strategy}:culling=none", seed=seed, accesses_a_turn=1).counters)
+        assert counters["duplicates"] == 0
+        assert counters["claim_culled"] > 0
 
 
 def test_the_bitmask_errs_but_the_labels_do_not() -> None:

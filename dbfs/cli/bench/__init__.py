@@ -11,6 +11,7 @@ from dbfs.cli.bench.build import build
 from dbfs.cli.bench.engine import calls, gang, kernels, levels
 from dbfs.cli.bench.gpu import gpu, memory
 from dbfs.cli.bench.hosts import hosts
+from dbfs.cli.bench.lab import lab
 from dbfs.cli.bench.layouts import layouts
 from dbfs.cli.bench.networkx import networkx
 from dbfs.cli.bench.plans import corpus, figures, scaling
@@ -36,6 +37,7 @@ for _command in (
     updates,
     networkx,
     layouts,
+    lab,
     scale_model,
     gpu,
     memory,

@@ -23,10 +23,14 @@ class Gathering(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """Where a kernel looks whether a neighbour was visited (Merrill 2012, section 4.2)."""
+    """Where a kernel looks whether a neighbour was visited (Merrill 2012, section 4.2), and how it labels it.
+
+    Without CLAIMS, threads that find a vertex at once all label it, and it goes on more than once.
+    """
 
     LABELS = 0
     BITMASK = 1
+    CLAIMS = 2
 
 
 class Culling(enum.IntEnum):
@@ -55,11 +59,12 @@ class LabCounter(enum.IntEnum):
     LABEL_CULLED = 5
     WARP_CULLED = 6
     HISTORY_CULLED = 7
-    LABELLED = 8
-    QUEUED_THREADS = 9
-    QUEUED_WARPS = 10
-    QUEUED_BLOCKS = 11
-    QUEUED_GRID = 12
+    CLAIM_CULLED = 8
+    LABELLED = 9
+    QUEUED_THREADS = 10
+    QUEUED_WARPS = 11
+    QUEUED_BLOCKS = 12
+    QUEUED_GRID = 13
 
 
 COUNTERS: Final = len(LabCounter)

@@ -43,6 +43,7 @@ class Problem:
         labels: int32[rows], -1 unreached.
         parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
         bitmask: uint8[rows / 8 + 1], best-effort bits of visited rows.
+        nbytes: bytes of the arrays that the strategy took so far, labels and parents included.
     """
 
     def __init__(self, device: Device, offsets: Any, columns: Any, *, predecessors: bool, tuning: Tuning) -> None:
@@ -50,27 +51,28 @@ class Problem:
         self.offsets, self.columns = offsets, columns
         self.rows = int(offsets.size) - 1
         self.tuning = tuning
-        self.labels = self._xp.full(self.rows, UNREACHED, np.int32)
-        self.parents = self._xp.full(self.rows, NO_VERTEX, np.uint32) if predecessors else None
-        self.bitmask = self._xp.zeros(self.rows // 8 + 1, np.uint8)
+        self.nbytes = 0
+        self.labels = self._counted(self._xp.full(self.rows, UNREACHED, np.int32))
+        self.parents = self._counted(self._xp.full(self.rows, NO_VERTEX, np.uint32)) if predecessors else None
+        self.bitmask = self._counted(self._xp.zeros(self.rows // 8 + 1, np.uint8))
 
     def vertex_queue(self) -> Queue:
         """Return a new queue of vertices."""
-        return Queue(self._xp.empty(self._room(self.tuning.vertex_queue, self.rows), np.uint32), None)
+        return Queue(self._counted(self._xp.empty(self._room(self.tuning.vertex_queue, self.rows), np.uint32)), None)
 
     def edge_queue(self) -> Queue:
         """Return a new queue of edges."""
         room = self._room(self.tuning.edge_queue, int(self.columns.size))
-        parents = None if self.parents is None else self._xp.empty(room, np.uint32)
-        return Queue(self._xp.empty(room, np.uint32), parents)
+        parents = None if self.parents is None else self._counted(self._xp.empty(room, np.uint32))
+        return Queue(self._counted(self._xp.empty(room, np.uint32)), parents)
 
     def class_queues(self, classes: int) -> Any:
         """Return a new queue for each class of vertices: uint32[classes, rows]. No vertex is in two."""
-        return self._xp.empty((classes, self.rows), np.uint32)
+        return self._counted(self._xp.empty((classes, self.rows), np.uint32))
 
     def flags(self) -> Any:
         """Return new bytes, uint8[2, rows], zero: the frontier of this level and of the next, or classes."""
-        return self._xp.zeros((2, self.rows), np.uint8)
+        return self._counted(self._xp.zeros((2, self.rows), np.uint8))
 
     def start(self, source: int) -> None:
         """Label the source."""
@@ -78,6 +80,10 @@ class Problem:
         if self.parents is not None:
             self.parents[source] = source
         self.bitmask[source // 8] = 1 << source % 8
+
+    def _counted(self, array: Any) -> Any:
+        self.nbytes += int(array.nbytes)
+        return array
 
     def _room(self, factor: float, entries: int) -> int:
         return int(factor * entries) + self.tuning.spare

@@ -16,11 +16,11 @@ _NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter
 
 
 def counters_of(run: Enactor, reached: int) -> tuple[tuple[str, int], ...]:
-    """Return the counters of a traversal by name, and the duplicates among the vertices that it labelled."""
+    """Return the counters of a traversal by name, the duplicates among the vertices that it labelled, its memory."""
     named = {name: int(run.totals[counter]) for name, counter in _NAMED.items()}
     # The strategies that label the source on the host do not count it.
     discovered = reached - (0 if run.policy.strategy in ("contract-expand", "hybrid") else 1)
-    return tuple({**named, "duplicates": named["labelled"] - discovered}.items())
+    return tuple({**named, "duplicates": named["labelled"] - discovered, "bytes": run.problem.nbytes}.items())
 
 
 def rank_run(

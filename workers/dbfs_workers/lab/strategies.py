@@ -175,13 +175,13 @@ class Policy:
     Attributes:
         strategy: the strategy's name.
         gathering: how a block shares adjacency lists, one of ``GATHERING``.
-        status: where a kernel looks whether a vertex was visited, one of ``STATUS``.
+        status: where a kernel looks whether a vertex was visited, and how it labels one, of ``STATUS``.
         culling: which duplicates a block drops, one of ``CULLING``.
     """
 
     strategy: str
     gathering: str = "scan+warp+cta"
-    status: str = "bitmask"
+    status: str = "claims"
     culling: str = "warp+history"
 
 

@@ -15,8 +15,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_atomic_queue(
   for_each_tile(in_size(a), [&](bool valid, u64 place) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) {
-      append(a, found && claim(a, neighbour, parent, tally), neighbour, parent, s.block);
+    gather(a, list, s, [&](Batch batch) {
+      claim_unvisited(a, batch, tally);
+      append(a, batch, s.block);
     });
   });
   tally.add_to(a.counters);

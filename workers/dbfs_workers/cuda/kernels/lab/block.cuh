@@ -28,16 +28,12 @@ __device__ __forceinline__ u64 combine(u64 warp_total, u64* tail, BlockScratch& 
   __syncthreads();
   if (lane() == 0) s.before[warp()] = warp_total;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    u64 total = 0;
-    for (u32 w = 0; w < kWarps; ++w) total += s.before[w];
-    u64 sum = tail && total ? atomicAdd(tail, total) : 0;
-    for (u32 w = 0; w < kWarps; ++w) {
-      const u64 own = s.before[w];
-      s.before[w] = sum;
-      sum += own;
-    }
-    s.total = total;
+  if (warp() == 0) {
+    u64 total;
+    const u64 below = warp_sums(lane() < kWarps ? s.before[lane()] : 0, total);
+    const u64 start = __shfl_sync(kAll, tail && total && lane() == 0 ? atomicAdd(tail, total) : 0, 0);
+    if (lane() < kWarps) s.before[lane()] = start + below;
+    if (lane() == 0) s.total = total;
   }
   __syncthreads();
   return s.before[warp()];
@@ -52,14 +48,25 @@ __device__ __forceinline__ u64 block_sums(u64 value, BlockScratch& s, u64& total
   return sum;
 }
 
-// Append the ids of threads with `wanted` to the output queue, behind one another. A full queue takes no more, and its
+// Append the valid ids of all threads to the output queue, behind one another. A full queue takes no more, and its
 // counter says how many entries it would need.
-__device__ __forceinline__ void append(const LabArguments& a, bool wanted, u32 id, u32 parent, BlockScratch& s) {
-  const u32 ballot = __ballot_sync(kAll, wanted);
-  const u64 place = combine(__popc(ballot), a.counters + kQueued, s) + __popc(ballot & ((1u << lane()) - 1));
-  if (wanted && place < a.out_capacity) {
-    a.out_ids[place] = id;
-    if (a.out_parents) a.out_parents[place] = parent;
+template <u32 kSize>
+__device__ __forceinline__ void append(const LabArguments& a, const BatchOf<kSize>& batch, BlockScratch& s) {
+  u32 places[kSize], warp_total = 0;
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    const u32 ballot = __ballot_sync(kAll, batch.has(item));
+    places[item] = warp_total + __popc(ballot & ((1u << lane()) - 1));
+    warp_total += __popc(ballot);
+  }
+  const u64 first = combine(warp_total, a.counters + kQueued, s);
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    const u64 place = first + places[item];
+    if (batch.has(item) && place < a.out_capacity) {
+      a.out_ids[place] = batch.ids[item];
+      if (a.out_parents) a.out_parents[place] = batch.vertices[item];
+    }
   }
 }
 

@@ -12,16 +12,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract_expa
   __shared__ Workspace s;
   Tally tally;
   start_culling(s.cull);
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
-    const u32 vertex = valid ? a.in_ids[place] : 0;
-    tally.looked_at += valid;
-    valid = passes_culling(a, valid && unvisited(a, vertex, tally), vertex, s.cull, tally);
-    if (valid) set_label(a, vertex, a.in_parents ? a.in_parents[place] : vertex);
-    tally.labelled += valid;
-    const List list = valid ? tally.expand(a, vertex) : no_list();
-    gather(a, list, s.gather, [&](bool found, u32 neighbour, u32 parent) {
-      append(a, found, neighbour, parent, s.gather.block);
-    });
+  for_each_batch<1>(a, tally, [&](BatchOf<1>& one) {
+    contract(a, one, s.cull, tally);
+    const List list = one.has(0) ? tally.expand(a, one.ids[0]) : no_list();
+    gather(a, list, s.gather, [&](const Batch& batch) { append(a, batch, s.gather.block); });
   });
   tally.add_to(a.counters);
 }

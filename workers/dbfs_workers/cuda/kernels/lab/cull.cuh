@@ -1,6 +1,6 @@
 // Which neighbours go on (Merrill 2012, section 4.2): the lookup of a vertex's status, and the culling of duplicates that
 // several threads of a block hold at the same time. Both err in one direction: a vertex may pass twice, but of the
-// threads that hold an unvisited vertex at least one passes.
+// threads that hold an unvisited vertex at least one passes. With Status::kClaims, an atomic operation then lets one pass.
 #pragma once
 #include "lab/problem.cuh"
 
@@ -16,23 +16,37 @@ struct CullScratch {
   u32 history[kHistorySlots];
 };
 
-// Return whether a vertex has no label yet. The bitmask costs one byte a lookup, where labels cost four. Its updates are
-// not atomic: one that is lost leaves a bit clear, and the label decides.
-__device__ __forceinline__ bool unvisited(const LabArguments& a, u32 vertex, Tally& tally) {
-  if (Status(status(a)) == Status::kBitmask) {
-    const u8 bit = 1 << (vertex & 7);
-    const u8 found = __ldcg(&a.bitmask[vertex >> 3]);
-    if (found & bit) {
-      ++tally.bitmask_culled;
-      return false;
+// Drop the vertices that were visited. The bitmask costs one byte a lookup, where labels cost four. Its updates are not
+// atomic: one that is lost leaves a bit clear, and the label decides.
+template <u32 kSize>
+__device__ __forceinline__ void drop_visited(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  if (Status(status(a)) != Status::kLabels) {
+    u8 found[kSize];
+#pragma unroll
+    for (u32 item = 0; item < kSize; ++item) found[item] = batch.has(item) ? __ldcg(&a.bitmask[batch.ids[item] >> 3]) : 0;
+#pragma unroll
+    for (u32 item = 0; item < kSize; ++item) {
+      if (!batch.has(item)) continue;
+      const u8 bit = 1 << (batch.ids[item] & 7);
+      if (found[item] & bit) {
+        ++tally.bitmask_culled;
+        batch.drop(item);
+      } else {
+        a.bitmask[batch.ids[item] >> 3] = found[item] | bit;
+      }
     }
-    a.bitmask[vertex >> 3] = found | bit;
   }
-  if (__ldcg(&a.labels[vertex]) >= 0) {
-    ++tally.label_culled;
-    return false;
+  drop_labelled(a, batch, tally);
+}
+
+// Label the vertices that are left; with Status::kClaims, those that no other thread labels, and the others are dropped.
+template <u32 kSize>
+__device__ __forceinline__ void label(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  if (Status(status(a)) == Status::kClaims) {
+    label_claimed(a, batch, tally);
+  } else {
+    label_all(a, batch, tally);
   }
-  return true;
 }
 
 // Forget the history. All threads of the block call it, before the first culling.
@@ -42,14 +56,15 @@ __device__ __forceinline__ void start_culling(CullScratch& s) {
 }
 
 // Return whether another lane of the warp holds the same vertex and goes on with it. Lanes write their vertices into a
-// hash table; of those that find their own vertex, the one that writes its number last goes on.
+// hash table; of those that find their own vertex, the one that writes its number last goes on. Lanes write one slot at
+// once on purpose: exchanges instead of stores say so to racecheck.
 __device__ __forceinline__ bool culled_by_warp(bool valid, u32 vertex, u32* slots) {
   volatile u32* slot = &slots[vertex % kWarpSlots];
-  if (valid) *slot = vertex;
+  if (valid) atomicExch(&slots[vertex % kWarpSlots], vertex);
   __syncwarp();
   const bool same = valid && *slot == vertex;
   __syncwarp();
-  if (same) *slot = lane();
+  if (same) atomicExch(&slots[vertex % kWarpSlots], lane());
   __syncwarp();
   const bool dropped = same && *slot != lane();
   __syncwarp();
@@ -78,6 +93,18 @@ __device__ __forceinline__ bool passes_culling(const LabArguments& a, bool valid
     }
   }
   return valid;
+}
+
+// Contract a batch of the edge queue: drop what was visited and what is a duplicate, and label the rest. All threads call
+// it.
+template <u32 kSize>
+__device__ __forceinline__ void contract(const LabArguments& a, BatchOf<kSize>& batch, CullScratch& s, Tally& tally) {
+  drop_visited(a, batch, tally);
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    if (!passes_culling(a, batch.has(item), batch.ids[item], s, tally)) batch.drop(item);
+  }
+  label(a, batch, tally);
 }
 
 }  // namespace lab

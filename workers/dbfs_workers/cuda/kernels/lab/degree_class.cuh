@@ -6,6 +6,7 @@ namespace dbfs {
 namespace lab {
 
 constexpr u32 kClassBits = 16;  // of a packed count: a block appends fewer than 2^16 vertices at a time
+static_assert(kThreads * kItems < 1 << kClassBits, "a count of a block must fit its bits");
 constexpr u64 kClassMask = (1u << kClassBits) - 1;
 
 struct ClassScratch {
@@ -17,20 +18,31 @@ __device__ __forceinline__ u32 class_of(const LabArguments& a, i64 degree) {
   return (degree >= kLanes) + (degree >= kThreads) + (degree >= a.grid_degree);
 }
 
-// Append the ids of threads with `wanted`, each to the queue of its class: `rows` entries of the output a class. One
-// prefix sum places all classes, by counts packed into one word. All threads of the block call it.
-__device__ __forceinline__ void append_by_class(const LabArguments& a, bool wanted, u32 id, ClassScratch& s) {
-  const u32 own = wanted ? a.flags[id] : 0, shift = own * kClassBits;
-  u64 warp_total;
-  const u64 below = warp_sums(wanted ? u64(1) << shift : 0, warp_total);
-  const u64 before = combine(warp_total, nullptr, s.gather.block) + below;
+// Append the valid ids of all threads, each to the queue of its class: `rows` entries of the output a class. One prefix sum
+// places all classes, by counts packed into one word. All threads of the block call it.
+__device__ __forceinline__ void append_by_class(const LabArguments& a, const Batch& batch, ClassScratch& s) {
+  u32 classes[kItems];
+  u64 own = 0, warp_total;
+#pragma unroll
+  for (u32 item = 0; item < kItems; ++item) {
+    classes[item] = batch.has(item) ? a.flags[batch.ids[item]] : 0;
+    own += u64(batch.has(item)) << classes[item] * kClassBits;
+  }
+  const u64 below = warp_sums(own, warp_total);
+  u64 before = combine(warp_total, nullptr, s.gather.block) + below;
   if (threadIdx.x < kClasses) {
     const u64 count = s.gather.block.total >> threadIdx.x * kClassBits & kClassMask;
     u64* tail = a.counters + kQueuedThreads + threadIdx.x;
     s.bases[threadIdx.x] = a.tails[threadIdx.x] + (count ? atomicAdd(tail, count) : 0);
   }
   __syncthreads();
-  if (wanted) a.out_ids[u64(own) * a.rows + s.bases[own] + (before >> shift & kClassMask)] = id;
+#pragma unroll
+  for (u32 item = 0; item < kItems; ++item) {
+    if (!batch.has(item)) continue;
+    const u32 shift = classes[item] * kClassBits;
+    a.out_ids[u64(classes[item]) * a.rows + s.bases[classes[item]] + (before >> shift & kClassMask)] = batch.ids[item];
+    before += u64(1) << shift;
+  }
 }
 
 }  // namespace lab

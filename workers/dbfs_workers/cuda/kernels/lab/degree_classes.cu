@@ -21,8 +21,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(co
   for_each_tile(a.in_size, [&](bool valid, u64 place) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather_serially(a, list, [&](bool found, u32 neighbour, u32 parent) {
-      append_by_class(a, found && claim(a, neighbour, parent, tally), neighbour, s);
+    gather_serially(a, list, [&](Batch batch) {
+      claim_unvisited(a, batch, tally);
+      append_by_class(a, batch, s);
     });
   });
   tally.add_to(a.counters);
@@ -36,8 +37,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(cons
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
-    gather_by_warps(a, list, [&](bool found, u32 neighbour, u32 parent) {
-      append_by_class(a, found && claim(a, neighbour, parent, tally), neighbour, s);
+    gather_by_warps(a, list, [&](Batch batch) {
+      claim_unvisited(a, batch, tally);
+      append_by_class(a, batch, s);
     });
   }
   tally.add_to(a.counters);
@@ -49,10 +51,11 @@ __device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32
   const bool counts = part == 0 && threadIdx.x == 0;
   tally.looked_at += counts;
   const List list = counts ? tally.expand(a, vertex) : list_of(a, vertex);
-  for (i64 first = list.begin + i64(part) * kThreads; first < list.end; first += i64(parts) * kThreads) {
-    const i64 at = first + threadIdx.x;
-    const u32 neighbour = at < list.end ? a.columns[at] : 0;
-    append_by_class(a, at < list.end && claim(a, neighbour, vertex, tally), neighbour, s);
+  constexpr u32 kRound = kThreads * kItems;
+  for (List rest{list.begin + i64(part) * kRound, list.end, vertex}; rest.size() > 0; rest.begin += i64(parts) * kRound) {
+    Batch batch = batch_of(a, rest, threadIdx.x, kThreads);
+    claim_unvisited(a, batch, tally);
+    append_by_class(a, batch, s);
   }
 }
 

@@ -17,11 +17,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand_contra
     tally.looked_at += valid;
     valid = passes_culling(a, valid, vertex, s.cull, tally);
     const List list = valid ? tally.expand(a, vertex) : no_list();
-    gather(a, list, s.gather, [&](bool found, u32 neighbour, u32 parent) {
-      const bool fresh = found && unvisited(a, neighbour, tally);
-      if (fresh) set_label(a, neighbour, parent);
-      tally.labelled += fresh;
-      append(a, fresh, neighbour, parent, s.gather.block);
+    gather(a, list, s.gather, [&](Batch batch) {
+      drop_visited(a, batch, tally);
+      label(a, batch, tally);
+      append(a, batch, s.gather.block);
     });
   });
   tally.add_to(a.counters);

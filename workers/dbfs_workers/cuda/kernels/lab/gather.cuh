@@ -1,7 +1,8 @@
 // Neighbour gathering (Merrill 2012, section 4.1): the threads of a block read the adjacency lists that they hold, one
-// list or none each, and hand every neighbour to `visit(valid, neighbour, vertex)`.
+// list or none each, and hand the neighbours to `visit(batch)`, up to kItems a thread at a time.
 //
-// All threads of a block call `visit` together, with or without a neighbour, so that it may wait for the block.
+// All threads of a block call `visit` together, with or without neighbours, so that it may wait for the block. Several
+// neighbours a thread keep several reads under way, and share the waits.
 #pragma once
 #include "lab/block.cuh"
 
@@ -10,8 +11,8 @@ namespace lab {
 
 struct GatherScratch {
   BlockScratch block;
-  i64 places[kThreads];
-  u32 vertices[kThreads];
+  i64 places[kThreads * kItems];
+  u32 vertices[kThreads * kItems];
   List list;
   u32 winner;
 };
@@ -19,14 +20,10 @@ struct GatherScratch {
 // Every thread walks its own list. The longest list of the block holds up all threads.
 template <class Visit>
 __device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
-  while (__syncthreads_or(list.size() > 0)) {
-    const bool valid = list.size() > 0;
-    visit(valid, valid ? a.columns[list.begin] : 0, list.vertex);
-    if (valid) ++list.begin;
-  }
+  for (; __syncthreads_or(list.size() > 0); list.begin += kItems) visit(batch_of(a, list, 0, 1));
 }
 
-// A warp takes the lists of its lanes one after another, 32 neighbours at a time. Short lists leave lanes idle.
+// A warp takes the lists of its lanes one after another. Short lists leave lanes idle.
 template <class Visit>
 __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, Visit visit) {
   bool open = own.size() > 0;
@@ -42,28 +39,34 @@ __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const Lis
       }
     }
     if (!__syncthreads_or(list.size() > 0)) return;
-    const i64 at = list.begin + lane();
-    const bool valid = at < list.end;
-    visit(valid, valid ? a.columns[at] : 0, list.vertex);
-    list.begin += kLanes;
+    visit(batch_of(a, list, lane(), kLanes));
+    list.begin += kLanes * kItems;
   }
 }
 
 // The block lines up the places of all neighbours by a prefix sum over the lists' lengths, and takes as many at a time
-// as it has threads. No thread idles, but a long list is lined up by one thread.
+// as its threads hold. No thread idles, but a long list is lined up by one thread.
 template <class Visit>
 __device__ __forceinline__ void gather_by_scan(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
-  u64 total, rank = block_sums(list.size(), s.block, total);
-  for (u64 done = 0; done < total; done += kThreads) {
-    for (; list.size() > 0 && rank < done + kThreads; ++rank, ++list.begin) {
+  constexpr u32 kRound = kThreads * kItems;
+  u64 total, rank = block_sums(list.size() > 0 ? list.size() : 0, s.block, total);
+  for (u64 done = 0; done < total; done += kRound) {
+    for (; list.size() > 0 && rank < done + kRound; ++rank, ++list.begin) {
       s.places[rank - done] = list.begin;
       s.vertices[rank - done] = list.vertex;
     }
     __syncthreads();
-    const bool valid = threadIdx.x < total - done;
-    const u32 neighbour = valid ? a.columns[s.places[threadIdx.x]] : 0, vertex = valid ? s.vertices[threadIdx.x] : 0;
+    Batch batch;
+#pragma unroll
+    for (u32 item = 0; item < kItems; ++item) {
+      const u32 at = item * kThreads + threadIdx.x;
+      const bool valid = at < total - done;
+      batch.valid |= u32(valid) << item;
+      batch.ids[item] = valid ? a.columns[s.places[at]] : 0;
+      batch.vertices[item] = valid ? s.vertices[at] : 0;
+    }
     __syncthreads();
-    visit(valid, neighbour, vertex);
+    visit(batch);
   }
 }
 
@@ -80,11 +83,7 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
     }
     __syncthreads();
     List taken = s.list;
-    for (; taken.size() > 0; taken.begin += kThreads) {
-      const i64 at = taken.begin + threadIdx.x;
-      const bool valid = at < taken.end;
-      visit(valid, valid ? a.columns[at] : 0, taken.vertex);
-    }
+    for (; taken.size() > 0; taken.begin += kThreads * kItems) visit(batch_of(a, taken, threadIdx.x, kThreads));
   }
 }
 

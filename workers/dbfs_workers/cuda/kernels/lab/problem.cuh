@@ -23,6 +23,7 @@ constexpr u32 kThreads = DBFS_LAB_THREADS;
 constexpr u32 kLanes = 32;
 constexpr u32 kWarps = kThreads / kLanes;
 constexpr u32 kAll = 0xffffffffu;
+constexpr u32 kItems = 4;  // entries or neighbours that a thread holds at a time
 
 __device__ __forceinline__ u32 gathering(const LabArguments& a) { return DBFS_LAB_GATHERING; }
 __device__ __forceinline__ u32 status(const LabArguments& a) { return DBFS_LAB_STATUS; }
@@ -51,16 +52,49 @@ __device__ __forceinline__ List list_of(const LabArguments& a, u32 vertex) {
   return List{a.offsets[vertex], a.offsets[vertex + 1], vertex};
 }
 
+// The vertices that a thread holds at a time, and those whose neighbours they are.
+template <u32 kSize>
+struct BatchOf {
+  u32 ids[kSize];
+  u32 vertices[kSize];
+  u32 valid = 0;  // a bit for each item
+
+  __device__ __forceinline__ bool has(u32 item) const { return valid >> item & 1; }
+  __device__ __forceinline__ void drop(u32 item) { valid &= ~(1u << item); }
+};
+
+using Batch = BatchOf<kItems>;
+
+// The neighbours of a list at its places `first`, `first + step`, ...
+__device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& list, u32 first, u32 step) {
+  Batch batch;
+#pragma unroll
+  for (u32 item = 0; item < kItems; ++item) {
+    const i64 at = list.begin + first + item * step;
+    const bool valid = at < list.end;
+    batch.valid |= u32(valid) << item;
+    batch.ids[item] = valid ? a.columns[at] : 0;
+    batch.vertices[item] = list.vertex;
+  }
+  return batch;
+}
+
 // Threads that find a vertex in one launch write the same distance; which parent stays is left open.
 __device__ __forceinline__ void set_label(const LabArguments& a, u32 vertex, u32 parent) {
   a.labels[vertex] = a.distance;
   if (a.parents) a.parents[vertex] = parent;
 }
 
+// Return whether this thread, of all that try, sets a vertex's label.
+__device__ __forceinline__ bool claims(const LabArguments& a, u32 vertex) {
+  const i32 unreached = -1;
+  return atomicCAS(&a.labels[vertex], unreached, i32(a.distance)) == unreached;
+}
+
 // What one thread counts in a launch. The counters of the grid get a warp's sums once, at the end.
 struct Tally {
   u32 looked_at = 0, expanded = 0, bitmask_culled = 0, label_culled = 0, warp_culled = 0, history_culled = 0,
-      labelled = 0;
+      claim_culled = 0, labelled = 0;
   u64 edges = 0;
 
   __device__ __forceinline__ List expand(const LabArguments& a, u32 vertex) {
@@ -79,6 +113,7 @@ struct Tally {
     add(counters + kLabelCulled, label_culled);
     add(counters + kWarpCulled, warp_culled);
     add(counters + kHistoryCulled, history_culled);
+    add(counters + kClaimCulled, claim_culled);
     add(counters + kLabelled, labelled);
   }
 
@@ -88,6 +123,50 @@ struct Tally {
     if (lane() == 0 && value) atomicAdd(counter, value);
   }
 };
+
+// Drop the vertices that have a label. All labels are read before any is looked at.
+template <u32 kSize>
+__device__ __forceinline__ void drop_labelled(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  i32 labels[kSize];
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) labels[item] = batch.has(item) ? __ldcg(&a.labels[batch.ids[item]]) : -1;
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    if (labels[item] < 0) continue;
+    ++tally.label_culled;
+    batch.drop(item);
+  }
+}
+
+// Label the vertices that no other thread labels: by an atomic operation each.
+template <u32 kSize>
+__device__ __forceinline__ void label_claimed(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  bool won[kSize];
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) won[item] = batch.has(item) && claims(a, batch.ids[item]);
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    if (!batch.has(item)) continue;
+    if (won[item]) {
+      if (a.parents) a.parents[batch.ids[item]] = batch.vertices[item];
+      ++tally.labelled;
+    } else {
+      ++tally.claim_culled;
+      batch.drop(item);
+    }
+  }
+}
+
+// Label all vertices of the batch.
+template <u32 kSize>
+__device__ __forceinline__ void label_all(const LabArguments& a, const BatchOf<kSize>& batch, Tally& tally) {
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    if (!batch.has(item)) continue;
+    set_label(a, batch.ids[item], batch.vertices[item]);
+    ++tally.labelled;
+  }
+}
 
 }  // namespace lab
 }  // namespace dbfs

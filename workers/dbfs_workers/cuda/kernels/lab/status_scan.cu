@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_scan_status(c
   Tally tally;
   for_each_tile(a.rows, [&](bool valid, u64 row) {
     tally.looked_at += valid;
-    append(a, valid && in_frontier(a, row), row, row, s);
+    append(a, BatchOf<1>{{u32(row)}, {u32(row)}, u32(valid && in_frontier(a, row))}, s);
   });
   tally.add_to(a.counters);
 }
@@ -26,8 +26,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_label_neighbo
   for_each_tile(in_size(a), [&](bool valid, u64 place) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) {
-      if (found) label_unvisited(a, neighbour, parent, tally);
+    gather(a, list, s, [&](Batch batch) {
+      drop_labelled(a, batch, tally);
+      label_all(a, batch, tally);
     });
   });
   tally.add_to(a.counters);

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand(const 
   for_each_tile(in_size(a), [&](bool valid, u64 place) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather(a, list, s, [&](bool found, u32 neighbour, u32 parent) { append(a, found, neighbour, parent, s.block); });
+    gather(a, list, s, [&](const Batch& batch) { append(a, batch, s.block); });
   });
   tally.add_to(a.counters);
 }
@@ -24,13 +24,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract(cons
   __shared__ BlockScratch block;
   Tally tally;
   start_culling(s);
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
-    const u32 vertex = valid ? a.in_ids[place] : 0;
-    tally.looked_at += valid;
-    valid = passes_culling(a, valid && unvisited(a, vertex, tally), vertex, s, tally);
-    if (valid) set_label(a, vertex, a.in_parents ? a.in_parents[place] : vertex);
-    tally.labelled += valid;
-    append(a, valid, vertex, vertex, block);
+  for_each_batch<kItems>(a, tally, [&](Batch& batch) {
+    contract(a, batch, s, tally);
+    append(a, batch, block);
   });
   tally.add_to(a.counters);
 }

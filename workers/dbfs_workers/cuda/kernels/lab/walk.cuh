@@ -17,16 +17,10 @@ __device__ __forceinline__ bool label_unvisited(const LabArguments& a, u32 verte
   return true;
 }
 
-// Label a vertex that has no label yet, by an atomic operation: one thread of all succeeds.
-__device__ __forceinline__ bool claim(const LabArguments& a, u32 vertex, u32 parent, Tally& tally) {
-  const i32 unreached = -1;
-  if (__ldcg(&a.labels[vertex]) >= 0 || atomicCAS(&a.labels[vertex], unreached, i32(a.distance)) != unreached) {
-    ++tally.label_culled;
-    return false;
-  }
-  if (a.parents) a.parents[vertex] = parent;
-  ++tally.labelled;
-  return true;
+// Keep the vertices that have no label and that no other thread labels; label them.
+__device__ __forceinline__ void claim_unvisited(const LabArguments& a, Batch& batch, Tally& tally) {
+  drop_labelled(a, batch, tally);
+  label_claimed(a, batch, tally);
 }
 
 // Return whether a row is in the frontier: its label is the distance before this launch's.

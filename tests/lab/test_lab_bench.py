@@ -1,0 +1,90 @@
+"""``dbfs bench lab``: its plans, its measurements on CPU cores, and a queue that overflows."""
+
+import json
+from pathlib import Path
+
+import distributed
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from dbfs.bench.lab import LabPlan, LabRate, bench_lab, speedup
+from dbfs.bench.lab_tables import lab_tables
+from dbfs.bench.plan import find
+from dbfs.cli import main
+from dbfs.errors import PlanError, QueueOverflowError
+from dbfs.graph.graph import Graph
+from dbfs.lab import STRATEGIES, parse
+
+PLAN = """
+graphs: [grid2d:side=9, "uniform:n=50,m=200"]
+strategies: [sequential, scipy, resident]
+sources: 2
+backend: cpu
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_plans_that_come_along() -> None:
+    for name in ("small", "full"):
+        plan = LabPlan.read(find("lab", name))
+        found = {parse(strategy).strategy for strategy in plan.strategies}
+        assert found == set(STRATEGIES) - {"scipy"}
+        assert (plan.sources, plan.backend) == (10, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("graphs: [path:n=5]", "strategies is missing"),
+        ("graphs: [path:n=5]\nstrategies: [scipy, scipy]", r"strategies must be a list of different texts, not \['sc"),
+        ("graphs: [path:n=5]\nstrategies: [merrill]", r"strategies\[0\]: unknown strategy 'merrill'; choose one of"),
+        ("graphs: [path:n=5]\nstrategies: [scipy]\nseconds: 3", "unknown key 'seconds'; the keys are graphs, strate"),
+    ],
+)
+def test_a_bad_plan(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        LabPlan.read(written(tmp_path, text))
+
+
+def test_measurements_on_cpu_cores(client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = written(tmp_path, PLAN), tmp_path / "lab.json"
+    words = ["bench", "lab", "--plan", str(path), "--scheduler", client.scheduler.address, "--out", str(out)]
+    answer = CliRunner().invoke(main, words)
+    assert answer.exit_code == 0, answer.output
+    assert "Median MTEPS" in answer.stdout
+    rates = [LabRate(**rate) for rate in json.loads(out.read_text())["rates"]]
+    assert [(rate.graph, rate.strategy) for rate in rates] == [
+        (graph, strategy)
+        for graph in ("grid2d:side=9", "uniform:n=50,m=200")
+        for strategy in ("sequential", "scipy", "resident")
+    ]
+    assert all(0 < rate.low <= rate.mteps <= rate.high for rate in rates)
+    assert speedup(rates, rates[0]) == 1
+    assert [rate.expansion for rate in rates if rate.strategy != "resident"] == [1, 1, 1, 1]
+
+    def overflowing(*arguments: object, **options: object) -> None:
+        raise QueueOverflowError("the queue needs 9 entries")
+
+    monkeypatch.setattr(Graph, "bfs", overflowing)
+    plan = LabPlan(("path:n=5",), ("scipy",), 1, predecessors=False, backend="cpu")
+    (rate,) = bench_lab(client, plan)
+    assert (rate.error, rate.mteps, speedup([rate], rate)) == ("the queue needs 9 entries", 0, None)
+    console = Console(width=200, record=True, quiet=True)
+    for table in lab_tables([*rates, rate]):
+        console.print(table)
+
+
+def test_the_table_has_the_shares_of_the_culling() -> None:
+    counters = {"edges": 200, "bitmask_culled": 50, "bytes": 2**20}
+    one = LabRate("path:n=5", 5, 8, "two-phase", "cuda", 4.0, 3.5, 3.0, 4.0, 0.01, 1.2, counters)
+    everything = lab_tables([one])[0]
+    cells = [next(iter(column.cells)) for column in everything.columns]
+    assert cells[:3] == ["path:n=5", "two-phase", "3.5"]
+    assert (cells[7], cells[-1]) == ("2.0", "1.0")
+    assert "25.00" in cells
