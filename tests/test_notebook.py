@@ -1,9 +1,12 @@
 """What graphs, results and the cluster look like: HTML that is well formed and escaped, plots that show the numbers."""
 
+import itertools
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
 
 import distributed
 import matplotlib as mpl
@@ -14,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from numpy.typing import NDArray
 
 import dbfs
 from dbfs.display import plots
@@ -322,19 +326,52 @@ def overlap(one: Bbox, other: Bbox) -> bool:
     return bool(one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1)
 
 
-def test_long_runs_are_drawn_in_stretches(client: distributed.Client) -> None:
+@pytest.fixture(scope="module")
+def long_run(client: distributed.Client) -> Iterator[dbfs.BFSResult]:
+    """A result whose levels take equal times. A test that measured them would depend on the machine's load."""
     with dbfs.load("path:n=2000", client=client, ranks=2) as path:
         result = path.bfs(0)
-    ax = result.plot_levels()
+        set_times(result, np.full(2000, 1e-5))
+        yield result
+
+
+def set_times(result: dbfs.BFSResult, seconds: NDArray[np.float64]) -> None:
+    """Give the levels these times. Each rank searches in half of the time, and waits in the other half."""
+    vars(result)["reports"] = tuple(
+        replace(report, seconds=float(time), phase_seconds=({"search": time / 2, "exchange": time / 2},) * 2)
+        for report, time in zip(result.reports, seconds, strict=True)
+    )
+    result.seconds = float(seconds.sum())
+
+
+def test_long_runs_are_drawn_in_stretches(long_run: dbfs.BFSResult) -> None:
+    ax = long_run.plot_levels()
     bars = [patch for patch in ax.patches if patch.get_height() == pytest.approx(0.8)]
-    assert len(bars) <= 3 * 2 * 32
+    assert len(bars) == 2 * 2 * 32
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(2 * 2000 * 1e-2)
     (top,) = ax.child_axes
     # The numbers of 32 stretches would touch each other.
     assert 4 <= len(top.get_xticks()) <= 14
-    low, high = result.plot_frontier().get_ylim()
+    low, high = long_run.plot_frontier().get_ylim()
     assert high / low >= 10
-    drawn = sum(bar.get_width() for bar in bars)
-    assert drawn > 0
+
+
+@pytest.mark.parametrize("slow", [0, 1000, 1999])
+def test_a_slow_level_of_a_long_run_has_a_bar_and_a_number_of_its_own(long_run: dbfs.BFSResult, slow: int) -> None:
+    result, seconds = copy(long_run), np.full(2000, 1e-5)
+    seconds[slow] = 0.1
+    set_times(result, seconds)
+    ax = result.plot_levels()
+    start = 1e-2 * slow
+    bars = [patch for patch in ax.patches if patch.get_x() == pytest.approx(start)]
+    assert [bar.get_width() for bar in bars] == pytest.approx([50, 50])
+    (top,) = ax.child_axes
+    numbers = {text.get_text(): text for text in top.get_xticklabels()}
+    assert numbers[f"{slow:,}"].get_position()[0] == pytest.approx(start + 50)
+    assert len({patch.get_x() for patch in ax.patches}) <= 2 * 32
+    FigureCanvasAgg(ax.figure).draw()
+    boxes = [text.get_window_extent() for text in numbers.values()]
+    assert not any(overlap(*pair) for pair in itertools.combinations(boxes, 2))
 
 
 def test_degrees_on_both_scales(graph: Graph, client: distributed.Client) -> None:

@@ -277,13 +277,17 @@ def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]
 def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
     """Group levels into at most ``_STRETCHES`` stretches of about equal time, so that bars stay distinct.
 
+    A level that takes longer than two stretches would is one of its own.
+
     Returns:
         [first, last) of each stretch; of each level, if there are few.
     """
     if ends.size <= _STRETCHES:
         return [(level, level + 1) for level in range(ends.size)]
     cuts = np.searchsorted(ends, np.linspace(0, ends[-1], _STRETCHES + 1)[1:-1]) + 1
-    edges = np.unique(np.concatenate([[0], cuts, [ends.size]])).tolist()
+    after, cuts_inside = np.unique(cuts, return_counts=True)
+    # Several cuts inside a level are one cut after the level, so the cut before the level does not exceed the number.
+    edges = np.unique(np.concatenate([[0], after, after[cuts_inside > 1] - 1, [ends.size]])).tolist()
     return list(itertools.pairwise(edges))
 
 
