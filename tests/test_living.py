@@ -27,6 +27,7 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     WorkerLostError,
 )
+from dbfs.graph import living
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import BeginTaskRun
@@ -57,7 +58,9 @@ def check(graph: Graph, edges: set[Edge], source: int, *, tasks: bool = False) -
 @pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("layout", ["undirected", "by degree", "directed", "in-edges"])
-def test_updates_agree_with_scipy(client: distributed.Client, leaves_nothing: None, layout: str, ranks: int) -> None:
+def test_updates_agree_with_scipy(
+    client: distributed.Client, leaves_nothing: None, monkeypatch: pytest.MonkeyPatch, layout: str, ranks: int
+) -> None:
     directed = layout in ("directed", "in-edges")
     _, src, dst = random(N, 80, ranks)
     options: dict[str, Any] = {"in_edges": layout == "in-edges", "order": "degree" if layout == "by degree" else None}
@@ -67,6 +70,8 @@ def test_updates_agree_with_scipy(client: distributed.Client, leaves_nothing: No
         generator = np.random.default_rng(ranks)
         for version in (1, 2, 3):
             batch = [(int(u), int(v)) for u, v in generator.integers(0, N, (30, 2))]
+            # Some batches travel in a message, others are binned by tasks.
+            monkeypatch.setattr(living, "_FEW_EDGES", 4096 * ((version + ranks) % 2))
             if version == 2:
                 batch = sorted(edges)[::2]
                 graph.delete_edges(batch)
@@ -218,9 +223,15 @@ def test_any_client_updates_a_named_graph(client: distributed.Client, leaves_not
         theirs = dbfs.open("street", client=other)
         before = graph.bfs(0)
         theirs.insert_vertices(2)
-        theirs.insert_edges([(39, 40), (40, 41)])
+        # This client has not heard of the vertices.
+        graph.insert_edges([(39, 40), (40, 41)])
         assert graph.bfs(41).depth == 41
         assert graph.version == 2
+        graph.freeze()
+        with pytest.raises(InvalidOptionError, match="or thaw"):
+            theirs.insert_edges([(0, 3)])
+        theirs.refresh()
+        graph.thaw()
         assert before.version == 0
         assert before.distances().max() == 39
         # Updates of both clients at once come one after another.

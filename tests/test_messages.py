@@ -35,6 +35,7 @@ from dbfs.service.messages import (
     ReserveName,
     SchedulerMessage,
     UnloadGraph,
+    UpdateEdges,
 )
 from dbfs.service.scheduler import SchedulerService
 from dbfs_workers import messages as worker_messages
@@ -141,6 +142,7 @@ EXAMPLES: list[Message[Any]] = [
     Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
     BeginTaskRun("id", "me", "run", 2, 60.0),
     ApplyUpdate("id", "me", "run", "insert-edges", SPEC, (KEY, KEY), strict=True),
+    UpdateEdges("id", "me", "run", 60.0, "insert-edges", SPEC, strict=False),
     AwaitTaskRun("run", "me"),
     NoteTaskRun("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     EndTaskRun("run", "me", Pickled.of([]), None),
@@ -171,7 +173,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 44
+    assert len(every) == 45
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +18,27 @@ from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
+from dbfs.edges.tables.memory import TableEdges
+from dbfs.errors import DbfsError, EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.naming import NamedVertices
 from dbfs.integers import whole_count
 from dbfs.records import GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import ApplyUpdate, GetGraph, UpdateReport
+from dbfs.service.messages import ApplyUpdate, CancelRun, GetGraph, UpdateEdges, UpdateReport
+from dbfs.service.updates import require_mutable
 from dbfs_workers.rpc import Pickled
+from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.tasks.changing import read_changes
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
+
+# Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
+_FEW_EDGES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -205,9 +212,12 @@ class LivingVertices(NamedVertices):
         strict: bool = False,
         deadline: float | str | None = None,
     ) -> Update:
+        limit = Deadline(config.seconds("deadline", deadline))
+        if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
+            return self._change_few(kind, edges, strict, limit)
         self.refresh()
         self._require_mutable(kind)
-        run_id, limit = uuid.uuid4().hex, Deadline(config.seconds("deadline", deadline))
+        run_id = uuid.uuid4().hex
         if edges is not None and self.record.ids.keys:
             edges = self._between_vertices(edges)
         service, held = ServiceClient.of(self._gang.client), set[Any]()
@@ -240,6 +250,50 @@ class LivingVertices(NamedVertices):
         ids = self.python_ids(self.vertices_at_positions(report.vertices.tolist()))
         return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
 
+    def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline) -> Update:
+        """Insert or delete a few edges, which go to the ranks with the message of the update."""
+        self._require_loaded()
+        if not self.record.mutable:
+            # Another client may have thawed the graph.
+            self.refresh()
+        self._require_mutable(kind)
+        src, dst = self._read(edges)
+        if self.record.order_key is not None:
+            src, dst = np.array(self.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(2, -1)
+        if not self.record.directed and not edges.mirrored:
+            # A self-loop is its own reverse.
+            back = src != dst
+            src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
+        spec = Pickled.of(UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst)))
+        service, run_id = ServiceClient.of(self._gang.client), uuid.uuid4().hex
+        client = service.client.id
+        try:
+            report = service.call(
+                UpdateEdges(self.record.graph_id, client, run_id, limit.remaining, kind, spec, strict)
+            )
+        except BaseException as error:
+            if not isinstance(error, DbfsError):
+                # Ctrl-C: no caller waits for the run any more.
+                service.send(CancelRun(run_id, client))
+            raise
+        if not report.applied:
+            raise self._refusal(kind, report)
+        self._take(report.record)
+        return Update(report.record.version, report.edges, report.refused, ())
+
+    def _read(self, edges: EdgeList) -> Edges:
+        """Return a batch's edges as vertices. The client reads them."""
+        if self.record.ids.keys:
+            edges = self._between_vertices(edges)
+        (piece,) = edges.cut(max(edges.m or 0, 1))
+        first_ids = (edges.first_id if edges.n is not None else 0, self.record.ids.first_id)
+        try:
+            return read_changes(piece, *first_ids, self.n, edges.name)
+        except InvalidVertexError:
+            # Another client may have inserted the vertices.
+            self.refresh()
+            return read_changes(piece, *first_ids, self.n, edges.name)
+
     def _between_vertices(self, edges: EdgeList) -> EdgeList:
         """Return a batch between ids that have a table as one between vertices. The client reads and maps the ids."""
         ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
@@ -253,8 +307,7 @@ class LivingVertices(NamedVertices):
     def _require_mutable(self, kind: str) -> None:
         record = self.record
         if kind != "thaw":
-            if not record.mutable:
-                raise InvalidOptionError(f"{record.name} takes no updates: load it with mutable=True, or thaw() it")
+            require_mutable(record)
         elif record.backend != "cpu":
             raise InvalidOptionError(f"{record.name} is on GPUs, which have no pages; load it on CPUs")
         elif record.layout == "2d":

@@ -297,6 +297,7 @@ class ApplyUpdate(SchedulerMessage[UpdateReport]):
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
+        InvalidOptionError: the graph takes no updates.
         RunNotFoundError: the run does not hold the workers.
         RunCancelledError, WorkerLostError, DeadlineExceededError: the update must end early.
         GraphTooLargeError, InvalidVertexError, StaleRunError: a rank could not prepare the version.
@@ -308,6 +309,30 @@ class ApplyUpdate(SchedulerMessage[UpdateReport]):
     kind: str
     spec: Pickled[UpdateSpec]
     collections: tuple[Hashable, ...]
+    strict: bool
+
+
+@dataclass(frozen=True)
+class UpdateEdges(SchedulerMessage[UpdateReport]):
+    """Insert or delete a few edges, in a run of its own: queue the run, and change the graph as ``ApplyUpdate`` does.
+
+    One message instead of a run of tasks: the tasks that bin a batch take tens of milliseconds, however small it is.
+
+    Attributes:
+        graph_id, client, run_id, deadline: as in ``Enqueue``.
+        kind, spec, strict: as in ``ApplyUpdate``; the spec has the edges.
+
+    Raises:
+        InvalidOptionError: the graph takes no updates.
+        ClientError, QueueFullError: see ``Enqueue``; others as for ``ApplyUpdate``.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    deadline: float
+    kind: str
+    spec: Pickled[UpdateSpec]
     strict: bool
 
 

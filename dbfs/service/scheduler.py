@@ -56,6 +56,7 @@ from dbfs.service.messages import (
     ReleaseName,
     ReserveName,
     UnloadGraph,
+    UpdateEdges,
     UpdateReport,
 )
 from dbfs.service.queue import RunQueue
@@ -68,7 +69,7 @@ from dbfs_workers.leases.notes import NoteRuns
 from dbfs_workers.messages import AbortTasks, DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import NAME, handlers
+from dbfs_workers.rpc import NAME, Pickled, handlers
 
 
 class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -231,6 +232,29 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``ApplyUpdate``."""
         return await self._updates.apply(message)
 
+    @UpdateEdges.handler
+    async def update_edges(self, message: UpdateEdges) -> UpdateReport:
+        """See ``UpdateEdges``."""
+        graph_id, client, run_id, kind = message.graph_id, message.client, message.run_id, message.kind
+        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        begin = BeginTaskRun(graph_id, client, run_id, 0, message.deadline, kind)
+        over = self._spawn(self._hold_workers(begin, begun))
+        await begun
+        error: DbfsError | None = RunCancelledError(f"run {run_id}: the update failed")
+        try:
+            report = await self._updates.apply(
+                ApplyUpdate(graph_id, client, run_id, kind, message.spec, (), message.strict)
+            )
+            error = None
+            return report
+        except DbfsError as raised:
+            error = raised
+            raise
+        finally:
+            self._task_runs.end(EndTaskRun(run_id, client, Pickled.of([]), error))
+            # The next call of this client finds the run in the history.
+            await asyncio.wait([over])
+
     @AwaitTaskRun.handler
     async def await_task_run(self, message: AwaitTaskRun) -> None:
         """See ``AwaitTaskRun``."""
@@ -343,11 +367,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 else:
                     self._spawn(self._conductor.report_lost_worker(run, rank))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         # Dask's hooks must not wait for workers. The set keeps the task from being collected as garbage.
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _require_client(self, client: str, what: str) -> None:
         """Check that a client is in the cluster: what a stranger leaves behind, no later event would clear."""

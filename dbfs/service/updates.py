@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.errors import DeadlineExceededError, WorkerLostError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, WorkerLostError
+from dbfs.records import GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry, first_cause, name_lost_rank
 from dbfs.service.messages import ApplyUpdate, UpdateReport
 from dbfs.service.task_runs import TaskRuns
@@ -38,6 +39,8 @@ class Updates:
         async with self._task_runs.applying(message.run_id, message.client) as run:
             graph, graph_id = run.graph, message.graph_id
             graph.require_whole(f"run {run.run_id}")
+            if message.kind != "thaw":
+                require_mutable(graph.record)
             collections = message.collections or (None,) * graph.record.stripe.p
             prepare = [PrepareUpdate(graph_id, run.run_id, message.spec, each) for each in collections]
             try:
@@ -89,6 +92,16 @@ class Updates:
         """Have all ranks forget what they prepared."""
         record = run.graph.record
         await self._workers.call_all(record.addresses, DropUpdate(record.graph_id, run.run_id))
+
+
+def require_mutable(record: GraphRecord) -> None:
+    """Check that a graph takes updates.
+
+    Raises:
+        InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen.
+    """
+    if not record.mutable:
+        raise InvalidOptionError(f"{record.name} takes no updates: load it with mutable=True, or thaw() it")
 
 
 def _report(graph: GraphEntry, kind: str, ranks: Sequence[RankUpdate]) -> UpdateReport:

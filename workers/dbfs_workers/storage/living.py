@@ -92,6 +92,11 @@ class LivingPartition(Partition):
         return self.out_pages.m_local
 
     @property
+    def max_degree(self) -> int:
+        """See ``Partition``."""
+        return self.out_pages.max_degree
+
+    @property
     def free_pages(self) -> int:
         """Pages without a row."""
         return self.out_pages.free_pages + (0 if self.in_pages is None else self.in_pages.free_pages)
@@ -165,8 +170,8 @@ def updated(
     Args:
         partition: this version, a CSR or on pages.
         spec: the update.
-        edges: bins of the batch's edges that start in the rank's rows; for an update of edges, or one that deletes
-            vertices.
+        edges: bins of the batch's edges that start in the rank's rows; for an update of edges that are not in the
+            spec, or one that deletes vertices.
         in_edges: bins of the reversed edges, if the partition has in-edges.
         free_bytes: the memory that pages may take.
 
@@ -189,14 +194,13 @@ def updated(
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
         return Updated(grown, vertices=vertices)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
-    assert edges is not None
-    keys = order.keys(edges)
+    keys = _keys(order, spec, edges, reverse=False)
     if not delete and living.deleted.size:
         require_present(living, np.concatenate(order.ends(keys)))
     out, changes = out.changed(keys, order, directed=living.directed, delete=delete, free_bytes=free_bytes)
     if into is not None:
-        assert in_edges is not None
-        into, _ = into.changed(order.keys(in_edges), order, directed=True, delete=delete, free_bytes=free_bytes)
+        in_keys = _keys(order, spec, in_edges, reverse=True)
+        into, _ = into.changed(in_keys, order, directed=True, delete=delete, free_bytes=free_bytes)
     vertices = np.setdiff1d(spec.vertices, living.deleted)
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
@@ -223,6 +227,15 @@ def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[N
     return np.concatenate([sources, starts]), np.concatenate(
         [targets, stripe.vertex(csr.columns[ends].astype(np.int64))]
     )
+
+
+def _keys(order: Order, spec: UpdateSpec, bins: BinStore | None, *, reverse: bool) -> NDArray[np.uint64]:
+    """Return the keys of a batch's edges, or of their reverses, which ``bins`` have or the spec itself."""
+    if spec.edges is not None:
+        src, dst = spec.edges
+        return order.keys_of(dst, src) if reverse else order.keys_of(src, dst)
+    assert bins is not None
+    return order.keys(bins)
 
 
 def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> LivingPartition:

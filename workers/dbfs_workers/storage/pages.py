@@ -8,7 +8,6 @@ pages as they read a CSR.
 the pool. So the version before stays whole until the batch commits: a batch that fails is forgotten, without undoing.
 """
 
-import functools
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage import pages_kernels as kernels
 from dbfs_workers.storage.edge_bins import BinStore, bucket_bits
 from dbfs_workers.storage.partition import Csr, Rows
+from dbfs_workers.storage.row_versions import RowVersion
 from dbfs_workers.storage.stripe import Stripe
 
 PAGE = 4
@@ -103,6 +103,16 @@ class Order:
             keys[first:end].sort()
         return keys
 
+    def keys_of(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return the keys of those edges that start in the rank's rows, ascending; see ``UpdateSpec.edges``."""
+        stripe = self.stripe
+        own = stripe.owner(src) == self.rank
+        rows, others = stripe.row(src[own]), dst[own]
+        places = others if self.hub_first else stripe.internal(others)
+        keys: NDArray[np.uint64] = rows.astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)
+        keys.sort()
+        return keys
+
     def ends(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the edges of keys as vertices (positions, with ``hub_first``): the rank's own ends, and the others."""
         stripe, places = self.stripe, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -120,13 +130,19 @@ class Pages:
     """One version of a rank's rows.
 
     Attributes:
-        rows: the rows; ``rows.columns`` is the pool of pages.
+        places: where the rows lie in the pool.
+        pool: uint32, the pages: columns of the rows, and free pages.
         used: columns of the pool that were ever handed out; those after them are free.
+        m_local: columns of all rows.
+        max_degree: columns of the longest row.
         free: by length in pages, the first columns of freed runs: int64 arrays.
     """
 
-    rows: Rows
+    places: RowVersion
+    pool: NDArray[np.uint32]
     used: int
+    m_local: int
+    max_degree: int
     free: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
@@ -156,23 +172,24 @@ class Pages:
                 f"the pages of the rows need {needed:,} bytes, {max(0, free):,} bytes are free; delete edges or use "
                 "more workers"
             )
-        return cls(Rows(starts, starts + degrees, np.empty(size, np.uint32)), used)
+        places = RowVersion(starts, starts + degrees)
+        return cls(places, np.empty(size, np.uint32), used, int(degrees.sum()), int(degrees.max()))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, as CPU kernels read them."""
+        return Rows(self.places.starts, self.places.ends, self.pool)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows and of the pages in use, free runs included."""
-        return 4 * self.used + self.rows.starts.nbytes + self.rows.ends.nbytes
+        return 4 * self.used + self.places.starts.nbytes + self.places.ends.nbytes
 
     @property
     def free_pages(self) -> int:
         """Pages in freed runs, and never used ones."""
         freed = sum(length * starts.size for length, starts in self.free.items())
-        return freed + (self.rows.columns.size - self.used) // PAGE
-
-    @functools.cached_property
-    def m_local(self) -> int:
-        """Columns of all rows."""
-        return int((self.rows.ends - self.rows.starts).sum())
+        return freed + (self.pool.size - self.used) // PAGE
 
     def csr(self) -> Csr:
         """Return the rows as a CSR of its own memory."""
@@ -226,15 +243,20 @@ class Pages:
             after, staying = rows.ends - rows.starts, rows.ends.copy()
             after[moved], staying[moved] = degrees, rows.starts[moved]
             following = Pages._laid_out(after, _SPARE, free_bytes)
-            starts, ends, pool = following.rows.starts, following.rows.ends, following.rows.columns
-            kernels.copy_rows(rows.starts, staying, rows.columns, starts, pool)
-            new_starts = starts[moved]
+            pool = following.pool
+            kernels.copy_rows(rows.starts, staying, rows.columns, following.places.starts, pool)
+            new_starts = following.places.starts[moved]
         else:
             new_starts, used, free = place
-            starts, ends, pool = rows.starts.copy(), rows.ends.copy(), rows.columns
-            starts[moved], ends[moved] = new_starts, new_starts + degrees
-            freed = _with_runs(free, rows.starts[moved], run_pages(rows.ends[moved] - rows.starts[moved]))
-            following = Pages(Rows(starts, ends, pool), used, freed)
+            pool, before_degrees = rows.columns, rows.ends[moved] - rows.starts[moved]
+            places = self.places.moved(moved, new_starts, new_starts + degrees)
+            m_local = self.m_local + int(degrees.sum() - before_degrees.sum())
+            most = max(self.max_degree, int(degrees.max()))
+            if most == self.max_degree and most in before_degrees:
+                # The longest row may be shorter now.
+                most = kernels.largest_degree(places.starts, places.ends, most)
+            freed = _with_runs(free, rows.starts[moved], run_pages(before_degrees))
+            following = Pages(places, pool, used, m_local, most, freed)
         before = (rows.starts, rows.ends, rows.columns)
         kernels.merge(
             keys, takes, groups, changed, *before, order.ranks, order.stripe.n_local, delete, new_starts, pool
@@ -257,7 +279,7 @@ class Pages:
             fresh = used + PAGE * length * np.arange(end - first - taken)
             used += PAGE * length * int(end - first - taken)
             starts[by_length[first:end]] = np.concatenate([runs[runs.size - taken :], fresh])
-        return None if used > self.rows.columns.size else (starts, used, free)
+        return None if used > self.pool.size else (starts, used, free)
 
 
 def run_pages(degrees: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -182,3 +182,14 @@ def copy_rows(starts, ends, columns, new_starts, copied):
         for k in range(starts[row], ends[row]):
             copied[write] = columns[k]
             write += 1
+
+
+@kernel(int64, READ_INT64, READ_INT64, int64)
+def largest_degree(starts, ends, most):
+    """Return the largest degree of the rows, which is ``most`` or less. Ends at the first row that has as many."""
+    largest = 0
+    for row in range(starts.size):
+        largest = max(largest, ends[row] - starts[row])
+        if largest >= most:
+            break
+    return largest

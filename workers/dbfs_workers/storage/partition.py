@@ -138,6 +138,12 @@ class Partition:
         """Directed edges stored on this rank."""
         return self.columns.size
 
+    @property
+    def max_degree(self) -> int:
+        """Columns of the longest row."""
+        rows = self.rows
+        return int((rows.ends - rows.starts).max())
+
     def __sizeof__(self) -> int:
         # Dask moves and spills data by these bytes of host memory, and must leave data on a GPU alone.
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
@@ -180,7 +186,6 @@ class PartitionInfo:
 
 def describe(partition: Partition) -> PartitionInfo:
     """Return a partition's counts."""
-    rows = partition.rows
     return PartitionInfo(
         rank=partition.rank,
         m_local=partition.m_local,
@@ -188,7 +193,7 @@ def describe(partition: Partition) -> PartitionInfo:
         self_loops=partition.self_loops,
         duplicates=partition.duplicates,
         input_edges=partition.input_edges,
-        max_degree=int((rows.ends - rows.starts).max()),
+        max_degree=partition.max_degree,
         has_parents=partition.parent_rows is not None,
         free_pages=partition.free_pages,
     )

@@ -49,7 +49,7 @@ class Scratch:
         self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
-        self.max_degree = int((partition.rows.ends - partition.rows.starts).max())
+        self.max_degree = partition.max_degree
         self.visited: NDArray[np.uint32] = xp.zeros(stripe.words, np.uint32)
         own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
         self.own_visited = self.visited[own]

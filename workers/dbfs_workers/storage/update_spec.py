@@ -21,9 +21,12 @@ class UpdateSpec:
         hub_first: whether the graph is ordered by degree.
         count: number of vertices to insert.
         vertices: int64, the vertices to delete (positions, if the graph is ordered by degree).
+        edges: the batch's edges if they are few, each as int64 vertices (positions, if the graph is ordered by degree):
+            sources and targets, with the reverses of an undirected graph. None if the ranks have bins of the edges.
     """
 
     kind: str
     hub_first: bool
     count: int = 0
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None

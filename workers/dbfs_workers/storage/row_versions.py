@@ -1,0 +1,99 @@
+"""Where rows lie, version by version: the arrays ``starts`` and ``ends`` of successive versions, in memory used again.
+
+A version that changes a few rows of millions would copy both arrays to change a few entries. Instead the memory of a
+version that nobody reads any more becomes that of the next one: only the rows are written that differ. While any array
+or slice of a version exists, its memory is not used again.
+"""
+
+import itertools
+import mmap
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Versions back to which a memory's content can be brought up to date. Two are in use in turn, a third after a batch
+# that was forgotten.
+_KNOWN: Final = 4
+# Memories kept for versions to come.
+_KEPT: Final = 2
+# The share of all rows from which a whole copy takes less time than single rows.
+_FEW: Final = 1 / 16
+
+_numbers = itertools.count()
+
+Step = tuple[int, NDArray[np.int64]]
+"""A version's number, unique in the process, and the rows in which the version differs from the one before it."""
+
+
+@dataclass(frozen=True)
+class _Spare:
+    """The memory of a version that is gone, and the steps that led to that version."""
+
+    memory: mmap.mmap
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class RowVersion:
+    """Where the rows of one version lie.
+
+    Attributes:
+        starts: int64[n_local], index of each row's first column.
+        ends: int64[n_local], index after each row's last column.
+        steps: the last versions, the oldest first, this one at the end.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    steps: tuple[Step, ...] = field(default_factory=lambda: ((next(_numbers), np.empty(0, np.int64)),))
+    _spares: list[_Spare] = field(default_factory=list)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Dask may write a partition to disk and read it again.
+        return RowVersion, (np.array(self.starts), np.array(self.ends))
+
+    def moved(self, rows: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> "RowVersion":
+        """Return the version in which some rows lie elsewhere. This version stays as it is.
+
+        Args:
+            rows: int64, the rows, each once.
+            starts: int64, index of each one's first column.
+            ends: int64, index after each one's last column.
+        """
+        steps = (*self.steps, (next(_numbers), rows))[-_KNOWN:]
+        n_local, memory, stale = self.starts.size, None, None
+        # ``pop`` is atomic: versions may end in any thread.
+        while memory is None and self._spares:
+            spare = self._spares.pop()
+            memory, stale = spare.memory, _differing(spare.steps, self.steps)
+        if memory is None:
+            memory = mmap.mmap(-1, max(16 * n_local, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        both = np.frombuffer(memory, np.int64, 2 * n_local)
+        # NumPy's slices keep ``both`` alive, not only the memory, since the memory is no array.
+        spares = self._spares
+        weakref.finalize(both, _give_back, spares, _Spare(memory, steps)).atexit = False
+        version = RowVersion(both[:n_local], both[n_local:], steps, spares)
+        if stale is None or stale.size > _FEW * n_local:
+            version.starts[:], version.ends[:] = self.starts, self.ends
+        else:
+            version.starts[stale], version.ends[stale] = self.starts[stale], self.ends[stale]
+        version.starts[rows], version.ends[rows] = starts, ends
+        return version
+
+
+def _give_back(spares: list[_Spare], spare: _Spare) -> None:
+    if len(spares) < _KEPT:
+        spares.append(spare)
+
+
+def _differing(before: tuple[Step, ...], now: tuple[Step, ...]) -> NDArray[np.int64] | None:
+    """Return rows among which are all that two versions have at different places; None if that is not known."""
+    numbers = {number for number, _ in before}
+    common = max((number for number, _ in now if number in numbers), default=None)
+    if common is None:
+        return None
+    later = [rows for steps in (before, now) for number, rows in steps if number > common]
+    return np.concatenate([np.empty(0, np.int64), *later])
