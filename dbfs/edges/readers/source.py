@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, cast
 
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
+from dbfs_workers.storage.saved.folder import is_refused, own_error
 
 Compression = Literal["gzip", "xz", "bz2", "zstd"]
 Content = Literal["text", "parquet", "arrow", "npy", "npz"]
@@ -324,23 +325,22 @@ def explained(path: str, compression: Compression | None) -> Iterator[None]:
         yield
     except DbfsError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file") from error
-    except PermissionError as error:
-        raise FormatError(f"{path} can't be read: permission denied") from error
     except EOFError as error:
         raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from error
     except (zlib.error, lzma.LZMAError) as error:
         raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
-    except Exception as error:
+    except Exception as raised:
+        own = own_error(raised)
+        if is_refused(own):
+            raise FormatError(f"{path} can't be read: permission denied") from own
+        if isinstance(own, FileNotFoundError | NotADirectoryError):
+            raise MissingFileError(f"{path}: no such file") from own
         # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
         # network.
-        corrupt = isinstance(error, OSError) and type(error) in (OSError, gzip.BadGzipFile) and error.errno is None
-        if corrupt and "Truncated compressed stream" in str(error):
-            raise TruncatedFileError(
-                f"{path} is truncated: its {compression} stream ends before its end mark"
-            ) from error
+        corrupt = isinstance(own, OSError) and type(own) in (OSError, gzip.BadGzipFile) and own.errno is None
+        if corrupt and "Truncated compressed stream" in str(own):
+            raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from own
         if compression is not None and corrupt:
-            raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UnreadableFileError(f"{path} can't be read: {reason}") from error
+            raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({own})") from own
+        reason = getattr(own, "strerror", None) or str(own) or type(own).__name__
+        raise UnreadableFileError(f"{path} can't be read: {reason}") from own

@@ -188,6 +188,23 @@ class Folder:
         return cast(tuple[Any, str], fsspec.core.url_to_fs(self.path))
 
 
+def own_error(error: Exception) -> Exception:
+    """Return the error of a network behind fsspec's ``FileNotFoundError`` for any failure of a web server."""
+    cause = error.__cause__
+    failed = isinstance(error, FileNotFoundError) and isinstance(cause, OSError | TimeoutError)
+    return cause if failed and isinstance(cause, Exception) else error
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether a file system's error says that the caller has no permission.
+
+    Those of disks and s3fs are ``PermissionError``. gcsfs has an ``OSError`` whose text begins with ``Forbidden``. That
+    of a web server has the status 401 or 403, and fsspec may raise ``FileNotFoundError`` from it.
+    """
+    statuses = {getattr(one, "status", None) for one in (error, error.__cause__)}
+    return isinstance(error, PermissionError) or bool(statuses & {401, 403}) or str(error).startswith("Forbidden: ")
+
+
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
     """Turn the errors of reading a file into dbfs's. Each file system has errors of its own, so any error counts."""
@@ -195,11 +212,12 @@ def _reading(path: str) -> Iterator[None]:
         yield
     except DbfsError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file") from error
-    except PermissionError as error:
-        raise FormatError(f"{path} can't be read: permission denied") from error
-    except Exception as error:
+    except Exception as raised:
+        error = own_error(raised)
+        if is_refused(error):
+            raise FormatError(f"{path} can't be read: permission denied") from error
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise MissingFileError(f"{path}: no such file") from error
         raise UnreadableFileError(f"{path} can't be read: {_reason(error)}") from error
 
 
