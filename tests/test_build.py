@@ -7,12 +7,13 @@ from typing import Any
 import dask
 import distributed
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dbfs
-from dbfs.building import on_gpu
+from dbfs.building import on_cpu, on_gpu
 from dbfs.building.build import BuildOptions, build
-from dbfs.building.memory import estimate_bytes
+from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.arrays import ArrayEdges
@@ -133,6 +134,33 @@ def test_what_will_not_fit_is_refused_before_anything_moves(client: distributed.
         dbfs.load("path:n=5000000000", client=client)
     with dask.config.set({"dbfs.build.memory-share": 1e-9}), pytest.raises(GraphTooLargeError, match="path:n=9"):
         dbfs.load("path:n=9", client=client)
+
+
+def test_a_table_that_will_not_fit_is_refused_before_anything_moves(
+    client: distributed.Client, leaves_nothing: None
+) -> None:
+    names = pa.table({"from": [f"user {v}" for v in range(1000)], "to": ["user 0"] * 1000})
+    with dask.config.set({"dbfs.build.memory-share": 1e-9}):
+        with pytest.raises(GraphTooLargeError, match=r"table: 1,000 edges on 4 ranks need about [\d,]+ bytes") as kept:
+            dbfs.load(names, client=client, ranks=4)
+    assert "which it holds" not in str(kept.value)
+
+
+def test_the_estimate_of_names_is_what_decides(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = pa.table({"from": [f"user {v}" for v in range(1000)], "to": ["user 0"] * 1000})
+    asked: list[tuple[Estimate, int]] = []
+    monkeypatch.setattr(on_cpu, "require_fit", lambda *given: asked.append((given[2], given[4])))
+    with dbfs.load(names, client=client, ranks=4, order="degree"):
+        pass
+    ((needed, held),) = asked
+    expected = dbfs.estimate(names, 4, BuildOptions(order="degree"))
+    assert expected.numbering
+    assert (needed.build, needed.run, needed.numbering) == (expected.build, expected.run, {})
+    # Each rank's table ends with an offset of its own.
+    assert 0 <= needed.partition.pop("ids") - expected.partition.pop("ids") <= 32
+    assert needed.partition == expected.partition
+    # The edges between vertices of 4 bytes, and the rank's names.
+    assert 8 * 250 + 3973 <= held <= 8 * 250 + 3973 + 32
 
 
 def test_the_estimate_is_what_the_partition_takes(client: distributed.Client) -> None:

@@ -295,6 +295,35 @@ def test_numbering_ids_fits_a_limit_that_three_partitions_would_break(
             assert after.keys() == before.keys(), "a worker was killed"
             took = [after[address] - before[address] for address in graph.gang.addresses]
             assert max(took) <= 2.2 * max(graph.nbytes), f"peaks of {took} bytes for partitions of {graph.nbytes}"
+            if form is not from_text_ids:
+                assert_estimated(dbfs.estimate(source, ranks, vertices=graph.n), max(took))
+
+
+@pytest.mark.full
+def test_the_estimate_of_a_table_of_many_names() -> None:
+    """Their numbering takes more memory than the build."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def names(m: int) -> pa.Table:
+        ends = np.random.default_rng(5).integers(0, m, (2, m))
+        parts = [pc.binary_join_element_wise("a user's name", pa.array(end).cast(pa.string()), " ") for end in ends]
+        return pa.table(parts, ["from", "to"])
+
+    table = names(1 << 20)
+    with dask.config.set(LIMITED), dbfs.connect(n_workers=2, dashboard_address=None, memory_limit="8 GiB") as client:
+        dbfs.load(names(1 << 12), client=client, ranks=2).unload()
+        before = client.run(forget_peak)
+        with dbfs.load(table, client=client, ranks=2):
+            after = client.run(peak)
+    needed = dbfs.estimate(table, 2)
+    assert sum(needed.numbering.values()) == needed.peak_bytes
+    assert_estimated(needed, max(after[address] - before[address] for address in before))
+
+
+def assert_estimated(needed: dbfs.Estimate, took: int) -> None:
+    assert took <= 1.1 * needed.peak_bytes, f"a peak of {took} bytes where {needed}"
+    assert needed.peak_bytes <= 2 * took, f"a peak of {took} bytes where {needed}"
 
 
 def set_limit(limit: int, dask_worker: Any) -> None:

@@ -7,13 +7,16 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import dask
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs_workers import gpus
 
 GIB = 2**30
@@ -172,3 +175,42 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
     read = estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--memory", "1GB", "--order", "degree")
     assert re.search(r"It fits 858.31 MiB. The build reads all edges twice. Clients .* [\d,]+ results .*\n$", read)
     assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--directed", "--json"))["peak"] > 0
+
+
+def test_numbered_ids_count() -> None:
+    names = pa.table({"from": [f"user {v}" for v in range(1000)], "to": [f"user {v // 2}" for v in range(1000)]})
+    needed = dbfs.estimate(names, 2)
+    # An offset and the name of each id.
+    table = sum(8 + len(f"user {v}") for v in range(1000))
+    assert needed.partition["ids"] == -(-table // 2)
+    assert needed.peak_bytes >= sum(needed.numbering.values()) > 8 * 500 + table // 2
+    assert "numbering: " in str(needed)
+    # The vertices themselves are the ids: they are numbered, and no table is kept.
+    dense = dbfs.estimate((np.arange(999), np.arange(1, 1000)), 2)
+    assert dense.numbering
+    assert "ids" not in dense.partition
+    assert "ids" not in dbfs.estimate(names, 2, BuildOptions(ids="dense")).partition
+    assert not dbfs.estimate("path:n=9", 2).numbering
+
+
+def test_the_vertices_of_a_table_that_the_workers_read(tmp_path: Path) -> None:
+    path = tmp_path / "follows.parquet"
+    names = [f"user {v:09}" for v in range(5000)]
+    pq.write_table(pa.table({"from": names, "to": names[::-1]}), path, row_group_size=1000)
+    with pytest.raises(EdgeInputError, match=r"follows.parquet: .* give the number of its distinct ids, vertices="):
+        dbfs.estimate(path, 2)
+    known, counted = dbfs.estimate(path, 2, vertices=5000), dbfs.estimate(pq.read_table(path), 2)
+    # Only the bytes of input data that a table in memory sends to the workers differ.
+    assert known.partition == counted.partition
+    assert known.numbering["distinct ids"] == counted.numbering["distinct ids"]
+    columns = ("--source-column", "from", "--target-column", "to")
+    found = json.loads(estimate(str(path), "--ranks", "2", "--vertices", "5000", *columns, "--json"))
+    assert found["numbering"] == known.numbering
+    assert "numbering, or partition" in estimate(str(path), "--ranks", "2", "--vertices", "5000")
+    with pytest.raises(InvalidOptionError, match=r"vertices= is for edges that are read by the workers; path:n=9"):
+        dbfs.estimate("path:n=9", 2, vertices=9)
+    with pytest.raises(InvalidOptionError, match="vertices must be at least 0, not -1"):
+        dbfs.estimate(path, 2, vertices=-1)
+    pq.write_table(pq.read_table(path)[:0], tmp_path / "empty.parquet")
+    with pytest.raises(EdgeInputError, match=r"empty.parquet has no edges at its beginning"):
+        dbfs.estimate(tmp_path / "empty.parquet", 2, vertices=5)

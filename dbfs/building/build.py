@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dbfs import config
 from dbfs.building.builder import IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.memory import Estimate, usable_bytes
+from dbfs.building.numbering_memory import assumed_ids
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.on_grid import GridBuilder
@@ -16,6 +17,7 @@ from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
@@ -47,6 +49,7 @@ def estimate(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    vertices: int | None = None,
     hosts: int = 1,
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
@@ -64,6 +67,8 @@ def estimate(
         directed: as of ``load``.
         format: as of ``load``.
         source, target: as of ``load``.
+        vertices: number of distinct ids of edges that are read by the workers, such as those of a Parquet file. They
+            are taken to be as long as the first ones, which are read.
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
             ranks of other hosts, and the estimate is of such a rank.
 
@@ -71,17 +76,21 @@ def estimate(
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` or ``hosts`` is below 1, or
-            ``memory`` is not a number of bytes.
-        InvalidOptionTypeError: ``ranks`` or ``hosts`` is not an integer.
+        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` or ``hosts`` is below 1,
+            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes.
+        InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
-    n = listed.count_vertices()
+    ids = _ids_to_number(listed, vertices)
+    n = listed.n if ids is None else ids.count
     if n is None or listed.m is None:
+        way = "convert it to a file with a header first (dbfs convert IN OUT.mtx)"
+        if listed.m is not None:
+            way = "give the number of its distinct ids, vertices="
         raise EdgeInputError(
             f"{listed.name}: an estimate needs the numbers of vertices and edges, which are known only after reading "
-            "it; convert it to a file with a header first (dbfs convert IN OUT.mtx)"
+            f"it; {way}"
         )
     if backend not in _BUILDERS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(_BUILDERS)}")
@@ -97,8 +106,24 @@ def estimate(
             return estimate_as_saved(listed, backend, usable, hosts=of_ranks)
     builder = _builder(backend, options)
     if issubclass(builder, HostBuilder):
-        return builder.estimate(listed, stripe, listed.m, options, usable, hosts=of_ranks)
+        return builder.estimate(listed, stripe, listed.m, options, usable, hosts=of_ranks, ids=ids)
     return builder.estimate(listed, stripe, listed.m, options, usable)
+
+
+def _ids_to_number(edges: EdgeList, vertices: int | None) -> DistinctIds | None:
+    """Return the ids that a build numbers; None if there are none, or if too little is known.
+
+    Raises:
+        InvalidOptionError, InvalidOptionTypeError: ``vertices`` is no number of ids, or the edges themselves say it.
+    """
+    found = edges.distinct_ids()
+    if vertices is None:
+        return found
+    if found is not None or edges.n is not None:
+        raise InvalidOptionError(
+            f"vertices= is for edges that are read by the workers; {edges.name} has its own number"
+        )
+    return assumed_ids(edges, whole_count(vertices, "vertices", 0))
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:

@@ -16,9 +16,12 @@ from typing import Any
 import distributed
 
 from dbfs import config
+from dbfs.building.memory import Estimate, require_fit
 from dbfs.building.numbering import number_ids
+from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import InvalidOptionError, TruncatedFileError
@@ -80,6 +83,7 @@ class DealtPieces:
         kept_lists: futures by rank, each of the list of the rank's ``InputEdges``: p keys to hold and to validate
             against, instead of hundreds.
         edge_bytes: bytes of an edge of ``edges``; 0 without these.
+        distinct: the ids that were numbered; None if there were none to number.
     """
 
     n: int
@@ -91,6 +95,7 @@ class DealtPieces:
     kept: list[distributed.Future] | None = None
     kept_lists: tuple[distributed.Future, ...] = ()
     edge_bytes: int = 0
+    distinct: DistinctIds | None = None
 
     @property
     def unread(self) -> bool:
@@ -205,9 +210,10 @@ class Builder(ABC):
             self.require_fit(edges.n, edges.m)
             dealt = DealtPieces(edges.n, edges.m, self._deal_out(pieces), self.options.offset_ids(edges))
         else:
+            self._require_room_to_number()
             dealt_out = self._deal_out(pieces)
             dealt = self._read_and_number(dealt_out) if edges.n is None else self._read_and_count(edges.n, dealt_out)
-            self.require_fit(dealt.n, dealt.m, dealt.edge_bytes * -(-dealt.m // gang.p))
+            self.require_fit(dealt.n, dealt.m, dealt)
         if self.options.keep_edges:
             dealt = self._read_and_keep(dealt)
         read_seconds = 0.0 if dealt.unread else time.perf_counter() - start
@@ -255,10 +261,10 @@ class Builder(ABC):
         """Return the number of edges of a piece, for m edges (None: unknown) and p ranks."""
 
     @abstractmethod
-    def require_fit(self, n: int, m: int, held: int = 0) -> None:
+    def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
         """Raise ``GraphTooLargeError`` if n vertices and m input edges won't fit.
 
-        Each rank holds ``held`` bytes of edges already, which give way to the partition.
+        The ranks hold what was ``read`` before the build, if anything. The edges give way to the partition.
         """
 
     @abstractmethod
@@ -304,16 +310,37 @@ class Builder(ABC):
         name = self.edges.name
 
         def gather(futures: list[distributed.Future]) -> list[Any]:
+            # The tasks alone keep the pieces from here on: each is freed when its ids are read.
+            read = {piece for piece in pieces if not isinstance(piece, GeneratedPiece)}
+            release(read)
+            self.held -= read
             return self.gang.gather(futures, self.deadline, f"reading {name}", self.watch)
 
         arguments = [_task_argument(piece) for piece in pieces]
         found = number_ids(arguments, self.gang.p, name, self.token, self._submit, gather)
         if self.edges.m not in (None, found.m):
             raise self._wrong_count(self.edges.m, found.m)
-        size = 8 if found.n <= 1 << 32 else 16
-        if self.options.ids == "dense":
-            return DealtPieces(found.n, found.m, pieces, GraphIds(), found.edges, edge_bytes=size)
-        return DealtPieces(found.n, found.m, pieces, found.ids, found.edges, found.tables, edge_bytes=size)
+        ids, tables = found.ids, found.tables
+        if found.distinct.dense or self.options.ids == "dense":
+            release(tables)
+            self.held -= set(tables)
+            ids, tables = GraphIds(), ()
+        size = edge_bytes(found.n)
+        return DealtPieces(
+            found.n, found.m, [*found.edges], ids, found.edges, tables, edge_bytes=size, distinct=found.distinct
+        )
+
+    def _require_room_to_number(self) -> None:
+        """Raise ``GraphTooLargeError`` if a rank can't even hold its edges while their ids are numbered.
+
+        The distinct ids come on top; the ranks refuse them when they are found.
+        """
+        m, p = self.edges.m, self.gang.p
+        if m is None:
+            return
+        batch = self.edges.largest_batch(self.piece_edges(m, p), m)
+        numbering = numbering_bytes(self.edges, m, p, DistinctIds(0, 0), batch)
+        require_fit(self.gang, f"{m:,} edges", Estimate({}, {}, {}, numbering=numbering), self.edges.name)
 
     def _read_and_count(self, n: int, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and count their edges."""

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,8 @@ class Estimate:
     """Bytes of one rank's memory, or of its GPU's memory, by part. Assumes that edges are spread evenly over the ranks.
 
     Attributes:
-        partition: the rank's CSR, the CSR of in-edges and the kept input edges; resident until the graph is unloaded.
+        partition: the rank's CSR, the CSR of in-edges, the kept input edges and the table of the rank's ids; resident
+            until the graph is unloaded.
         build: peak of a build, on top of the partition.
         run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
             bins, the labels of one result, and a validation if edges are kept. ``frames`` is what the lowest rank of
@@ -48,6 +49,8 @@ class Estimate:
         result: bytes of the labels that the rank keeps of one result with predecessors.
         label_share: share of ``memory`` that may be in use when a traversal starts, labels included.
         process: bytes of the worker's process without any graph.
+        numbering: bytes while the ranks number ids, before the build; empty if there is nothing to number. These
+            are bytes of the worker's memory; an estimate for GPUs has none.
     """
 
     partition: dict[str, int]
@@ -60,6 +63,7 @@ class Estimate:
     result: int = 0
     label_share: float = 1.0
     process: int = 0
+    numbering: dict[str, int] = field(default_factory=dict)
 
     @property
     def partition_bytes(self) -> int:
@@ -67,9 +71,16 @@ class Estimate:
         return sum(self.partition.values())
 
     @property
+    def stages(self) -> dict[str, dict[str, int]]:
+        """The parts by stage, without stages that take nothing."""
+        stages = {"numbering": self.numbering, "partition": self.partition, "build": self.build, "run": self.run}
+        return {name: parts for name, parts in stages.items() if parts}
+
+    @property
     def peak_bytes(self) -> int:
-        """Most bytes in use at any time: the partition, and the larger of build and run."""
-        return self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
+        """Most bytes in use at any time: while ids are numbered, or the partition, and the larger of build and run."""
+        built = self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
+        return max(sum(self.numbering.values()), built)
 
     @property
     def fits(self) -> bool | None:
@@ -91,7 +102,7 @@ class Estimate:
         parts = [
             f"{name}: {format_bytes(sum(part.values()))} "
             f"({', '.join(f'{what} {format_bytes(size)}' for what, size in part.items())})"
-            for name, part in (("partition", self.partition), ("build", self.build), ("run", self.run))
+            for name, part in self.stages.items()
         ]
         turns = f", built in {self.turns} turns" if self.turns > 1 else ""
         return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} per rank{turns}"
@@ -106,6 +117,7 @@ def estimate_bytes(
     in_edges: bool,
     ordered: bool,
     kept_edges: int = 0,
+    table_bytes: int = 0,
     hosts: Hosts | None = None,
     layout: str = "1d",
 ) -> Estimate:
@@ -120,6 +132,7 @@ def estimate_bytes(
             2-D partition with bottom-up levels.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
+        table_bytes: bytes of the tables of ids of all ranks.
         hosts: which ranks are on one host, and so share memory. None for one host.
         layout: ``1d`` or ``2d``.
     """
@@ -150,6 +163,8 @@ def estimate_bytes(
     if ordered:
         # The order itself. Before there are bins, the degrees are sorted: 32 bytes a vertex.
         build["degree order"] = 8 * stripe.n + max(0, 24 * stripe.n - columns)
+    if table_bytes:
+        partition["ids"] = -(-table_bytes // stripe.p)
     if kept_edges:
         partition["input edges"] = _kept_bytes(stripe, kept_edges)
         shared = hosts is None or hosts.count == 1
@@ -266,11 +281,12 @@ def _shared_validation(stripe: Stripe) -> int:
     return (8 + 8 + 16) * stripe.n_local + 4 * stripe.words
 
 
-def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str, held: int = 0) -> None:
+def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 0) -> None:
     """Refuse a graph whose build or run takes more memory than the workers may still take.
 
     A worker's process may take ``build.memory-share`` of its memory limit, other graphs included. Workers without a
     limit divide that share of what their machine has free. Of the bytes needed, each rank holds ``held`` already.
+    ``what`` says in the message how large the graph is.
 
     Raises:
         GraphTooLargeError: with the bytes needed, by part, and the bytes available.
@@ -287,13 +303,13 @@ def require_fit(gang: Gang, stripe: Stripe, needed: Estimate, name: str, held: i
         return [free if limit else free // hosts[host_of(address)] for free, address, limit in pairs]
 
     wanted = needed.peak_bytes - held
-    holds = f", of which it holds {held:,} as edges that were read" if held else ""
+    holds = f", of which it holds {held:,} as edges and ids that were read" if held else ""
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
             limit = limits[rank]
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
-                f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
+                f"{name}: {what} on {gang.p} ranks need about {needed.peak_bytes:,} bytes "
                 f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} may take {max(usable, 0):,} bytes "
                 f"more ({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"

@@ -11,9 +11,11 @@ import distributed
 
 from dbfs import config
 from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.edges.kinds import DistinctIds
 from dbfs.records import GraphIds
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.tasks import numbering as tasks
+from dbfs_workers.tasks.queries import table_bytes
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,15 @@ class Numbered:
 
     Attributes:
         n, m: number of vertices, and of edges.
+        distinct: the distinct ids of all ranks.
         ids: how the ids map to the vertices.
-        tables: by rank, futures of the ids' tables; empty if the ids are 0..n-1.
+        tables: by rank, futures of the ids' tables, also if the ids are 0..n-1.
         edges: by piece, futures of the edges between vertices.
     """
 
     n: int
     m: int
+    distinct: DistinctIds
     ids: GraphIds
     tables: tuple[distributed.Future, ...]
     edges: list[distributed.Future]
@@ -75,10 +79,12 @@ def number_ids(
         places = [add(owner, "id-places", (owner, rank), tasks.select_places, united[owner], rank) for owner in ranks]
         vertices.append(add(rank, "id-vertices", (rank,), tasks.find_vertices, split[rank], places, counts))
     edges = [add(i % p, "number-edges", (i,), tasks.make_vertices, coded[i], vertices[i % p]) for i in indices]
-    refs = [splitters, *counts, *tables, *edges]
+    sizes = [add(owner, "id-bytes", (owner,), table_bytes, tables[owner]) for owner in ranks]
+    refs = [splitters, *counts, *sizes, *tables, *edges]
     futures = submit(graph, [ref.key for ref in refs])
     made = [futures[ref.key] for ref in refs]
-    chosen, *counted = gather(made[: 1 + p])
+    chosen, *found_by_owner = gather(made[: 1 + 2 * p])
+    counted, nbytes = found_by_owner[:p], found_by_owner[p:]
     n = sum(count for count, _ in counted)
     largest = max((last for _, last in counted if last is not None), default=None)
     dense = chosen.id_type.is_integer and (n == 0 or largest == n - 1)
@@ -87,7 +93,8 @@ def number_ids(
     return Numbered(
         n,
         chosen.edges,
+        DistinctIds(n, sum(nbytes), dense),
         GraphIds() if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values),
-        () if dense else tuple(made[1 + p : 1 + 2 * p]),
-        made[1 + 2 * p :],
+        tuple(made[1 + 2 * p : 1 + 3 * p]),
+        made[1 + 3 * p :],
     )

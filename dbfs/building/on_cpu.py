@@ -11,8 +11,10 @@ from dataclasses import replace
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_bytes, hosts_of, require_fit
+from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import DistinctIds
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as tasks
@@ -47,33 +49,47 @@ class HostBuilder(Builder):
         *,
         hosts: Hosts | None = None,
         held: int = 0,
+        ids: DistinctIds | None = None,
     ) -> Estimate:
         """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
 
-        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks
-        share memory, and ``held`` is as of ``require_fit``.
+        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks share
+        memory, ``held`` is the bytes of edges that a rank holds when the build begins, and ``ids`` are those to number.
         """
         largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
+        table_bytes, numbering = 0, dict[str, int]()
+        if ids is None:
+            held = max(held, -(-edges.held_bytes // stripe.p))
+        else:
+            held = edge_bytes(ids.count) * -(-m // stripe.p)
+            table_bytes = 0 if ids.dense or options.ids == "dense" else ids.nbytes
+            numbering = numbering_bytes(edges, m, stripe.p, ids, largest)
         needed = estimate_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
             # The piece that a thread bins, and the bins of as many edges from the other ranks. Twice, for generators
             # and readers that take more memory for a while.
             min(2 * largest, max(m, 1)),
-            max(-(-edges.held_bytes // stripe.p), held),
+            held,
             in_edges=cls.stores_twice(edges, options),
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
+            table_bytes=table_bytes,
             hosts=hosts,
             layout=options.layout,
         )
+        needed = replace(needed, numbering=numbering)
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
-    def require_fit(self, n: int, m: int, held: int = 0) -> None:
+    def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = self.options.stripe(n, self.gang.p)
-        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held)
-        require_fit(self.gang, stripe, needed, self.edges.name, held)
+        held, ids = (0, None) if read is None else (read.edge_bytes * -(-m // stripe.p), read.distinct)
+        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held, ids=ids)
+        # The ids are numbered by now.
+        needed = replace(needed, numbering={})
+        held += needed.partition.get("ids", 0)
+        require_fit(self.gang, f"{stripe.n:,} vertices", needed, self.edges.name, held)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""

@@ -82,7 +82,7 @@ class CudaBuilder(Builder):
         )
         return replace(needed, passes=options.passes(turns))
 
-    def require_fit(self, n: int, m: int, held: int = 0) -> None:  # noqa: ARG002 - of the host's memory
+    def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:  # noqa: ARG002 - on the host
         """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs.
 
         Raises:

@@ -265,7 +265,7 @@ class SavedLoad:
         needed = estimate_as_saved(self.edges, self.backend, hosts=hosts_of(self.gang))
         stripe = self.edges.manifest.stripe
         if self.backend != "cuda":
-            require_fit(self.gang, stripe, needed, self.edges.name)
+            require_fit(self.gang, f"{stripe.n:,} vertices", needed, self.edges.name)
             return
         free = free_gpu_bytes(self.gang, needed.peak_bytes)
         if needed.peak_bytes > min(free):

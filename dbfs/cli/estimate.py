@@ -1,5 +1,7 @@
 """``dbfs estimate``: the memory that a graph will need, computed without reading or building it."""
 
+from typing import Any
+
 import click
 from rich import box
 from rich.console import Console
@@ -9,7 +11,16 @@ from rich.table import Table
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli.arguments import GraphCommand, GraphType
-from dbfs.cli.common import GRAPH_HELP, in_edges_option, json_option, layout_option, order_option, print_json
+from dbfs.cli.common import (
+    GRAPH_HELP,
+    columns_of,
+    columns_options,
+    in_edges_option,
+    json_option,
+    layout_option,
+    order_option,
+    print_json,
+)
 from dbfs.edges import generate
 from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
@@ -36,6 +47,8 @@ from dbfs_workers.text import printable
     metavar="BYTES",
     help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
 )
+@columns_options
+@click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a table whose ids are numbered.")
 @json_option
 def estimate(
     graph: str,
@@ -47,22 +60,35 @@ def estimate(
     layout: str,
     backend: str,
     memory: str | None,
+    vertices: int | None,
     as_json: bool,
+    **columns: Any,
 ) -> None:
     """Estimate the memory that GRAPH needs on each rank, and whether it fits.
 
     GRAPH is a generator or a file. Only the header of a file is read. A plain edge list has no header, so its memory
-    can't be estimated. A graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less
-    memory, and generates or reads all edges again.
+    can't be estimated. Of a table with ids of its own, such as names in a Parquet file, --vertices gives the number of
+    distinct ids; the first ids are read for their length. A graph that does not fit its GPUs at once is built in two or
+    three turns. Each turn takes less memory, and generates or reads all edges again.
 
     \b
     Examples:
       dbfs estimate kronecker:scale=26 --ranks 4 --hosts 2
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
+      dbfs estimate follows.parquet --ranks 4 --vertices 50000000
     """
     options = BuildOptions(in_edges, order, layout=layout)
-    needed = dbfs.estimate(graph, ranks, options, backend=backend, memory=memory, directed=directed, hosts=hosts)
-    stages = {"partition": needed.partition, "build": needed.build, "run": needed.run}
+    needed = dbfs.estimate(
+        graph,
+        ranks,
+        options,
+        backend=backend,
+        memory=memory,
+        directed=directed,
+        vertices=vertices,
+        hosts=hosts,
+        **columns_of(columns),
+    )
     if as_json:
         found = {
             "peak": needed.peak_bytes,
@@ -73,6 +99,12 @@ def estimate(
             "passes": needed.passes,
             "peaks": needed.peaks,
         }
+        stages = {
+            "numbering": needed.numbering,
+            "partition": needed.partition,
+            "build": needed.build,
+            "run": needed.run,
+        }
         print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **stages})
         return
     places = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {hosts} hosts" if hosts > 1 else "")
@@ -80,11 +112,12 @@ def estimate(
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in ("when", "what", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
-    for stage, parts in stages.items():
+    for stage, parts in needed.stages.items():
         for what, size in parts.items():
             table.add_row(stage, what, format_bytes(size))
     table.add_section()
-    table.add_row("at most", "partition, and build or run", format_bytes(needed.peak_bytes))
+    when = "numbering, or partition and build or run" if needed.numbering else "partition, and build or run"
+    table.add_row("at most", when, format_bytes(needed.peak_bytes))
     console = Console()
     console.print(table)
     console.print(

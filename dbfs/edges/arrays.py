@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import DistinctIds
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
 
@@ -39,9 +40,12 @@ class ArrayEdges(EdgeList):
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
 
-    def count_vertices(self) -> int:
+    def distinct_ids(self) -> DistinctIds | None:
         """See ``EdgeList``."""
-        return np.unique(np.concatenate([self.src, self.dst])).size if self.n is None else self.n
+        if self.n is not None:
+            return None
+        ids = np.unique(np.concatenate([self.src, self.dst]))
+        return DistinctIds(ids.size, ids.nbytes, dense=ids.size == 0 or int(ids[-1]) == ids.size - 1)
 
     def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
         """Cut the arrays into slices of ``piece_edges`` edges; the last one may be shorter."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dbfs.edges.kinds import IdKind
+from dbfs.edges.kinds import DistinctIds, IdKind
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.text import printable
 
@@ -68,9 +68,9 @@ class EdgeList(ABC):
         """Whether vertices have ids other than their numbers plus ``first_id``, though the pieces hold vertices."""
         return False
 
-    def count_vertices(self) -> int | None:
-        """Return the number of vertices, counting distinct ids in the client's memory; None if workers must read."""
-        return self.n
+    def distinct_ids(self) -> DistinctIds | None:
+        """Find the distinct ids in the client's memory; None if there are none to number, or workers must read."""
+        return None
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """Return the number of edges of the largest piece that ``cut(piece_edges)`` makes of all ``m`` edges."""

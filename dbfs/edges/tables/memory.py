@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import IdKind
+from dbfs.edges.kinds import DistinctIds, IdKind
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values
 from dbfs.errors import DbfsError, EdgeInputError
@@ -102,13 +102,20 @@ class TableEdges(EdgeList):
         first, *rest = [TablePiece(self.table.slice(at, piece_edges), self.ends, Place(self.name, at)) for at in starts]
         return [replace(first, lone=self.lone), *rest]
 
-    def count_vertices(self) -> int:
+    @property
+    def held_bytes(self) -> int:
+        """See ``EdgeList``."""
+        return int(self.table.nbytes)
+
+    def distinct_ids(self) -> DistinctIds:
         """See ``EdgeList``."""
         from dbfs_workers.storage.id_codes import encode
 
         (piece,) = self.cut(max(self.table.num_rows, 1))
         lone = piece.lone_ids()
-        return len(encode([*piece.read(), *([] if lone is None else [lone])])[1])
+        _, ids = encode([*piece.read(), *([] if lone is None else [lone])])
+        dense = isinstance(ids, np.ndarray) and (ids.size == 0 or int(ids.max()) == ids.size - 1)
+        return DistinctIds(len(ids), int(ids.nbytes), dense)
 
 
 def is_table(edges: Any) -> bool:

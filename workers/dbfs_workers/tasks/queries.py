@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.storage.grid import GridPartition
+from dbfs_workers.storage.id_table import IdTable, nbytes
 from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
 
@@ -21,6 +22,11 @@ Value = TypeVar("Value")
 def same_value(value: Value) -> Value:
     """Return the value; the task gives it a key that the client has a future of."""
     return value
+
+
+def table_bytes(table: IdTable) -> int:
+    """Return the bytes of a rank's ids."""
+    return nbytes(table.ids)
 
 
 def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
