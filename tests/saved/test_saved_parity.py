@@ -214,6 +214,16 @@ def test_options_of_a_load(client: distributed.Client, tmp_path: Path) -> None:
         dbfs.load(tmp_path / "graph", client=client, format="metis")
 
 
+def test_a_rank_leads_small_levels_of_a_saved_graph(client: distributed.Client, tmp_path: Path) -> None:
+    edges = dbfs.path(500)
+    with dbfs.load(edges, client=client, ranks=2) as graph:
+        graph.save(tmp_path / "graph")
+    with dbfs.load(tmp_path / "graph", client=client, ranks=2) as again:
+        reports = again.bfs(0).reports
+        # Levels that another rank leads take a rank no time.
+        assert [any(report.phase_seconds[1].values()) for report in reports[20:]] == [False] * (len(reports) - 20)
+
+
 def test_the_manifest_or_a_url_of_the_folder_names_the_graph(client: distributed.Client, tmp_path: Path) -> None:
     with load_arrays(client, random(50, 90, 1), ranks=1) as graph:
         graph.save(f"file://{tmp_path}/graph/")

@@ -20,6 +20,7 @@ from dbfs_workers.storage.saved.blocks import Content, thread_count
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import SavedFile, SavedRank, SavedTable
 from dbfs_workers.storage.saved.parts import RankFacts
+from dbfs_workers.storage.shared_rows import share
 from dbfs_workers.tasks.gpu_data import DeviceEdges
 
 
@@ -72,6 +73,8 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
 def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
     """Return a rank's partition as it was saved: mapped from the file on a CPU, in the GPU's memory with ``cuda``.
 
+    Rows that a rank may lead are copied into memory that peers can map instead: see ``shared_rows.share``.
+
     Args:
         folder: the folder.
         saved: the manifest's entry of the rank.
@@ -86,7 +89,8 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
     """
     with _on(backend, f"loading rank {facts.rank} of {folder.path}"):
         arrays = _arrays(folder, saved.partition, backend, ranks_here)
-        return parts.partition(saved, facts, arrays, folder.file(saved.partition.name))
+        partition = parts.partition(saved, facts, arrays, folder.file(saved.partition.name))
+    return share(partition) if backend == "cpu" else partition
 
 
 def load_edges(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> list[InputEdges]:
