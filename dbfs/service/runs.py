@@ -18,7 +18,7 @@ from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
 from dbfs.service.entries import first_cause
 from dbfs.service.messages import CancelRun, Enqueue, LeaseGrant
 from dbfs_workers.leases.requests import LeasedRun, RanksReports, Refusal, failed, read_answer
-from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -169,6 +169,8 @@ class RunSender:
     ) -> Iterator[Part]:
         """Send a run to rank 0; yield its parts until the run or the lease is over."""
         run_id = specs[0].run_id
+        if specs[0].backend == "cuda":
+            lease.line.awake_seconds = GPU_AWAKE_SECONDS
         dropped = self._service.take_dropped(graph_id)
         run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)
         end = time.monotonic() + run.deadline + _LATE

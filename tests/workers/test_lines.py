@@ -46,11 +46,13 @@ def opened(door: Door, token: bytes) -> Line:
     return Line.open(door.address, token, None, 5.0)
 
 
+@pytest.mark.parametrize("awake", [0.0, 0.02])
 @pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_000])
-def test_frames_arrive_whole(door: Door, size: int) -> None:
+def test_frames_arrive_whole(door: Door, size: int, awake: float) -> None:
     token = new_token()
     door.admit(token, echo)
     with closing(opened(door, token)) as line:
+        line.awake_seconds = awake
         frame = bytes(range(256)) * (size // 256 + 1)
         line.send(frame[:size], 5.0)
         assert line.receive(time.monotonic() + 5) == frame[:size]
@@ -104,11 +106,21 @@ def test_a_closed_line_is_noticed_at_both_ends(door: Door) -> None:
     assert ended.wait(5)
 
 
-def test_a_frame_that_does_not_come_is_a_timeout(door: Door) -> None:
+@pytest.mark.parametrize("awake", [0.0, 0.02])
+def test_a_frame_that_does_not_come_is_a_timeout(door: Door, awake: float) -> None:
     token = new_token()
     door.admit(token, lambda line: time.sleep(1))
     with closing(opened(door, token)) as line, pytest.raises(TimeoutError):
+        line.awake_seconds = awake
         line.receive(time.monotonic() + 0.05)
+
+
+def test_a_thread_that_stays_awake_sees_the_other_end_close(door: Door) -> None:
+    token = new_token()
+    door.admit(token, lambda _line: time.sleep(0.1))
+    with closing(opened(door, token)) as line, pytest.raises(LineClosedError):
+        line.awake_seconds = 5.0
+        line.receive(None)
 
 
 class Calls:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import distributed
@@ -48,7 +49,7 @@ class WorkerLeases:
         self.leave(message.graph_id)
         follower = Follower(member.rank, _part_of(member, self._worker.data[member.partition_key]))
         self._followers[message.graph_id] = follower, message.token
-        return self._door.admit(message.token, follower.serve)
+        return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
     async def grant(self, message: GrantLease, member: Member) -> Address:
         """See ``GrantLease``."""
@@ -59,6 +60,8 @@ class WorkerLeases:
                 for line in lines:
                     line.close()
                 raise StaleRunError(f"{self._worker.address} is not a rank of the graph {message.graph_id} any more")
+            for line in lines:
+                line.awake_seconds = member.awake_seconds
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
             part = _part_of(member, self._worker.data[member.partition_key])
@@ -74,7 +77,7 @@ class WorkerLeases:
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)
         self._holders[message.graph_id] = message.lease, message.token
-        return self._door.admit(message.token, leader.serve)
+        return self._door.admit(message.token, partial(_serve_awake, member, leader.serve))
 
     async def end(self, message: EndLease, member: Member) -> LeaseEnd:
         """See ``EndLease``."""
@@ -186,6 +189,11 @@ def _part_of(member: Member, partition: Partition) -> Callable[[PartOfRun], list
         )
 
     return run_part
+
+
+def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:
+    line.awake_seconds = member.awake_seconds
+    serve(line)
 
 
 def _end_run(member: Member, number: int, message: EndLease) -> None:

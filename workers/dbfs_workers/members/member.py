@@ -60,9 +60,12 @@ class Member(ABC):
         latest: the partition of the latest version that an update has made; None before the first update.
         log: the changes that made the latest versions.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
+        awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
+            levels of the ranks need the cores.
     """
 
     room = LabelRoom()
+    awake_seconds = 0.0
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         self.rank = rank

@@ -30,6 +30,7 @@ from dbfs_workers.errors import (
     StaleRunError,
 )
 from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
 from dbfs_workers.members import laboratory
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
@@ -66,6 +67,8 @@ class _Launched:
 
 class CudaMember(Member):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
+
+    awake_seconds = GPU_AWAKE_SECONDS
 
     def __init__(self, rank: int, partition_key: Any, graph_id: str) -> None:
         super().__init__(rank, partition_key)
