@@ -4,6 +4,7 @@ The kernels are those that a GPU runs, compiled by a C++ compiler (``tests/suppo
 same as on a GPU.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,21 @@ from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedError, E
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 
-ROOMY = Tuning(threads=THREADS, most_blocks=3, vertex_queue=4, edge_queue=4, two_phase_from=100, grid_degree=200)
-"""Few blocks, so that a block takes several tiles; a hybrid that takes both ways on small graphs."""
+ROOMY = Tuning(
+    threads=THREADS,
+    most_blocks=3,
+    vertex_queue=4,
+    edge_queue=4,
+    two_phase_from=100,
+    grid_degree=200,
+    block_frontier=20,
+    grid_frontier=60,
+)
+"""Few blocks, so that a block takes several tiles; small graphs have levels of every kind."""
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
 EXACT = [
     pytest.param(name, gathering, marks=[] if gathering in ("warp", "scan+warp+cta") else pytest.mark.full)
-    for name in ("atomic-queue", "status-scan")
+    for name in ("atomic-queue", "status-scan", "hierarchical")
     for gathering in GATHERING
 ]
 
@@ -187,6 +197,29 @@ def test_small_levels_are_launched_many_at_a_time(monkeypatch: pytest.MonkeyPatc
         rule.follow(before, after)
         chosen.append(rule.levels)
     assert chosen == [1, 2, 4, 8, 8, 1, 2]
+
+
+def test_hierarchical_levels_share_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[str] = []
+    launch = EmulatedGpu.launch
+
+    def recording(self: EmulatedGpu, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
+        assert cooperative == (kernel == "dbfs_lab_in_grid")
+        launched.append(kernel.removeprefix("dbfs_lab_"))
+        launch(self, source, kernel, blocks, cooperative=cooperative)
+
+    monkeypatch.setattr(EmulatedGpu, "launch", recording)
+    run = traverse(graphs.GRAPHS["path"](), 0, "hierarchical")
+    assert (launched, len(RankReport.of(run).counts)) == (["in_block"] * 2, 70)
+    # A tree whose levels have 1, 4, 16, 64 and 256 vertices, with a path behind it.
+    launched.clear()
+    src = np.concatenate([np.repeat(np.arange(85), 4), np.arange(340, 350)])
+    dst = np.arange(1, src.size + 1)
+    traverse((src.size + 1, src, dst), 0, "hierarchical", accesses_a_turn=1)
+    assert launched == ["in_block", "atomic_queue", "atomic_queue", "in_block"]
+    launched.clear()
+    traverse((src.size + 1, src, dst), 0, "hierarchical", tuning=replace(ROOMY, grid_frontier=100))
+    assert launched == ["in_block", "in_grid", "atomic_queue", "in_block"]
 
 
 def test_a_watch_ends_a_traversal() -> None:

@@ -68,8 +68,8 @@ def test_a_cancelled_run_by_a_strategy_ends_at_its_next_chain(
 ) -> None:
     launch = EmulatedGpu.launch
 
-    def cancelling(self: EmulatedGpu, source: str, kernel: str, blocks: int) -> None:
-        launch(self, source, kernel, blocks)
+    def cancelling(self: EmulatedGpu, source: str, kernel: str, blocks: int, **options: bool) -> None:
+        launch(self, source, kernel, blocks, **options)
         if self.launches == 7:
             member.abort(1, Cause.CANCELLED, "by request")
 

@@ -83,6 +83,7 @@ class EmulatedGpu:
     def __init__(self, seed: int = 0, accesses_a_turn: int = 8) -> None:
         self.xp: ModuleType = np
         self.threads = THREADS
+        self.multiprocessors = 3
         self.arguments: NDArray[np.void] = np.zeros(1, lab_layout.ARGUMENTS)
         self._library = library()
         self._seed = seed
@@ -93,7 +94,7 @@ class EmulatedGpu:
         """See ``Device``."""
         return int(array.ctypes.data)
 
-    def launch(self, source: str, kernel: str, blocks: int) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
         """See ``Device``."""
         self.launches += 1
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)

@@ -89,6 +89,9 @@ _ARGUMENTS: Final = Struct(
         Field("before", "const u64*", "counters of the launch that filled the input queue; null if the host read them"),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),
+        Field("barrier", "u32*", "arrivals of blocks at the grid's barrier; zero before the launch"),
+        Field("least", "u64", "smallest frontier that a launch of several levels follows"),
+        Field("most", "u64", "largest frontier that it follows"),
         Field("tails", "u64", "entries of the output queue of each class before this launch", CLASSES),
         Field("rows", "u32"),
         Field("distance", "u32", "the label of this launch's discoveries"),
@@ -96,13 +99,14 @@ _ARGUMENTS: Final = Struct(
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
         Field("grid_degree", "u32", "neighbours from which the whole grid walks a list"),
+        Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
     ),
 )
 
 ARGUMENTS: "Final[np.dtype[Any]]" = _ARGUMENTS.dtype
 
 HEADER: Final = header(
-    constants={"CLASSES": CLASSES},
+    constants={"CLASSES": CLASSES, "COUNTERS": COUNTERS},
     scoped=(Gathering, Status, Culling),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),

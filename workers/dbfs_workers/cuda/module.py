@@ -74,6 +74,7 @@ KERNELS: Final = (
             "lab/status_scan.cu",
             "lab/atomic_queue.cu",
             "lab/degree_classes.cu",
+            "lab/hierarchical.cu",
             "checks/validation.cu",
         )
     ),

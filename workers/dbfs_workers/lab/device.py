@@ -18,24 +18,27 @@ class Device(Protocol):
     Attributes:
         xp: the module of its arrays: NumPy or CuPy.
         threads: threads of a block.
+        multiprocessors: how many blocks run at once in any case.
         arguments: ``ARGUMENTS[1]``, the arguments of the next launch; the caller changes them in place.
     """
 
     xp: ModuleType
     threads: int
+    multiprocessors: int
     arguments: NDArray[np.void]
 
     def address(self, array: Any) -> int:
         """Return the address of an array's first element, for a kernel's arguments."""
         ...
 
-    def launch(self, source: str, kernel: str, blocks: int) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
         """Launch a kernel with the arguments as they are now.
 
         Args:
             source: its file in ``cuda/kernels``.
             kernel: its name.
             blocks: blocks of the grid.
+            cooperative: whether all blocks must run at once, because they wait for each other.
         """
         ...
 
@@ -57,6 +60,7 @@ class Gpu:
 
         self.xp: ModuleType = cupy
         self.threads = threads
+        self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
         self._defines = defines(threads, gathering, status, culling)
         self._argument = np.zeros(1, _ARGUMENT)
         self.arguments: NDArray[np.void] = self._argument["arguments"]
@@ -67,14 +71,14 @@ class Gpu:
         """See ``Device``."""
         return int(array.data.ptr)
 
-    def launch(self, source: str, kernel: str, blocks: int) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
         """See ``Device``."""
         from dbfs_workers.cuda.launch import Launch
         from dbfs_workers.cuda.module import load
 
         if (source, kernel) not in self._launches:
-            function = load(source, self._defines).get_function(kernel)
-            self._launches[source, kernel] = Launch(function, self._argument)
+            function = load(source, self._defines, cooperative=cooperative).get_function(kernel)
+            self._launches[source, kernel] = Launch(function, self._argument, cooperative=cooperative)
         self._launches[source, kernel](blocks, self.threads, 0, self._stream)
 
     def read(self, array: Any) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.lab import merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
+from dbfs_workers.lab.hierarchical import hierarchical
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.result import counters_of, rank_run
 from dbfs_workers.lab.strategies import Policy
@@ -26,6 +27,7 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "status-scan": status.status_scan,
     "atomic-queue": queues.atomic_queue,
     "degree-classes": queues.degree_classes,
+    "hierarchical": hierarchical,
 }
 """The strategies that run on a GPU, by name."""
 

@@ -21,6 +21,8 @@ from dbfs_workers.lab.strategies import CULLING, GATHERING, STATUS, Policy
 
 # Launches whose counters are cleared at once. A chain is shorter.
 _ROWS: Final = 512
+# The most levels of a launch of several levels.
+_LEVELS: Final = 64
 _ROW_BYTES: Final = COUNTERS * np.dtype(np.uint64).itemsize
 
 Watch = Callable[[int, int], None]
@@ -141,6 +143,11 @@ class Enactor:
             culling=culling,
         )
 
+    @property
+    def multiprocessors(self) -> int:
+        """Blocks that run at once in any case."""
+        return self._device.multiprocessors
+
     def ahead(self) -> Ahead:
         """Return the rule for the levels of chains."""
         return Ahead(self.problem.tuning.ahead_below, self.problem.tuning.most_ahead)
@@ -203,6 +210,30 @@ class Enactor:
         counts: NDArray[np.int64] = self._read(row, 1)[0]
         return counts
 
+    def many_levels(
+        self, step: Step, blocks: int, sizes: tuple[int, int], size: int, distance: int
+    ) -> NDArray[np.int64]:
+        """Launch a step that runs level after level, taking its two queues by turns; return the counters of each level.
+
+        Args:
+            step: the kernel.
+            blocks: blocks of the grid; all run at once.
+            sizes: the smallest and the largest frontier that it follows; the launch ends at any other.
+            size: entries of the input queue, within ``sizes``.
+            distance: the label of the first level's discoveries.
+
+        Returns:
+            int64[levels, COUNTERS]; the levels that did not run have no counts.
+        """
+        # The row behind those of the levels is the barrier's.
+        row = self._clear(_LEVELS + 1)
+        place = self._place + row * _ROW_BYTES
+        self._set(**dict(step.arguments))
+        self._set(counters=place, barrier=place + _LEVELS * _ROW_BYTES, in_size=size, before=0, distance=distance)
+        self._set(least=sizes[0], most=sizes[1], levels=_LEVELS)
+        self._device.launch(*self._names(step.source, step.kernel), blocks, cooperative=blocks > 1)
+        return self._read(row, _LEVELS)
+
     def by_levels(self, turns: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
         """Run all levels of a strategy whose levels take the steps of each of ``turns`` by turns.
 
@@ -259,7 +290,11 @@ class Enactor:
     def _launch(self, source: str, kernel: str, threads: int) -> None:
         """Launch a kernel, in whole blocks and not above the most."""
         blocks = max(1, min(self.problem.tuning.most_blocks, -(-threads // self._device.threads)))
-        self._device.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks)
+        self._device.launch(*self._names(source, kernel), blocks)
+
+    @staticmethod
+    def _names(source: str, kernel: str) -> tuple[str, str]:
+        return f"lab/{source}.cu", f"dbfs_lab_{kernel}"
 
     def _overflow(self, needed: int, capacity: int, distance: int) -> QueueOverflowError:
         most = self.policy.culling == CULLING[-1]

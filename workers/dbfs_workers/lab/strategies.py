@@ -139,6 +139,16 @@ _LIST: Final = (
         "Tödling 2019, the classes",
     ),
     Strategy(
+        "hierarchical",
+        _QUEUES,
+        "gpu",
+        "One block follows a small frontier over many levels, a block for each multiprocessor a larger one; "
+        "the largest take a launch a level.",
+        "what the launches of small levels cost, beside a barrier of a block or of the grid",
+        "Luo, Wong and Hwu 2010, in Tödling 2019",
+        ("gathering",),
+    ),
+    Strategy(
         "sequential",
         _BASELINE,
         "cpu",

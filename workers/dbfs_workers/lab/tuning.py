@@ -15,6 +15,8 @@ class Tuning:
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
+        block_frontier: largest frontier that one block follows in ``hierarchical``.
+        grid_frontier: largest frontier that a block for each multiprocessor follows there.
         ahead_below: largest frontier up to which several levels are launched before the host waits for them.
         most_ahead: the most levels that are launched so.
         growth: threads of a launch that the host did not wait for, for each entry of the last queue that it read.
@@ -28,6 +30,8 @@ class Tuning:
     spare: int = 1024
     grid_degree: int = 1 << 16
     two_phase_from: int = 1 << 20
+    block_frontier: int = 1 << 8
+    grid_frontier: int = 1 << 15
     ahead_below: int = 1 << 16
     most_ahead: int = 32
     growth: int = 8
