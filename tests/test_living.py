@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,8 +71,10 @@ def test_updates_agree_with_scipy(
         generator = np.random.default_rng(ranks)
         for version in (1, 2, 3):
             batch = [(int(u), int(v)) for u, v in generator.integers(0, N, (30, 2))]
-            # Some batches travel in a message, others are binned by tasks.
-            monkeypatch.setattr(living, "_FEW_EDGES", 4096 * ((version + ranks) % 2))
+            # Batches go with the update's message, or whole to every rank, or are binned by tasks.
+            few, whole = ((4096, 1 << 23), (0, 1 << 23), (0, 0))[(version + ranks) % 3]
+            monkeypatch.setattr(living, "_FEW_EDGES", few)
+            monkeypatch.setattr(living, "_WHOLE_EDGES", whole)
             if version == 2:
                 batch = sorted(edges)[::2]
                 graph.delete_edges(batch)
@@ -270,7 +273,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Intercepted]:
     return seen
 
 
-def test_a_rank_that_fails_leaves_the_version_on_all(client: distributed.Client, calls: list[Intercepted]) -> None:
+def batches_taken(client: distributed.Client) -> int:
+    """Return the number of batches that ranks keep for an update to come."""
+
+    def taken(dask_worker: distributed.Worker) -> int:
+        return len(dask_worker.plugins["dbfs"].updates._taken)
+
+    return sum(client.run(taken).values())
+
+
+def test_a_rank_that_fails_leaves_the_version_on_all(
+    client: distributed.Client, calls: list[Intercepted], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with dbfs.load("path:n=30", client=client, mutable=True) as graph:
 
         async def fail(address: str, message: Any) -> None:
@@ -278,9 +292,14 @@ def test_a_rank_that_fails_leaves_the_version_on_all(client: distributed.Client,
                 raise GraphTooLargeError("rank 1 has no memory")
 
         calls.append(fail)
-        for _ in range(2):
+        for few in (4096, 0):
+            monkeypatch.setattr(living, "_FEW_EDGES", few)
             with pytest.raises(GraphTooLargeError, match="rank 1 has no memory"):
                 graph.insert_edges([(0, 29), (1, 28)])
+        end = time.monotonic() + 30
+        while batches_taken(client) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert batches_taken(client) == 0
         assert graph.version == 0
         assert graph.bfs(0, validate=True).depth == 29
         calls.clear()

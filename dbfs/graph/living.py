@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from dbfs import config
 from dbfs.building.batch import Batch
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.cluster.gang import Deadline, release
+from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
@@ -32,6 +34,7 @@ from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.tasks.changing import read_changes
+from dbfs_workers.updates.messages import TakeBatch
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 # Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
 _FEW_EDGES: Final = 4096
+# Edges of a batch, times the ranks, that the client sends to every rank: up to 64 MiB in all.
+_WHOLE_EDGES: Final = 1 << 23
+_MOST_SMALL_VERTICES: Final = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -229,15 +235,18 @@ class LivingVertices(NamedVertices):
                 self._require_mutable(kind)
                 batch = Batch(self._gang, self.record, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
                 held = batch.held
-                if edges is not None:
+                whole = edges is not None and self._goes_whole(edges)
+                if edges is not None and whole:
+                    self._send_whole(edges, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                elif edges is not None:
                     batch.bin_edges(edges)
                 elif positions.size:
                     batch.bin_incident(positions)
-                binned = edges is not None or positions.size > 0
+                binned = not whole and (edges is not None or positions.size > 0)
                 spec = UpdateSpec(kind, self.record.order_key is not None, count, positions)
                 keys = batch.keys if binned else ()
                 client = self._gang.client.id
-                if kind == "delete-vertices" and not binned:
+                if kind == "delete-vertices" and not positions.size:
                     return Update(self.record.version, 0, 0, ())
                 report = service.call(
                     ApplyUpdate(self.record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict)
@@ -280,6 +289,24 @@ class LivingVertices(NamedVertices):
             raise self._refusal(kind, report)
         self._take(report.record)
         return Update(report.record.version, report.edges, report.refused, ())
+
+    def _goes_whole(self, edges: EdgeList) -> bool:
+        """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
+        in_memory = isinstance(edges, ArrayEdges | TableEdges) and edges.m
+        return bool(
+            in_memory
+            and in_memory * self._gang.p <= _WHOLE_EDGES
+            and self.record.order_key is None
+            and self.n <= _MOST_SMALL_VERTICES
+        )
+
+    def _send_whole(self, edges: EdgeList, run_id: str, limit: Deadline, check: Callable[[], None]) -> None:
+        """Send a batch to every rank."""
+        data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
+        symmetrise = not self.record.directed and not edges.mirrored
+        take = TakeBatch(self.record.graph_id, run_id, data, symmetrise)
+        doing = f"changing {self.record.name}"
+        RankCalls(self._gang, dict.fromkeys(range(self._gang.p), take), limit, doing).answers(check)
 
     def _read(self, edges: EdgeList) -> Edges:
         """Return a batch's edges as vertices. The client reads them."""

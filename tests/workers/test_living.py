@@ -13,7 +13,7 @@ from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
 from dbfs_workers.storage import pages
 from dbfs_workers.storage.building import bin_edges
 from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import LivingPartition, Updated, incident_edges, updated
+from dbfs_workers.storage.living import LivingPartition, Updated, batch_keys, incident_edges, updated
 from dbfs_workers.storage.partition import Partition, Rows, describe
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
@@ -194,3 +194,24 @@ def test_a_csr_of_a_version_is_made_once() -> None:
     assert living.row_offsets is living.row_offsets
     assert living.columns.tolist() == [1, 2, 0, 0]
     assert living.on(np) is living
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("p", [1, 3])
+def test_keys_of_a_whole_batch_are_those_of_its_bins(p: int, directed: bool) -> None:
+    parts = build(Stripe(500, p), np.arange(20), np.arange(20) + 1, directed=directed, in_edges=directed)
+    stripe, (src, dst) = parts[0].stripe, np.random.default_rng(p).integers(0, 90, (2, 3000)).astype(np.uint32)
+    # A row of more keys than are sorted at once.
+    src[:900] = 7
+    ends = (src.astype(np.int64), dst.astype(np.int64))
+    out = bin_edges(*ends, stripe, symmetrise=not directed, name="batch")
+    into = bin_edges(*ends[::-1], stripe, symmetrise=False, name="batch")
+    for part in parts:
+        order = pages.Order(stripe, part.rank, hub_first=False)
+        keys, in_keys = batch_keys(part, src, dst, symmetrise=not directed, free_bytes=lambda: PLENTY)
+        assert (keys == order.keys(BinStore.of(stripe, [out[part.rank]]))).all()
+        assert (in_keys is None) != directed
+        if in_keys is not None:
+            assert (in_keys == order.keys(BinStore.of(stripe, [into[part.rank]]))).all()
+    with pytest.raises(GraphTooLargeError, match="a batch of 3,000 edges needs up to .* bytes, 99 bytes are free"):
+        batch_keys(parts[0], src, dst, symmetrise=not directed, free_bytes=lambda: 99)

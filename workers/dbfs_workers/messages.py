@@ -289,6 +289,8 @@ class ReadBarriers(WorkerMessage[list[Barrier]]):
 class AbortTasks(WorkerMessage[None]):
     """End the waits of a run's tasks on the worker: the run ended early, and what they wait for may never come.
 
+    An update's batch that the rank has taken is forgotten.
+
     Attributes:
         run_id: the run.
     """

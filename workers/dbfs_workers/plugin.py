@@ -293,6 +293,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def abort_tasks(self, message: AbortTasks) -> None:
         """See ``AbortTasks``."""
         mail.abort(message.run_id)
+        self.updates.forget(message.run_id)
 
     @PublishRankLabels.handler
     async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:

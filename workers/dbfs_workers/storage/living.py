@@ -3,6 +3,7 @@
 import functools
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,14 @@ from dbfs_workers.storage.pages import NO_CHANGES, Changes, FreeBytes, Order, Pa
 from dbfs_workers.storage.partition import Csr, Partition, Rows, no_vertices, require_present
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+
+BatchEdges = BinStore | NDArray[np.uint64] | None
+"""Edges of a batch on their rank: bins, or keys (see ``pages.Order.keys``)."""
+
+
+# Of an edge of a batch while its version is prepared: a key (8), a column (4), whether it changes its row (1), and of
+# its row the first key, the new degree and the new place (24).
+_BATCH_BYTES: Final = 37
 
 
 class LivingPartition(Partition):
@@ -163,16 +172,16 @@ class Updated:
 
 
 def updated(
-    partition: Partition, spec: UpdateSpec, edges: BinStore | None, in_edges: BinStore | None, free_bytes: FreeBytes
+    partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges, free_bytes: FreeBytes
 ) -> Updated:
     """Return a partition's next version. The partition stays as it is.
 
     Args:
         partition: this version, a CSR or on pages.
         spec: the update.
-        edges: bins of the batch's edges that start in the rank's rows; for an update of edges that are not in the
-            spec, or one that deletes vertices.
-        in_edges: bins of the reversed edges, if the partition has in-edges.
+        edges: the batch's edges that start in the rank's rows; for an update of edges that are not in the spec, or one
+            that deletes vertices.
+        in_edges: the reversed edges, if the partition has in-edges.
         free_bytes: the memory that pages may take.
 
     Raises:
@@ -207,6 +216,39 @@ def updated(
     return Updated(following, changes, vertices, np.unique(spec.vertices).size - vertices.size)
 
 
+def batch_keys(
+    partition: Partition,
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    *,
+    symmetrise: bool,
+    free_bytes: FreeBytes,
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    """Return the keys of a batch's edges and, if the partition has in-edges, those of their reverses.
+
+    Args:
+        partition: the rank's rows, not ordered by degree.
+        src: sources of all edges of the batch, uint32 vertices.
+        dst: their targets.
+        symmetrise: whether each edge's reverse belongs to the batch too.
+        free_bytes: the memory that the keys and what they change may take.
+
+    Raises:
+        GraphTooLargeError: the batch may not fit.
+    """
+    order, directions = Order(partition.stripe, partition.rank, hub_first=False), 2 if symmetrise else 1
+    has_in_edges = partition.directed and partition.parent_rows is not None
+    # The keys, a column for each, and what is found out about each; if all edges start in this rank's rows.
+    needed = _BATCH_BYTES * src.size * directions * (1 + has_in_edges)
+    if needed > (free := free_bytes()):
+        raise GraphTooLargeError(
+            f"a batch of {src.size:,} edges needs up to {needed:,} bytes, {max(0, free):,} bytes are free; change the "
+            "graph in smaller batches"
+        )
+    keys = order.keys_of_batch(src, dst, symmetrise=symmetrise)
+    return keys, order.keys_of_batch(dst, src, symmetrise=symmetrise) if has_in_edges else None
+
+
 def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the edges stored on a rank that start or end at one of some vertices, as vertices: sources and targets.
 
@@ -229,13 +271,13 @@ def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[N
     )
 
 
-def _keys(order: Order, spec: UpdateSpec, bins: BinStore | None, *, reverse: bool) -> NDArray[np.uint64]:
-    """Return the keys of a batch's edges, or of their reverses, which ``bins`` have or the spec itself."""
+def _keys(order: Order, spec: UpdateSpec, edges: BatchEdges, *, reverse: bool) -> NDArray[np.uint64]:
+    """Return the keys of a batch's edges, or of their reverses; the spec itself may have the edges."""
     if spec.edges is not None:
         src, dst = spec.edges
         return order.keys_of(dst, src) if reverse else order.keys_of(src, dst)
-    assert bins is not None
-    return order.keys(bins)
+    assert edges is not None
+    return order.keys(edges) if isinstance(edges, BinStore) else edges
 
 
 def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> LivingPartition:

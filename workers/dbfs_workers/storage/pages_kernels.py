@@ -193,3 +193,43 @@ def largest_degree(starts, ends, most):
         if largest >= most:
             break
     return largest
+
+
+@kernel(void, READ_UINT32, READ_UINT32, types.boolean, int64, int64, INT64)
+def count_own(src, dst, symmetrise, p, rank, offsets):
+    """Count the edges that start in a rank's rows: those of row ``r`` in ``offsets[r + 1]`` (int64[n_local + 1]).
+
+    With ``symmetrise`` each edge's reverse counts too; a self-loop is its own reverse.
+    """
+    ranks, own = np.uint32(p), np.uint32(rank)
+    for i in range(src.size):
+        row = src[i] // ranks
+        if src[i] - row * ranks == own:
+            offsets[row + 1] += 1
+        if symmetrise and src[i] != dst[i]:
+            row = dst[i] // ranks
+            if dst[i] - row * ranks == own:
+                offsets[row + 1] += 1
+
+
+@kernel(void, READ_UINT32, READ_UINT32, types.boolean, int64, int64, int64, INT64, UINT32)
+def place_own(src, dst, symmetrise, p, rank, n_local, cursor, columns):
+    """Write the internal id of each such edge's other end at its row's cursor, and advance the cursor."""
+    ranks, own, width = np.uint32(p), np.uint32(rank), np.uint32(n_local)
+    for i in range(src.size):
+        first, second = src[i] // ranks, dst[i] // ranks
+        first_owner, second_owner = src[i] - first * ranks, dst[i] - second * ranks
+        if first_owner == own:
+            columns[cursor[first]] = second_owner * width + second
+            cursor[first] += 1
+        if symmetrise and src[i] != dst[i] and second_owner == own:
+            columns[cursor[second]] = first_owner * width + first
+            cursor[second] += 1
+
+
+@kernel(void, READ_INT64, READ_UINT32, _UINT64)
+def row_keys(offsets, columns, keys):
+    """Write the keys of rows whose columns are sorted: row ``r`` has ``columns[offsets[r]:offsets[r + 1]]``."""
+    for row in range(offsets.size - 1):
+        for k in range(offsets[row], offsets[row + 1]):
+            keys[k] = np.uint64(row) << np.uint64(32) | np.uint64(columns[k])

@@ -41,6 +41,30 @@ class RankUpdate:
 
 
 @dataclass(frozen=True)
+class TakeBatch(WorkerMessage[int]):
+    """Keep those edges of a batch that start in the rank's rows, for ``PrepareUpdate``; return their number.
+
+    The client sends the whole batch to every rank. Until the batch is so large that this takes longer than to bin it
+    by tasks, nothing but the batch travels.
+
+    Attributes:
+        graph_id: the graph, which is not ordered by degree.
+        run_id: the update's run.
+        edges: uint32[2, edges] as bytes: the sources and then the targets, vertices of the graph.
+        symmetrise: whether each edge's reverse belongs to the batch too.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang.
+        GraphTooLargeError: the batch may not fit.
+    """
+
+    graph_id: str
+    run_id: str
+    edges: bytes
+    symmetrise: bool
+
+
+@dataclass(frozen=True)
 class PrepareUpdate(WorkerMessage[RankUpdate]):
     """Prepare the rank's next version, which nothing reads before ``CommitUpdate``.
 
@@ -48,10 +72,11 @@ class PrepareUpdate(WorkerMessage[RankUpdate]):
         graph_id: the graph.
         run_id: the update's run.
         spec: the update.
-        collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without edges.
+        collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without edges,
+            or with those of the spec or of ``TakeBatch``.
 
     Raises:
-        StaleRunError: the worker is not a rank of that gang, or the collection is gone.
+        StaleRunError: the worker is not a rank of that gang, or the batch is gone.
         GraphTooLargeError: the version does not fit.
         InvalidVertexError: an edge to insert has an end that was deleted.
     """

@@ -4,19 +4,25 @@ Preparing changes nothing that a traversal reads, so a rank whose update is forg
 replaces the partition among the worker's data. The scheduler prepares all ranks before it commits any.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import distributed
+import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
 from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
+from dbfs_workers.storage.edge_bins import BinStore
 from dbfs_workers.storage.living import Updated
 from dbfs_workers.storage.partition import Partition, describe
-from dbfs_workers.tasks.delivering import Collection
-from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
+from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate, TakeBatch
+
+Keys = tuple[NDArray[np.uint64], NDArray[np.uint64] | None]
+Batch = Sequence[BinStore | NDArray[np.uint64] | None]
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,17 @@ class Updates:
         self._worker = worker
         self._member = member
         self._prepared: dict[str, _Prepared] = {}
+        # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
+        self._taken: dict[str, tuple[str, Keys]] = {}
+
+    @TakeBatch.handler
+    async def take_batch(self, message: TakeBatch) -> int:
+        """See ``TakeBatch``."""
+        member = self._member(message.graph_id)
+        self._taken.pop(message.graph_id, None)
+        keys = await member.in_thread(_batch_keys, member, self._worker.data[member.partition_key], message)
+        self._taken[message.graph_id] = message.run_id, keys
+        return keys[0].size
 
     @PrepareUpdate.handler
     async def prepare_update(self, message: PrepareUpdate) -> RankUpdate:
@@ -53,14 +70,22 @@ class Updates:
         member, data = self._member(message.graph_id), self._worker.data
         self._prepared.pop(message.graph_id, None)
         collection: Any = None if message.collection is None else data.get(message.collection)
-        if message.collection is not None and collection is None:
+        run_id, keys = self._taken.pop(message.graph_id, ("", None))
+        spec = message.spec.value()
+        if collection is not None:
+            edges: Batch = collection.stores
+        elif keys is not None and run_id == message.run_id:
+            edges = keys
+        elif message.collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
             raise StaleRunError(f"rank {member.rank}: the batch of run {message.run_id} is gone; send it again")
+        else:
+            edges = ()
         # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
-        updated = await member.in_thread(_updated, member, data[member.partition_key], message, collection)
+        updated = await member.in_thread(_updated, member, data[member.partition_key], spec, edges)
         changes, before = updated.changes, data[member.partition_key].version
-        spec, stripe = message.spec.value(), updated.partition.stripe
-        edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
-        logged = VersionChanges(updated.partition.version, edges, spec.kind != "insert-edges")
+        stripe = updated.partition.stripe
+        changed = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
+        logged = VersionChanges(updated.partition.version, changed, spec.kind != "insert-edges")
         following = updated.partition.version > before
         self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition, logged if following else None)
         return RankUpdate(
@@ -92,14 +117,26 @@ class Updates:
         if prepared is not None and prepared.run_id == message.run_id:
             del self._prepared[message.graph_id]
 
+    def forget(self, run_id: str) -> None:
+        """Forget the batch of a run that ended early."""
+        self._taken = {graph_id: taken for graph_id, taken in self._taken.items() if taken[0] != run_id}
+
     def leave(self, graph_id: str) -> None:
-        """Forget the prepared version of a gang that this worker leaves."""
+        """Forget the prepared version, and the batch, of a gang that this worker leaves."""
         self._prepared.pop(graph_id, None)
+        self._taken.pop(graph_id, None)
 
 
-def _updated(member: Member, partition: Partition, message: PrepareUpdate, collection: Collection | None) -> Updated:
+def _updated(member: Member, partition: Partition, spec: UpdateSpec, batch: Batch) -> Updated:
     # Imported here, because the import compiles kernels, which takes the event loop's time once.
     from dbfs_workers.storage.living import updated
 
-    edges, in_edges, *_ = [*([] if collection is None else collection.stores), None, None]
-    return updated(partition, message.spec.value(), edges, in_edges, member.free_bytes)
+    edges, in_edges, *_ = [*batch, None, None]
+    return updated(partition, spec, edges, in_edges, member.free_bytes)
+
+
+def _batch_keys(member: Member, partition: Partition, message: TakeBatch) -> Keys:
+    from dbfs_workers.storage.living import batch_keys
+
+    src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
+    return batch_keys(partition, src, dst, symmetrise=message.symmetrise, free_bytes=member.free_bytes)
