@@ -292,6 +292,30 @@ def test_a_stream_abandoned_halfway(client: distributed.Client, leaves_nothing: 
     asyncio.run(main())
 
 
+def test_a_watch_hears_of_batches(client: distributed.Client, leaves_nothing: None) -> None:
+    async def follow() -> list[tuple[int, list[int]]]:
+        heard = []
+        async with connected(client.scheduler.address) as mine:
+            async with await asynchronous.load("path:n=40", client=mine, mutable=True) as graph:
+                watch = await graph.watch(0, timeout=60)
+                assert await watch.update() is None
+                closing = asyncio.create_task(graph.insert_edges([(0, 39)]))
+                async for change in watch:
+                    heard.append((change.version, list(change.ids)))
+                    if len(heard) == 2:
+                        break
+                    await closing
+                    await graph.delete_edges([(0, 39)])
+                assert (watch.result.depth, watch.result.version) == (39, 2)
+                brief = await graph.watch(3, timeout=0.01)
+                assert [change async for change in brief] == []
+                assert await watch.result.distances() is not None
+        return heard
+
+    changed = list(range(21, 40))
+    assert asyncio.run(follow()) == [(1, changed), (2, changed)]
+
+
 @pytest.mark.full
 def test_a_program_with_a_local_cluster_ends_without_noise() -> None:
     program = """
@@ -323,9 +347,8 @@ OF_VERTICES = {
 @pytest.mark.parametrize(
     ("synchronous", "view", "left_out"),
     [
-        # The plots need no loop, or a thread of the caller's choice. The place of a watch, which waits without
-        # end, takes ``await result.update()``. The others are no calls for users.
-        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "traverse_again", "watch", *OF_VERTICES}),
+        # The plots need no loop, or a thread of the caller's choice. The others are no calls for users.
+        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "traverse_again", *OF_VERTICES}),
         (
             dbfs.BFSResult,
             dbfs.AsyncBFSResult,

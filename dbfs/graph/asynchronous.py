@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
@@ -15,6 +17,7 @@ from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
 from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
+from dbfs.graph.watching import LOOK_EVERY, Change, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,6 +161,34 @@ class AsyncNeighbourhood(AsyncView[Neighbourhood]):
         return self.synchronous.__array__(dtype, copy)
 
 
+class AsyncWatch(AsyncView[Watch]):
+    """A result that is kept up to date: what ``AsyncGraph.watch`` returns.
+
+    ``async for change in watch:`` waits for batches and yields a ``Change`` after each, until ``timeout`` passes
+    without one. No thread is in use between two looks for a batch.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch, watch.result.graph.gang.client)
+
+    update = awaited(Watch.update, unchanged)
+
+    @property
+    def result(self) -> AsyncBFSResult:
+        """The result, as it is now."""
+        return AsyncBFSResult(self.synchronous.result)
+
+    async def __aiter__(self) -> AsyncIterator[Change]:
+        last = time.monotonic()
+        while self.synchronous.timeout is None or time.monotonic() < last + self.synchronous.timeout:
+            change = await self.update()
+            if change is None:
+                await asyncio.sleep(LOOK_EVERY)
+            else:
+                yield change
+                last = time.monotonic()
+
+
 class AsyncComponents(AsyncView[Components]):
     """The components of an asynchronous client's graph: ``Components``, but ``vertices`` returns an awaitable.
 
@@ -189,10 +220,10 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
 
     ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
     ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``, ``delete_edges``,
-    ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``save`` and ``unload`` take the
-    arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator. ``async
-    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
-    are called in another thread.
+    ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save`` and ``unload`` take
+    the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator.
+    ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions
+    given as ``progress`` are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -241,6 +272,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     compact = awaited(Graph.compact, unchanged)
     freeze = awaited(Graph.freeze, unchanged)
     thaw = awaited(Graph.thaw, unchanged)
+    watch = awaited(Graph.watch, AsyncWatch)
     save = awaited(Graph.save, unchanged)
     unload = awaited(Graph.unload, unchanged)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dbfs.graph.result import BFSResult
     from dbfs_workers.storage.id_table import Ids
 
-# Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler.
-_LOOK_EVERY: Final = 0.05
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,12 @@ class Watch:
 
     Attributes:
         result: the result.
+        timeout: seconds after which an iteration ends if no batch has come; None to wait for ever.
     """
 
     def __init__(self, result: BFSResult, timeout: float | None, deadline: float | str | None) -> None:
         self.result = result
-        self._timeout = timeout
+        self.timeout = timeout
         self._deadline = deadline
 
     def update(self) -> Change | None:
@@ -52,11 +53,11 @@ class Watch:
     def __iter__(self) -> Iterator[Change]:
         """Wait for batches and yield what they changed, until ``timeout`` passes without one."""
         last = time.monotonic()
-        while self._timeout is None or time.monotonic() < last + self._timeout:
+        while self.timeout is None or time.monotonic() < last + self.timeout:
             change = self.update()
             if change is not None:
                 yield change
                 last = time.monotonic()
             else:
                 check_cancelled()
-                time.sleep(_LOOK_EVERY)
+                time.sleep(LOOK_EVERY)
