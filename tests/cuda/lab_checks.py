@@ -119,6 +119,7 @@ def failures(
                 run = enact.traverse(
                     *(offsets, columns, source, policy, lambda level, frontier: None),
                     predecessors=True,
+                    in_edges=(offsets, columns),
                     device=device,
                     tuning=tuning,
                 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dbfs_workers.errors import InvalidOptionError, QueueOverflowError, RunCancelledError
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.enactor import Ahead
+from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, parse
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.reports import COUNT_FIELDS, RankReport, RankRun
@@ -35,6 +36,7 @@ ROOMY = Tuning(
     grid_frontier=60,
 )
 """Few blocks, so that a block takes several tiles; small graphs have levels of every kind."""
+PLAIN: Any = {"predecessors": False, "tuning": ROOMY}
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
 EXACT = [
     pytest.param(name, gathering, marks=[] if gathering in ("warp", "scan+warp+cta") else pytest.mark.full)
@@ -55,6 +57,7 @@ def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: boo
         source,
         parse(strategy),
         options.pop("watch", lambda level, frontier: None),
+        in_edges=_in_edges(matrix),
         device=EmulatedGpu(options.pop("seed", 0), options.pop("accesses_a_turn", 8)),
         tuning=options.pop("tuning", ROOMY),
         **options,
@@ -76,6 +79,11 @@ def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: boo
     assert counters["expanded"] == counts["frontier"].sum() >= run.reached
     assert counters["duplicates"] == counts["culled"].sum()
     return run
+
+
+def _in_edges(matrix: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    transposed = matrix.T.tocsr()
+    return transposed.indptr.astype(np.int64), transposed.indices.astype(np.uint32)
 
 
 @pytest.mark.matrix
@@ -117,6 +125,14 @@ def test_strategies_over_all_vertices_look_at_all_in_each_level(strategy: str) -
     counters = dict(run.counters)
     assert counters["edges"] == run.edges
     assert counters["looked_at"] >= 40 * 21
+
+
+def test_a_product_looks_at_all_edges_in_each_level() -> None:
+    run = traverse(graphs.GRAPHS["cycle"](), 0, "matrix-vector")
+    assert dict(run.counters)["edges"] == 80 * 21
+    problem = Problem(EmulatedGpu(), np.zeros(2, np.int64), np.zeros(0, np.uint32), in_edges=None, **PLAIN)
+    with pytest.raises(InvalidOptionError, match="needs the in-edges of a directed graph: load it with in_edges=True"):
+        problem.in_edges()
 
 
 @pytest.mark.parametrize("strategy", enact.ENACTORS)

@@ -36,7 +36,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS, most_blocks=3))
     member = CudaMember(0, "partition", "graph")
     graph: Any = SimpleNamespace(
-        rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)
+        in_offsets=None, rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)
     )
     member._graph = graph
     member.number = 1

@@ -70,6 +70,7 @@ KERNELS: Final = (
             "lab/two_phase.cu",
             "lab/masks.cu",
             "lab/warp_centric.cu",
+            "lab/matrix_vector.cu",
             "lab/status_array.cu",
             "lab/status_scan.cu",
             "lab/atomic_queue.cu",

@@ -23,6 +23,7 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "hybrid": merrill.hybrid,
     "masks": status.masks,
     "warp-centric": status.warp_centric,
+    "matrix-vector": status.matrix_vector,
     "status-array": status.status_array,
     "status-scan": status.status_scan,
     "atomic-queue": queues.atomic_queue,
@@ -40,6 +41,7 @@ def traverse(
     watch: Watch,
     *,
     predecessors: bool,
+    in_edges: tuple[Any, Any] | None = None,
     version: int = 0,
     device: Device | None = None,
     tuning: Tuning | None = None,
@@ -53,12 +55,13 @@ def traverse(
         policy: the strategy and its options.
         watch: called before each level; raises an error to end the traversal.
         predecessors: whether to record parents.
+        in_edges: offsets and columns of the in-edges; None if the graph has none.
         version: version of the graph, for the report.
         device: where to run; None for the current GPU.
         tuning: sizes; None for the usual ones.
 
     Raises:
-        InvalidOptionError: the strategy does not run on a GPU.
+        InvalidOptionError: the strategy does not run on a GPU, or needs in-edges that the graph does not have.
         QueueOverflowError: duplicates filled a queue.
     """
     began = time.perf_counter()
@@ -66,7 +69,7 @@ def traverse(
         raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
     sizes = Tuning() if tuning is None else tuning
     where = Gpu(sizes.threads, *policy_numbers(policy)) if device is None else device
-    problem = Problem(where, offsets, columns, predecessors=predecessors, tuning=sizes)
+    problem = Problem(where, offsets, columns, in_edges=in_edges, predecessors=predecessors, tuning=sizes)
     run = Enactor(where, problem, policy, source, watch)
     started = time.perf_counter()
     ENACTORS[policy.strategy](run)

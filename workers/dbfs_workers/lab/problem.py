@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.lab.device import Device
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.storage.labels import UNREACHED
@@ -36,6 +37,7 @@ class Problem:
         device: where the arrays are.
         offsets: int64[rows + 1].
         columns: uint32, rows of the neighbours.
+        in_edges: offsets and columns of the in-edges; None if the graph has none.
         predecessors: whether parents are recorded.
         tuning: sizes of the queues.
 
@@ -46,15 +48,35 @@ class Problem:
         nbytes: bytes of the arrays that the strategy took so far, labels and parents included.
     """
 
-    def __init__(self, device: Device, offsets: Any, columns: Any, *, predecessors: bool, tuning: Tuning) -> None:
+    def __init__(
+        self,
+        device: Device,
+        offsets: Any,
+        columns: Any,
+        *,
+        in_edges: tuple[Any, Any] | None,
+        predecessors: bool,
+        tuning: Tuning,
+    ) -> None:
         self._xp: Any = device.xp
         self.offsets, self.columns = offsets, columns
+        self._in_edges = in_edges
         self.rows = int(offsets.size) - 1
         self.tuning = tuning
         self.nbytes = 0
         self.labels = self._counted(self._xp.full(self.rows, UNREACHED, np.int32))
         self.parents = self._counted(self._xp.full(self.rows, NO_VERTEX, np.uint32)) if predecessors else None
         self.bitmask = self._counted(self._xp.zeros(self.rows // 8 + 1, np.uint8))
+
+    def in_edges(self) -> tuple[Any, Any]:
+        """Return offsets and columns of the in-edges.
+
+        Raises:
+            InvalidOptionError: a directed graph was loaded without them.
+        """
+        if self._in_edges is None:
+            raise InvalidOptionError("the strategy needs the in-edges of a directed graph: load it with in_edges=True")
+        return self._in_edges
 
     def vertex_queue(self) -> Queue:
         """Return a new queue of vertices."""

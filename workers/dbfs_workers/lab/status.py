@@ -22,6 +22,14 @@ def masks(run: Enactor) -> None:
     _by_rows(run, "masks", "mask_expand", "mask_update", flags=run.address(flags))
 
 
+def matrix_vector(run: Enactor) -> None:
+    """Enact Deng's product of the adjacency matrix and the frontier's vector: one warp a row."""
+    offsets, columns = run.problem.in_edges()
+    step = run.step("matrix_vector", "matrix_vector", None, None)
+    run.problem.start(run.source)
+    run.by_levels([[step]], ahead=False, offsets=run.address(offsets), columns=run.address(columns))
+
+
 def status_scan(run: Enactor) -> None:
     """Enact Liu and Huang's queue from a status scan: a scan of all labels, and an expansion of the queue."""
     queue = run.problem.vertex_queue()

@@ -105,6 +105,14 @@ _LIST: Final = (
         "Hong et al. 2011, in Merrill 2012, section 5.6",
     ),
     Strategy(
+        "matrix-vector",
+        _QUADRATIC,
+        "gpu",
+        "A warp a row multiplies the transposed adjacency matrix with the frontier's vector, all of it in every level.",
+        "what looking at every edge in every level costs",
+        "Deng, Wang and Mu 2009, in Merrill 2012, section 5.6",
+    ),
+    Strategy(
         "status-array",
         _QUEUES,
         "gpu",

@@ -63,4 +63,8 @@ def traverse_on_gpu(
             raise DeadlineExceededError(f"run {spec.run_id}: {where}: the deadline passed")
 
     policy, source = parse(spec.strategy), spec.sources[0]
-    return enact.traverse(graph.row_offsets, graph.columns, source, policy, watch, predecessors=spec.predecessors)
+    return enact.traverse(
+        *(graph.row_offsets, graph.columns, source, policy, watch),
+        predecessors=spec.predecessors,
+        in_edges=None if graph.in_offsets is None else (graph.in_offsets, graph.in_columns),
+    )
