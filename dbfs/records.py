@@ -10,8 +10,11 @@ from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import Identifier, ShownText
 
-EXCHANGES = ("auto", "cuda_ipc", "shared_memory", "tcp", "comm")
-EXCHANGES_OF = {"cpu": ("auto", "shared_memory", "tcp"), "cuda": ("auto", "cuda_ipc", "shared_memory", "comm")}
+EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp", "comm")
+EXCHANGES_OF = {
+    "cpu": ("auto", "shared_memory", "tcp"),
+    "cuda": ("auto", "cuda_ipc", "nccl", "shared_memory", "comm"),
+}
 BACKENDS = ("auto", *backends.BACKENDS)
 
 
@@ -112,8 +115,8 @@ class Formed:
 
     Attributes:
         backend: the device of the ranks: ``cpu`` or ``cuda``.
-        exchange: the exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``
-            or ``comm``.
+        exchange: the exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
+            ``nccl`` or ``comm``.
         slower: why GPUs exchange through the host though ``auto`` was requested; empty in all other cases.
         hosts: the host of each rank, if the ranks exchange by TCP between hosts; else empty.
     """

@@ -18,6 +18,7 @@ from dbfs.service import forming
 from dbfs_workers import gpus
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.messages import (
+    ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
@@ -26,6 +27,7 @@ from dbfs_workers.messages import (
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    NameCommunicator,
     OpenToHosts,
     RecoverGpu,
     WorkerMessage,
@@ -106,7 +108,7 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
     [
         ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
         ("cpu", "cuda_ipc", "backend='cpu' does not support the exchange cuda_ipc"),
-        ("cuda", "tcp", "the exchange tcp; set dbfs.exchange to auto, cuda_ipc, shared_memory or comm"),
+        ("cuda", "tcp", "the exchange tcp; set dbfs.exchange to auto, cuda_ipc, nccl, shared_memory or comm"),
         ("auto", "comm", "backend='cpu' does not support the exchange comm; set dbfs.exchange to auto, shared_memory"),
     ],
 )
@@ -143,7 +145,10 @@ MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=Stri
 
 
 class Gang:
-    """Workers with a GPU each (or one for all), as ``forming`` calls them; rank 1 fails at one kind of message."""
+    """Workers with a GPU each (or one for all), as ``forming`` calls them; rank 1 fails at one kind of message.
+
+    Without ``nccl`` nccl4py is not installed there.
+    """
 
     def __init__(
         self,
@@ -152,11 +157,13 @@ class Gang:
         *,
         sharing: bool = False,
         gpus: bool = True,
+        nccl: bool = False,
     ) -> None:
         self.fails = fails
         self.error = error
         self.sharing = sharing
         self.gpus = gpus
+        self.nccl = nccl
         self.received: list[type[WorkerMessage[Any]]] = []
         self.backends: list[str] = []
 
@@ -165,6 +172,8 @@ class Gang:
         if self.error is not None and type(message) is self.fails and address == "tcp://a:2":
             raise self.error
         match message:
+            case JoinHostGang(exchange="nccl") if not self.nccl:
+                raise ExchangeUnavailableError("nccl4py is not installed")
             case JoinHostGang(exchange="shared_memory", handle=None):
                 self.backends.append(message.backend)
                 return MEMORY
@@ -174,6 +183,8 @@ class Gang:
                 return ("0" if self.sharing else address) if self.gpus else None
             case JoinGpuGang():
                 return Pickled.of(address)
+            case NameCommunicator():
+                return address.encode()
         return None
 
 
@@ -208,12 +219,48 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
 def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
     gang = Gang(ConnectGpus, ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
-    assert formed == Formed("cuda", "shared_memory", "rank 1 can't map its peers' GPU memory")
+    lacking = "rank 1 can't map its peers' GPU memory; nccl4py is not installed"
+    assert formed == Formed("cuda", "shared_memory", lacking)
     assert gang.backends == ["cuda", "cuda"]
-    # All ranks leave, so no engines remain of a gang that was not formed.
-    assert gang.received.count(LeaveGang) == 2
+    # All ranks leave, so no engines remain of the gangs that were not formed.
+    assert gang.received.count(LeaveGang) == 4
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
         asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
+
+
+def test_gpus_that_cannot_map_each_other_exchange_by_nccl() -> None:
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("rank 1 is on another host"), nccl=True)
+    formed = asyncio.run(forming.form(record("cuda"), gang.call))
+    assert formed == Formed("cuda", "nccl")
+    # The id is rank 0's, and goes to all ranks.
+    assert gang.received[-3:] == [NameCommunicator, ConnectByNccl, ConnectByNccl]
+    # After a failed run there is a new communicator.
+    gang.received.clear()
+    asyncio.run(forming.recover(record("cuda"), formed, gang.call, 1.0))
+    assert gang.received == [NameCommunicator, ConnectByNccl, ConnectByNccl]
+
+
+def test_workers_with_tls_exchange_by_nccl_only_if_asked_to() -> None:
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"), nccl=True)
+    addresses = ("tls://a:1", "tls://a:2")
+
+    async def call(address: str, message: WorkerMessage[Any]) -> Any:
+        return await gang.call(address.replace("tls", "tcp"), message)
+
+    formed = asyncio.run(forming.form(replace(record("cuda"), addresses=addresses), call))
+    assert formed.exchange == "shared_memory"
+    assert "NCCL does not encrypt" in formed.slower
+    asked = replace(record("cuda", "nccl"), addresses=addresses)
+    assert asyncio.run(forming.form(asked, call)) == Formed("cuda", "nccl")
+
+
+def test_gpus_that_nccl_does_not_connect_leave_and_exchange_through_the_host() -> None:
+    gang = Gang(ConnectByNccl, ExchangeUnavailableError("rank 1: no communicator after 20 s"), nccl=True)
+    with pytest.raises(ExchangeUnavailableError, match="rank 1: no communicator"):
+        asyncio.run(forming.form(record("cuda", "nccl"), gang.call))
+    assert gang.received.count(LeaveGang) == 2
+    with pytest.raises(ExchangeUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
+        asyncio.run(forming.form(record("cuda", "nccl"), Gang(sharing=True, nccl=True).call))
 
 
 def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -> None:
@@ -257,7 +304,9 @@ def test_gpus_on_two_hosts_exchange_over_comms() -> None:
             raise ExchangeUnavailableError("rank 1 can't open the shared memory of process 7")
         return await gang.call(address, message)
 
-    assert asyncio.run(forming.form(record("cuda"), call)) == Formed("cuda", "comm", "can't map")
+    assert asyncio.run(forming.form(record("cuda"), call)) == Formed(
+        "cuda", "comm", "can't map; nccl4py is not installed"
+    )
     with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open"):
         asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 

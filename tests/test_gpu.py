@@ -5,6 +5,7 @@ workers share the first GPU, for what needs no GPU of its own: the taskgraph eng
 host.
 """
 
+import importlib.util
 import logging
 import time
 from collections.abc import Iterator
@@ -32,7 +33,13 @@ MAPPED = {
     "cuda_ipc, bottom-up": Way("resident", "cuda_ipc", direction="bottom-up"),
     "cuda_ipc, degree order": Way("resident", "cuda_ipc", order="degree"),
 }
-# Every way of the CPU that GPUs have, too. Between hosts, GPUs exchange over Dask's connections.
+BY_NCCL = {
+    "nccl": Way("resident", "nccl"),
+    "nccl, top-down": Way("resident", "nccl", direction="top-down"),
+    "nccl, bottom-up": Way("resident", "nccl", direction="bottom-up"),
+    "nccl, degree order": Way("resident", "nccl", order="degree"),
+}
+# Every way of the CPU that GPUs have, too. Without NCCL, GPUs of several hosts exchange over Dask's connections.
 THROUGH_HOST = {
     name.replace("tcp", "comm"): replace(way, backend="cuda", exchange=way.exchange.replace("tcp", "comm"))
     for name, way in parity.WAYS.items()
@@ -45,6 +52,7 @@ def needs(ranks: int) -> object:
 
 
 RANKS = [needs(ranks) for ranks in (1, 2, 4, 8)]
+needs_nccl = pytest.mark.skipif(importlib.util.find_spec("nccl") is None, reason="nccl4py is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +78,34 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
             if way.order == "given":
                 check(graph, arrays, way, [0])
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
+
+
+@needs_nccl
+@pytest.mark.parametrize("ranks", [needs(ranks) for ranks in (2, 3, 4)])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_by_nccl(gpus: distributed.Client, name: str, directed: bool, ranks: int) -> None:
+    arrays = GRAPHS[name]()
+    for order in ("given", "degree"):
+        ways = [way for way in BY_NCCL.values() if way.order == order]
+        with loaded(gpus, arrays, ways[0], directed=directed, ranks=ranks) as graph:
+            assert (graph.backend, graph.exchange) == ("cuda", "nccl")
+            for way in ways:
+                check(graph, arrays, way, [0])
+                check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
+
+
+@needs_nccl
+@pytest.mark.parametrize("ranks", [needs(2)])
+@pytest.mark.parametrize("seed", range(4))
+def test_options_in_any_combination_by_nccl(gpus: distributed.Client, seed: int, ranks: int) -> None:
+    parity.assert_options_agree(gpus, BY_NCCL["nccl"], ranks, seed)
+
+
+@needs_nccl
+@pytest.mark.parametrize("ranks", [needs(2)])
+def test_depths_targets_and_many_by_nccl(gpus: distributed.Client, ranks: int) -> None:
+    assert_depths_targets_and_many(gpus, BY_NCCL["nccl"], ranks)
 
 
 @pytest.mark.parametrize("ranks", parity.RANKS)
@@ -335,6 +371,13 @@ def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchan
         assert_ends_early_and_serves(sharing)
 
 
+@needs_nccl
+@pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
+def test_a_run_by_nccl_is_cancelled_and_the_gang_is_formed_anew(gpus: distributed.Client) -> None:
+    with dask.config.set({"dbfs.exchange": "nccl"}):
+        assert_ends_early_and_serves(gpus)
+
+
 def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
     kill_rank_1_mid_run(graph)
@@ -346,6 +389,16 @@ def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> No
 @pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
 def test_a_peer_killed_mid_run() -> None:
     with dbfs.connect(dashboard_address=None, memory_limit=0) as mortal:
+        assert_a_killed_peer_is_lost(mortal, GPUS)
+
+
+@needs_nccl
+@pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
+def test_a_peer_killed_mid_run_by_nccl() -> None:
+    with (
+        dask.config.set({"dbfs.exchange": "nccl"}),
+        dbfs.connect(dashboard_address=None, memory_limit=0) as mortal,
+    ):
         assert_a_killed_peer_is_lost(mortal, GPUS)
 
 

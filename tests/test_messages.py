@@ -45,6 +45,7 @@ from dbfs_workers.leases.notes import NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
+    ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
@@ -58,6 +59,7 @@ from dbfs_workers.messages import (
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    NameCommunicator,
     OpenDoor,
     OpenToHosts,
     PublishRankLabels,
@@ -112,6 +114,8 @@ EXAMPLES: list[Message[Any]] = [
     JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", (0, 0), MEMORY),
     OpenToHosts("id", b"token"),
     ConnectHosts("id", (("a", 7), ("b", 8)), b"token"),
+    NameCommunicator("id"),
+    ConnectByNccl("id", b"unique"),
     JoinGpuGang("id", 1, KEY),
     ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
     RecoverGpu("id", True),
@@ -173,7 +177,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 45
+    assert len(every) == 47
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

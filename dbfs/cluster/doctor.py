@@ -21,7 +21,8 @@ from typing import Any, Final
 
 from dbfs.cluster.kernels import warm_up
 from dbfs.units import format_bytes
-from dbfs_workers.cuda import probe
+from dbfs_workers.cuda import nccl, probe
+from dbfs_workers.cuda.communicator import CommunicatorFailedError
 from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs_workers.exchange.segment import Segment
 from dbfs_workers.storage.stripe import Stripe
@@ -109,7 +110,7 @@ def examine() -> MachineReport:
         else:
             finding = Finding("peers", CheckState.MISSING, "not measured without CuPy", _install(major))
         on_gpus.append(finding)
-    on_gpus += [_dask_cuda(major), _nccl(cupy), _ucx(major)]
+    on_gpus += [_dask_cuda(major), _nccl(major), _ucx(major)]
     on_gpus += _gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major)
     findings = (
         _packages(),
@@ -220,12 +221,15 @@ def _dask_cuda(major: int) -> Finding:
     return Finding("dask-cuda", CheckState.OK, found[1])
 
 
-def _nccl(cupy: Finding) -> Finding:
-    if cupy.state is CheckState.OK:
-        nccl = probe.nccl_version()
-        if nccl is not None:
-            return Finding("NCCL", CheckState.OK, ".".join(map(str, nccl)))
-    return Finding("NCCL", CheckState.MISSING, "not found", "nothing to do: no exchange of dbfs uses NCCL")
+def _nccl(major: int) -> Finding:
+    found, advice = _first_version(["nccl4py"]), f"for GPUs on several hosts: pip install 'dbfs[nccl-cu{major}]'"
+    if found is None:
+        return Finding("NCCL", CheckState.MISSING, "nccl4py is not installed", advice)
+    try:
+        number = ".".join(map(str, nccl.version()))
+    except CommunicatorFailedError as error:
+        return Finding("NCCL", CheckState.FAILED, f"nccl4py {found[1]}: {_line(error)}", advice)
+    return Finding("NCCL", CheckState.OK, f"{number}, nccl4py {found[1]}")
 
 
 def _ucx(major: int) -> Finding:

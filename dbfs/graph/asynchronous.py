@@ -232,8 +232,8 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
         read_seconds: time of reading, if reading finished before building; else 0.
         build_seconds: time of reading and building.
         backend: where the graph is traversed: ``cpu`` or ``cuda``.
-        exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc`` or
-            ``comm``.
+        exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
+            ``nccl`` or ``comm``.
         id_type: the type of the graph's ids.
         gang: the workers that hold the graph.
     """

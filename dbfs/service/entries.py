@@ -71,8 +71,8 @@ class GraphEntry:
 
     @property
     def recovers(self) -> bool:
-        """Whether a failed run leaves state that must be cleared: of resident kernels, or streams between hosts."""
-        return self.maps_gpus or bool(self.formed.hosts)
+        """Whether a failed run leaves state to clear: of resident kernels, streams between hosts, or NCCL."""
+        return self.maps_gpus or self.formed.exchange == "nccl" or bool(self.formed.hosts)
 
     def require_whole(self, where: str = "") -> None:
         """Check that no rank's worker has left; ``where`` goes into the message.

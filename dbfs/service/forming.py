@@ -13,6 +13,7 @@ from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.lines.line import new_token
 from dbfs_workers.messages import (
+    ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
@@ -21,6 +22,7 @@ from dbfs_workers.messages import (
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
+    NameCommunicator,
     OpenToHosts,
     RecoverGpu,
 )
@@ -33,8 +35,8 @@ T = TypeVar("T")
 async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
-    On GPUs that is GPU memory mapped by the peers, else shared memory, else comms. On CPUs it is shared memory within
-    each host, and streams between hosts.
+    On GPUs that is GPU memory mapped by the peers, else NCCL, else shared memory, else comms. On CPUs it is shared
+    memory within each host, and streams between hosts.
 
     Raises:
         BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
@@ -61,7 +63,7 @@ async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, 
         if shared and backend == "auto":
             raise BackendUnavailableError(shared)
     except BackendUnavailableError as error:
-        if backend == "cuda" or exchange == "cuda_ipc":
+        if backend == "cuda" or exchange in ("cuda_ipc", "nccl"):
             raise
         # Only for debugging: on a cluster of CPUs this is as expected.
         logger.debug("dbfs: on the CPU: %s", error)
@@ -85,7 +87,7 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
 
 
 async def recover(record: GraphRecord, formed: Formed, call: WorkerCall, timeout: float) -> None:
-    """Make a gang usable after a failed run, within ``timeout`` seconds: its resident kernels, or its streams.
+    """Make a gang usable after a failed run, within ``timeout`` seconds: its kernels, streams or communicator.
 
     Raises:
         TimeoutError: a rank did not answer.
@@ -93,6 +95,9 @@ async def recover(record: GraphRecord, formed: Formed, call: WorkerCall, timeout
     """
     if formed.hosts:
         await asyncio.wait_for(_connect_hosts(record, Hosts(formed.hosts), call), timeout)
+        return
+    if formed.exchange == "nccl":
+        await asyncio.wait_for(_connect_by_nccl(record, call), timeout)
         return
     # All kernels must have ended before any rank clears its state: a running kernel would write to cleared memory.
     for clear in (False, True):
@@ -103,19 +108,41 @@ async def recover(record: GraphRecord, formed: Formed, call: WorkerCall, timeout
 async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
     shared = _shared_gpu(record.addresses, await require_gpus(record.addresses, call))
     slower = ""
-    if record.exchange in ("auto", "cuda_ipc"):
+    # Two kernels that wait for each other can't share a GPU.
+    for exchange, join in (("cuda_ipc", _join_gpus), ("nccl", _join_by_nccl)):
+        if record.exchange not in ("auto", exchange):
+            continue
         try:
-            # Two kernels that wait for each other can't share a GPU.
             if shared:
                 raise ExchangeUnavailableError(shared)
-            await _join_gpus(record, call)
-            return Formed("cuda", "cuda_ipc")
+            await join(record, call)
+            return Formed("cuda", exchange)
         except ExchangeUnavailableError as error:
-            if record.exchange == "cuda_ipc":
+            if record.exchange == exchange:
                 raise
-            slower = str(error)
-            logger.info("dbfs: %s exchanges through the host: %s", record.name, error)
+            slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
+            logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
     return Formed("cuda", await _join_through_host(record, "cuda", call), slower)
+
+
+async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
+    """Have every rank make its part on its GPU, and then connect all ranks by one communicator."""
+    if record.exchange == "auto" and any(address.startswith("tls://") for address in record.addresses):
+        raise ExchangeUnavailableError("NCCL does not encrypt, and the workers use TLS; dbfs.exchange: nccl allows it")
+    try:
+        hosts = Hosts.apart(record.stripe.p)
+        await _all([_join(record, "cuda", call, rank, "nccl", hosts, None) for rank in range(record.stripe.p)])
+        await _connect_by_nccl(record, call)
+    except BaseException:
+        await _leave(record, call)
+        raise
+
+
+async def _connect_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
+    """Have all ranks form a communicator, in place of the one they had."""
+    graph_id, addresses = record.graph_id, record.addresses
+    unique_id = await call(addresses[0], NameCommunicator(graph_id))
+    await _all([call(address, ConnectByNccl(graph_id, unique_id)) for address in addresses])
 
 
 async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:

@@ -15,6 +15,7 @@ import pytest
 from dbfs_workers import backends
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
+from dbfs_workers.exchange import staged as staged_exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import state as traversal
 from dbfs_workers.members import staged
@@ -88,7 +89,7 @@ def test_a_run_through_the_host(member: StagedMember, path: Partition) -> None:
 
 
 def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Partition, gpu: Gpu) -> None:
-    needed = staged.nbytes(path)
+    needed = staged.nbytes(path, staged_exchange.nbytes(path.stripe))
     gpu.free, gpu.pooled = needed - 5, 4
     with pytest.raises(GraphTooLargeError, match=f"rank 0: .* {needed} bytes on its GPU, {needed - 1} bytes are free"):
         member.make(path)

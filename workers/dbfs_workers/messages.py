@@ -66,13 +66,15 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         stripe: the graph's stripe.
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
-        exchange: ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are several.
+        exchange: ``nccl``, ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are
+            several.
         layout: ``1d`` or ``2d``; the latter only with ``shared_memory`` on one host, on the CPU.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
-        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``.
+        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
+            and ``nccl``.
 
     Raises:
-        ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host.
+        ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host, or has no NCCL.
         BackendUnavailableError: CuPy can't be imported.
         GraphTooLargeError: the rank's part does not fit in the GPU's free memory.
     """
@@ -122,6 +124,37 @@ class ConnectHosts(WorkerMessage[None]):
     graph_id: str
     doors: tuple[Address, ...]
     token: bytes
+
+
+@dataclass(frozen=True)
+class NameCommunicator(WorkerMessage[bytes]):
+    """Once the run before has ended, end NCCL's communicator of a gang; return the id of the next one.
+
+    Attributes:
+        graph_id: the graph.
+
+    Raises:
+        ExchangeUnavailableError: NCCL can't make one.
+        StaleRunError: the worker exchanges by NCCL with no other; so in the next message.
+    """
+
+    graph_id: str
+
+
+@dataclass(frozen=True)
+class ConnectByNccl(WorkerMessage[None]):
+    """Become a rank of a communicator, in place of the one before.
+
+    Attributes:
+        graph_id: the graph.
+        unique_id: rank 0's answer to ``NameCommunicator``.
+
+    Raises:
+        ExchangeUnavailableError: NCCL failed, or not all ranks came in time.
+    """
+
+    graph_id: str
+    unique_id: bytes
 
 
 @dataclass(frozen=True)

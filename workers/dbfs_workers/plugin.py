@@ -18,7 +18,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
-from dbfs_workers.exchange.comm import CommExchange
+from dbfs_workers.exchange.comm import AbortMessages, CommExchange
 from dbfs_workers.exchange.hosts import Hosts, identity
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
@@ -33,6 +33,7 @@ from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
+    ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
@@ -47,6 +48,7 @@ from dbfs_workers.messages import (
     JoinHostGang,
     LeaseEnd,
     LeaveGang,
+    NameCommunicator,
     OpenDoor,
     OpenToHosts,
     PublishRankLabels,
@@ -70,6 +72,7 @@ from dbfs_workers.updates.worker import Updates
 
 if TYPE_CHECKING:
     from dbfs_workers.exchange.across_hosts import EnvoyExchange
+    from dbfs_workers.exchange.nccl import NcclExchange
     from dbfs_workers.members.on_gpu import CudaMember, Infos
 
 T = TypeVar("T")
@@ -139,6 +142,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``JoinHostGang``."""
         if message.layout == "2d":
             return self._join_grid(message)
+        if message.exchange == "nccl":
+            await self._join_by_nccl(message)
+            return None
         exchange: Exchange
         made = None
         if message.exchange == "comm":
@@ -169,6 +175,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         await self._enter_on_gpu(message.graph_id, member, member.make)
         return made
 
+    async def _join_by_nccl(self, message: JoinHostGang) -> None:
+        from dbfs_workers.cuda import nccl
+        from dbfs_workers.exchange.nccl import NcclExchange
+        from dbfs_workers.members.staged import NcclMember
+
+        nccl.require()
+        transport = DaskTransport(self.worker, message.graph_id, message.addresses)
+        exchange = transport.exchange = NcclExchange(message.stripe, message.rank, transport, nccl.Nccl())
+        member = NcclMember(message.rank, message.partition_key, exchange)
+        await self._enter_on_gpu(message.graph_id, member, member.make)
+
     def _join_grid(self, message: JoinHostGang) -> SegmentHandle | None:
         from dbfs_workers.exchange.grid import GridExchange
         from dbfs_workers.members.on_grid import GridMember
@@ -195,6 +212,18 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             await member.in_thread(exchange.connect, message.doors, message.token, self.door.opener())
         finally:
             self.door.refuse(message.token)
+
+    @NameCommunicator.handler
+    async def name_communicator(self, message: NameCommunicator) -> bytes:
+        """See ``NameCommunicator``."""
+        member, exchange = self._nccl_member(message.graph_id)
+        return await member.in_thread(exchange.new_id)
+
+    @ConnectByNccl.handler
+    async def connect_by_nccl(self, message: ConnectByNccl) -> None:
+        """See ``ConnectByNccl``."""
+        member, exchange = self._nccl_member(message.graph_id)
+        await member.in_thread(exchange.connect, message.unique_id)
 
     @JoinGpuGang.handler
     async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":
@@ -327,7 +356,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Take a message of ``exchange.comm`` from a peer; see ``exchange.transport`` for why it is not answered."""
         member = self.members.get(graph_id)
         # The last message of a peer may arrive after this rank has left the gang.
-        if isinstance(member, LoopMember) and isinstance(member.exchange, CommExchange):
+        if isinstance(member, LoopMember) and isinstance(member.exchange, AbortMessages):
             member.exchange.receive(DaskTransport.unwrap(message))
 
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
@@ -385,6 +414,16 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = self._member(graph_id)
         if not (isinstance(member, LoopMember) and isinstance(member.exchange, EnvoyExchange)):
             raise StaleRunError(f"{self.worker.address} exchanges with no other host for the graph {graph_id}")
+        return member, member.exchange
+
+    def _nccl_member(self, graph_id: str) -> "tuple[Member, NcclExchange]":
+        from dbfs_workers.exchange.nccl import NcclExchange
+
+        member = self._member(graph_id)
+        if not (isinstance(member, LoopMember) and isinstance(member.exchange, NcclExchange)):
+            raise StaleRunError(
+                f"{self.worker.address} does not exchange by NCCL for the graph {graph_id}; load it again"
+            )
         return member, member.exchange
 
     def _cuda_member(self, graph_id: str) -> "CudaMember":

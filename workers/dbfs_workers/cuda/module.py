@@ -56,7 +56,10 @@ KERNELS: Final = (
         ("resident/resident.cu", Variant(gang, predecessors).defines)
         for gang, predecessors in product((False, True), repeat=2)
     ),
-    *((source, PLAIN_DEFINES) for source in ("resident/summary.cu", "phases/phases.cu", "phases/levels.cu")),
+    *(
+        (source, PLAIN_DEFINES)
+        for source in ("resident/summary.cu", "phases/phases.cu", "phases/levels.cu", "phases/messages.cu")
+    ),
     *(
         (source, ())
         for source in (

@@ -5,7 +5,6 @@
 
 import ctypes
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -94,18 +93,6 @@ def cupy_runtime() -> tuple[int, int]:
 
     number: int = cupy.cuda.runtime.runtimeGetVersion()
     return number // 1000, number % 1000 // 10
-
-
-def nccl_version() -> tuple[int, int, int] | None:
-    """Return the version of the NCCL library that CuPy loads, such as (2, 28, 3); None without the library."""
-    with warnings.catch_warnings():
-        # CuPy warns if the library is absent; this function returns None instead.
-        warnings.simplefilter("ignore")
-        from cupy.cuda import nccl
-    if not nccl.available:
-        return None
-    number: int = nccl.get_version()
-    return number // 10000, number // 100 % 100, number % 100
 
 
 def peer_bandwidth(peer_access: tuple[tuple[bool, ...], ...]) -> tuple[tuple[float | None, ...], ...]:

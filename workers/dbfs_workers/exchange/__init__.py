@@ -3,7 +3,7 @@
 In: what a rank binned or marked in a level, and its counts (``protocol`` defines the calls; the level loop makes them).
 Out: the bins and slices of the peers and the sums of all counts, or the typed error that ended the run on all ranks.
 
-Four classes implement ``protocol.Exchange``. In a gang on GPUs that can map each other's memory, none of them runs:
+Five classes implement ``protocol.Exchange``. In a gang on GPUs that can map each other's memory, none of them runs:
 the resident kernel exchanges by itself (``dbfs_workers.cuda``).
 
 | module | class | ranks that it connects |
@@ -11,6 +11,7 @@ the resident kernel exchanges by itself (``dbfs_workers.cuda``).
 | ``shared_memory`` | ``SharedMemoryExchange`` | on one host; ``segment`` lays it out, ``barrier_kernels`` wait in it |
 | ``across_hosts`` | ``EnvoyExchange`` | the lowest rank of each host with those of other hosts, by TCP; the ranks of a
   host share memory. ``hosts`` says who is where; ``link`` and ``stream`` carry the frames |
+| ``nccl`` | ``NcclExchange`` | on GPUs on any hosts, a GPU each, from GPU memory to GPU memory |
 | ``comm`` | ``CommExchange`` | on GPUs on any hosts; ``transport`` carries the messages over Dask's connections |
-| ``staged`` | ``StagedExchange`` | on GPUs, through host memory and one of the two exchanges above |
+| ``staged`` | ``StagedExchange`` | on GPUs, through host memory and ``shared_memory`` or ``comm`` |
 """

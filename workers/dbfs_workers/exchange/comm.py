@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import DbfsError, DeadlineExceededError, StaleRunError
+from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.storage.stripe import Stripe
 
@@ -50,7 +50,7 @@ class CrossingMessage:
 
 
 class Transport(Protocol):
-    """Carrier of messages to peers, in order for each peer. Calls ``CommExchange.peer_lost`` if delivery fails."""
+    """Carrier of messages to peers, in order for each peer. Calls ``AbortMessages.peer_lost`` if delivery fails."""
 
     def send(self, peer: int, message: CrossingMessage | Abort) -> None:
         """Queue a message to a rank. Callable from any thread; returns at once."""
@@ -61,15 +61,67 @@ class Transport(Protocol):
         ...
 
 
-class CommExchange:
-    """An ``Exchange`` by messages. ``receive`` and ``peer_lost`` may be called from any thread, as ``abort`` may."""
+class AbortMessages:
+    """The end of a run, spread by messages: the base of exchanges whose ranks share no memory.
+
+    ``abort``, ``peer_lost`` and ``receive`` may be called from any thread.
+    """
+
+    def __init__(self, p: int, rank: int, transport: Transport) -> None:
+        self.rank = rank
+        self.p = p
+        self._transport = transport
+        self._peers = [peer for peer in range(p) if peer != rank]
+        self._number = 0
+        self._changed = threading.Condition()
+        self._abort: Abort | None = None
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """See ``Exchange.abort``."""
+        abort = Abort(number, cause, self.rank, message)
+        if self.receive(abort):
+            for peer in self._peers:
+                self._transport.send(peer, abort)
+
+    def peer_lost(self, number: int, peer: int) -> None:
+        """See ``Exchange.peer_lost``."""
+        abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
+        if self.receive(abort):
+            for other in self._peers:
+                if other != peer:
+                    self._transport.send(other, abort)
+
+    def receive(self, message: CrossingMessage | Abort) -> bool:
+        """Take a message of a peer. Return False if it is ignored: of an earlier run, or not the run's first abort."""
+        with self._changed:
+            if message.number < self._number:
+                return False
+            if isinstance(message, Abort):
+                if self._abort is not None and self._abort.number >= message.number:
+                    return False
+                self._abort = message
+            else:
+                self._keep(message)
+            self._changed.notify_all()
+            return True
+
+    def _keep(self, message: CrossingMessage) -> None:
+        """Keep a message until its crossing. Called with ``_changed`` held."""
+        raise NotImplementedError
+
+    def _raise_if_aborted(self, where: str) -> None:
+        """Raise the error of this run if the run was aborted; its message begins with ``where``."""
+        abort = self._abort
+        if abort is not None and abort.number == self._number:
+            raise abort_error(abort.cause, where, abort.rank, abort.message)
+
+
+class CommExchange(AbortMessages):
+    """An ``Exchange`` by messages."""
 
     def __init__(self, stripe: Stripe, rank: int, transport: Transport) -> None:
-        self.rank = rank
-        self.p = stripe.p
-        self._transport = transport
+        super().__init__(stripe.p, rank, transport)
         self._n_local = stripe.n_local
-        self._peers = [peer for peer in range(self.p) if peer != rank]
         # Pages that are never written take no memory, as in ``segment``: a bin is filled once from front to back.
         self.bin_rows = np.empty(self.p * stripe.n_local, np.uint32)
         self.bin_parents = np.empty(self.p * stripe.n_local, np.uint32)
@@ -79,13 +131,10 @@ class CommExchange:
         self._slices = [np.zeros(stripe.words_local, np.uint32) for _ in (0, 1)]
         self._predecessors = False
         self._run_id = ""
-        self._number = 0
         self._crossing = 0
         self._deadline = 0.0
-        self._changed = threading.Condition()
         self._inbox: dict[tuple[int, int, int], CrossingMessage] = {}
         self._received: dict[int, CrossingMessage] = {}
-        self._abort: Abort | None = None
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
@@ -114,8 +163,7 @@ class CommExchange:
         expected = [(self._number, self._crossing, peer) for peer in self._peers]
         with self._changed:
             while True:
-                if self._abort is not None and self._abort.number == self._number:
-                    raise self._aborted(where, self._abort)
+                self._raise_if_aborted(where)
                 missing = [key[2] for key in expected if key not in self._inbox]
                 remaining = self._deadline - time.monotonic()
                 if remaining > 0 and missing:
@@ -149,35 +197,6 @@ class CommExchange:
         assert sent is not None
         return sent
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """See ``Exchange.abort``."""
-        abort = Abort(number, cause, self.rank, message)
-        if self.receive(abort):
-            for peer in self._peers:
-                self._transport.send(peer, abort)
-
-    def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``."""
-        abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
-        if self.receive(abort):
-            for other in self._peers:
-                if other != peer:
-                    self._transport.send(other, abort)
-
-    def receive(self, message: CrossingMessage | Abort) -> bool:
-        """Take a message of a peer. Return False if it is ignored: of an earlier run, or not the run's first abort."""
-        with self._changed:
-            if message.number < self._number:
-                return False
-            if isinstance(message, Abort):
-                if self._abort is not None and self._abort.number >= message.number:
-                    return False
-                self._abort = message
-            else:
-                self._inbox[message.number, message.crossing, message.source] = message
-            self._changed.notify_all()
-            return True
-
     def close(self) -> None:
         """See ``Exchange.close``."""
         self._transport.close()
@@ -198,5 +217,5 @@ class CommExchange:
             slice=self._slices[self._crossing & 1] if sliced else None,
         )
 
-    def _aborted(self, where: str, abort: Abort) -> DbfsError:
-        return abort_error(abort.cause, where, abort.rank, abort.message)
+    def _keep(self, message: CrossingMessage) -> None:
+        self._inbox[message.number, message.crossing, message.source] = message

@@ -14,7 +14,7 @@ import distributed
 from distributed.core import send_recv
 from distributed.protocol import to_serialize
 
-from dbfs_workers.exchange.comm import CommExchange, CrossingMessage
+from dbfs_workers.exchange.comm import AbortMessages, CrossingMessage
 from dbfs_workers.exchange.protocol import Abort
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class DaskTransport:
         exchange: the exchange whose ``peer_lost`` is called if a message can't be delivered.
     """
 
-    exchange: CommExchange
+    exchange: AbortMessages
 
     def __init__(self, worker: distributed.Worker, graph_id: str, addresses: Sequence[str]) -> None:
         self._worker = worker

@@ -36,6 +36,7 @@ from dbfs_workers.levels.direction import (
     require_direction,
 )
 from dbfs_workers.levels.led_levels import LedLevels
+from dbfs_workers.levels.queued_levels import QueuedLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
@@ -181,7 +182,7 @@ class LevelLoop:
         reached: vertices of this rank labelled so far.
         edges: sum of the degrees of this rank's expanded vertices.
         frontier_degrees: sum of the degrees of this rank's part of the frontier; exact before a bottom-up level only.
-        kernel: the kernel of consecutive top-down levels; None if Python runs each level.
+        kernel: runs consecutive top-down levels, by one kernel or queued on a GPU; None if this loop runs each level.
         led: this rank's part in led levels; None if there are none.
         led_next: whether the next level is to be led.
         counts: blocks with a row of ``COUNT_FIELDS`` a level.
@@ -207,7 +208,7 @@ class LevelLoop:
     adaptive: bool
     bottom_up: bool
     sliced: bool
-    kernel: TopDownLevels | None
+    kernel: TopDownLevels | QueuedLevels | None
     led: LedLevels | None
     led_next: bool = False
     level: int = 0
@@ -258,7 +259,8 @@ class LevelLoop:
             adaptive=adaptive,
             bottom_up=spec.direction == "bottom-up",
             sliced=spec.direction == "bottom-up",
-            kernel=TopDownLevels.where_possible(*common, adaptive=adaptive),
+            kernel=TopDownLevels.where_possible(*common, adaptive=adaptive)
+            or QueuedLevels.where_possible(*common[1:], adaptive=adaptive),
             led=LedLevels.where_possible(*common, adaptive=adaptive, free_bytes=free_bytes),
             reached=scratch.frontier.size,
             frontier_degrees=backend.edge_count(partition, scratch.frontier),
@@ -307,8 +309,8 @@ class LevelLoop:
             version=partition.version,
         )
 
-    def _top_down_levels(self, kernel: TopDownLevels) -> None:
-        """Run top-down levels by the kernel, until the traversal may end or change direction."""
+    def _top_down_levels(self, kernel: TopDownLevels | QueuedLevels) -> None:
+        """Run consecutive top-down levels, until the traversal may end or change direction."""
         self.sliced = False
         most = (0, 0) if self.led is None else (self.led.most_vertices, self.led.most_edges)
         stretch = kernel.run(self.level, self.max_degree, self.unexplored_edges, self.search_share, self.ended, *most)

@@ -1,7 +1,7 @@
 """The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
-``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember`` and ``staged.StagedMember`` implement it on GPUs;
-the worker plugin imports those two only if a gang runs on GPUs.
+``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs.
 """
 
 import asyncio

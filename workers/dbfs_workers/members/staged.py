@@ -1,7 +1,8 @@
 """A rank on a GPU that can't map its peers' memory: the member that runs the level loop with the CUDA backend.
 
-A level costs several kernel launches and copies; a level of the resident kernel costs one barrier. Bins cross the bus
-twice, once at the sender and once at the receiver. No kernel waits for a peer, so several ranks may share a GPU.
+A level costs several kernel launches; a level of the resident kernel costs one barrier. Staged through the host, bins
+cross the bus twice, once at the sender and once at the receiver, and no kernel waits for a peer, so that several ranks
+may share a GPU. NCCL moves bins between GPUs, each of which has one rank only.
 """
 
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers import backends
+from dbfs_workers.backends.cuda_messages import CudaMessages
 from dbfs_workers.cuda import device_memory, failures
-from dbfs_workers.exchange import staged
+from dbfs_workers.exchange import nccl, staged
+from dbfs_workers.exchange.nccl import NcclExchange
+from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
@@ -19,6 +23,7 @@ from dbfs_workers.storage import scratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
 
 # Temporary bytes of a level for each row: the frontier's offsets, degrees and their sums (8 bytes each), and a received
 # bin with its parents.
@@ -39,10 +44,10 @@ class StagedMember(LoopMember):
             DeviceFailedError: CUDA failed.
         """
         where = f"rank {self.rank}"
-        device_memory.require(nbytes(partition), where)
+        device_memory.require(nbytes(partition, self._exchange_bytes(partition.stripe)), where)
         with failures.typed_errors(where):
             self._scratch = Scratch(partition, backends.get(self.backend).xp)
-            self._loop_exchange = StagedExchange(self.exchange, partition.stripe, backends.get(self.backend))
+            self._loop_exchange = self._allocate_exchange(partition.stripe)
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``."""
@@ -58,6 +63,14 @@ class StagedMember(LoopMember):
         """See ``Member``."""
         return device_memory.free_for_labels(self.room.share)
 
+    def _exchange_bytes(self, stripe: Stripe) -> int:
+        """Return the bytes of the exchange's arrays on the GPU."""
+        return staged.nbytes(stripe)
+
+    def _allocate_exchange(self, stripe: Stripe) -> Exchange:
+        """Return the exchange that the level loop crosses, with its arrays on the GPU."""
+        return StagedExchange(self.exchange, stripe, backends.get(self.backend))
+
     def _free(self) -> None:
         import cupy
 
@@ -65,12 +78,25 @@ class StagedMember(LoopMember):
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def nbytes(partition: Partition) -> int:
-    """Return the bytes that a member allocates on its GPU, with one traversal's labels.
+class NcclMember(StagedMember):
+    """A member that exchanges by NCCL. See ``NcclExchange`` for when to connect it."""
+
+    exchange: NcclExchange
+
+    def _exchange_bytes(self, stripe: Stripe) -> int:
+        return nccl.nbytes(stripe)
+
+    def _allocate_exchange(self, stripe: Stripe) -> Exchange:
+        self.exchange.allocate(CudaMessages(stripe, self.rank, self.exchange.pinned))
+        return self.exchange
+
+
+def nbytes(partition: Partition, exchange_bytes: int) -> int:
+    """Return the bytes that a member allocates on its GPU, with one traversal's labels and ``exchange_bytes``.
 
     The partition is included unless it is on the GPU already.
     """
     stripe = partition.stripe
     kept: Any = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
-    kept += scratch.nbytes(stripe, bottom_up=partition.parents is not None) + staged.nbytes(stripe)
+    kept += scratch.nbytes(stripe, bottom_up=partition.parents is not None) + exchange_bytes
     return int(kept) + stripe.n_local * (2 * 4 + _LEVEL_BYTES)

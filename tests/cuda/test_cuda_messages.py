@@ -1,0 +1,122 @@
+"""The kernels of the messages between ranks, compiled for this CPU, in whole traversals against SciPy.
+
+The phases before them are the CPU backend's; NCCL is a stand-in.
+"""
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda.communicator import FIRST_SIZE, INLINE, Tag
+from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import cuda_on_cpu, graphs
+from tests.support.answers import assert_scipys, every_spec
+from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.gang import partitions
+from tests.support.nccl import NumpyMessages, Stream, by_nccl
+
+pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+
+_LINE = 16
+_seeds = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
+    folder, emulator = tmp_path_factory.mktemp("messages"), Path(cuda_on_cpu.__file__).parent
+    for header in ("common/search.cuh", "phases/reserve.cuh"):
+        (folder / header).parent.mkdir()
+        (folder / header).touch()
+    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
+    built = folder / "messages.so"
+    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w"]
+    subprocess.run([COMPILER, *options, *includes, str(emulator / "messages.cpp"), "-o", str(built)], check=True)
+    # With the interpreter locked: the emulator runs one grid at a time.
+    yield ctypes.PyDLL(str(built))
+
+
+class EmulatedMessages(NumpyMessages):
+    """The messages of ``backends.cuda_messages``, by its kernels."""
+
+    kernels: ctypes.PyDLL
+
+    def reset(self) -> None:
+        super().reset()
+        self._sums = np.zeros((1 + self._stripe.p, _LINE), np.uint64)
+        self._sent_before = np.zeros(self._stripe.p, np.uint64)
+
+    def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
+        self._run("pack", self._stripe.p, headers, bin_rows, bin_parents, INLINE, self.outgoing)
+
+    def expand(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+    ) -> None:
+        super().expand(scratch, labels, distance, bin_rows, bin_parents, edges)
+        self._is_expanded = int(scratch.frontier.size > 0)
+        if self._is_expanded:
+            # The sum of the edges stays from level to level, and so do the bins' ends.
+            self._sums[0, 0] = self._expanded
+        own = self._sums[1 + self._rank]
+        assert own[0] == 0
+        self._sums[1:, 0] = self._ends
+        own[0] = self._own
+
+    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
+        common = self._stripe.n_local, self._rank, self._is_expanded, *tag, INLINE, self.outgoing
+        self._run("pack_level", self._stripe.p, self._sums, self._sent_before, bin_rows, bin_parents, *common)
+
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        def contract() -> None:
+            self._run(
+                *("contract_messages", 1, self.incoming, self._sums, self._sent_before, self._rank, self._stripe.p),
+                *(self._is_expanded, *tag, INLINE, scratch.own_visited, ctypes.c_int32(distance), labels.distances),
+                *(labels.predecessors, scratch.next_queue, self.result),
+            )
+            self._queued = int(self.result[1])
+            self.result[FIRST_SIZE + self._rank] = -7
+
+        self._stream.append(contract)
+
+    def queued(self) -> int:
+        self._sums[1 + self._rank, 0] = 0
+        return super().queued()
+
+    def _run(self, kernel: str, blocks: int, *arguments: Any) -> None:
+        function = getattr(self.kernels, kernel)
+        function.restype = ctypes.c_char_p
+        answer = function(ctypes.c_uint(blocks), ctypes.c_ulonglong(next(_seeds)), *map(_argument, arguments))
+        assert not answer, answer.decode()
+
+
+def _argument(value: Any) -> Any:
+    if value is None:
+        return ctypes.c_void_p(None)
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return value if isinstance(value, ctypes.c_int32) else ctypes.c_int64(int(value))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_labels_are_scipys(kernels: ctypes.PyDLL, p: int) -> None:
+    def messages(stripe: Stripe, rank: int, stream: Stream) -> EmulatedMessages:
+        made = EmulatedMessages(stripe, rank, stream)
+        made.kernels = kernels
+        return made
+
+    # The second graph has bins that go with the messages and bins that do not.
+    for arrays in (graphs.random(60, 90, 3), graphs.random(9000, 30_000, 1)):
+        n, src, dst = arrays
+        with by_nccl(p, messages) as gang:
+            gang.load(partitions(n, src, dst, p, directed=False))
+            specs = every_spec([n // 3, 1])
+            assert_scipys(specs, gang.run(*specs), arrays, Stripe(n, p), directed=False)

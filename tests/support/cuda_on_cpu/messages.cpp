@@ -1,0 +1,54 @@
+// The kernels of phases/messages.cu on a CPU. Their headers are PTX; the little that the kernels take of them is here.
+#include "cuda_on_cpu.h"
+
+namespace dbfs {
+
+using u8 = unsigned char;
+using u32 = unsigned;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+struct Line {
+  u64 value;
+  u64 blank[15];
+};
+
+inline bool claim_unseen(u32* bitmap, u32 id) { return !(atomicOr(&bitmap[id >> 5], 1u << (id & 31)) >> (id & 31) & 1); }
+inline u64 reserve(u64* end, u32) { return atomicAdd(end, u64(1)); }
+
+}  // namespace dbfs
+
+using namespace dbfs;
+#define __activemask() 1u
+#include "phases/messages.cu"
+
+static const char* said(std::string answer) {
+  static std::string kept;
+  kept = answer;
+  return kept.c_str();
+}
+
+extern "C" const char* pack(unsigned blocks, unsigned long long seed, const u64* headers, const u32* bin_rows,
+                            const u32* bin_parents, u32 entries, u64* messages) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] { dbfs_pack(headers, bin_rows, bin_parents, entries, messages); }));
+}
+
+extern "C" const char* pack_level(unsigned blocks, unsigned long long seed, const Line* sums, const u64* sent,
+                                  const u32* bin_rows, const u32* bin_parents, u32 n_local, u32 rank, u32 expanded,
+                                  i64 number, i64 crossing, i64 run, u32 entries, u64* messages) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
+    dbfs_pack_level(sums, sent, bin_rows, bin_parents, n_local, rank, expanded, number, crossing, run, entries,
+                    messages);
+  }));
+}
+
+extern "C" const char* contract_messages(unsigned blocks, unsigned long long seed, u64* messages, Line* sums, u64* sent,
+                                         u32 rank, u32 ranks, u32 expanded, i64 number, i64 crossing, i64 run,
+                                         u32 entries, u32* visited, i32 distance, i32* distances, u32* predecessors,
+                                         u32* discovered, i64* result) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
+    dbfs_contract_messages(messages, sums, sent, rank, ranks, expanded, number, crossing, run, entries, visited,
+                           distance, distances, predecessors, discovered, result);
+  }));
+}

@@ -1,0 +1,139 @@
+"""Top-down levels on a GPU whose phases are queued one behind another, with the messages between ranks.
+
+``exchange.nccl`` puts its transfers between ``pack_level`` and ``contract``, and waits once a level. The kernels are in
+``cuda/kernels/phases/messages.cu``. All launches go to the current stream.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.communicator import FIRST_SIZE, HEADER, INLINE, Tag
+from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
+
+KERNELS: Final = {
+    "phases/messages.cu": ("pack", "pack_level", "contract_messages"),
+    "phases/levels.cu": ("top_down",),
+    "phases/phases.cu": ("degrees", "degree_sums", "contract"),
+}
+_THREADS: Final = 256
+_MOST_THREADS: Final = 1024
+# As many as fill any GPU: see ``backends.cuda``.
+_MOST_BLOCKS: Final = 132 * 16
+# Edges that a block takes at a time: ``kWarpEdges`` of ``edges.cuh`` for each warp.
+_BLOCK_EDGES: Final = _THREADS // 32 * 512
+_LINE: Final = layout.LINE_BYTES // 8
+_NULL: Final = np.uint64(0)
+
+
+class CudaMessages:
+    """See ``communicator.Messages``. On the current GPU.
+
+    Args:
+        stripe: the graph's stripe.
+        rank: the rank.
+        pinned: returns words of pinned memory: see ``communicator.Library``.
+    """
+
+    def __init__(self, stripe: Stripe, rank: int, pinned: Callable[[int], NDArray[np.int64]]) -> None:
+        import cupy
+
+        self.xp: Any = cupy
+        self._rank = rank
+        self._common = np.uint32(rank), np.uint32(stripe.p)
+        self._n_local = np.uint32(stripe.n_local)
+        self._blocks = (stripe.p,)
+        self.outgoing = cupy.zeros((stripe.p, HEADER + INLINE), np.int64)
+        self.incoming = pinned(stripe.p * (HEADER + INLINE)).reshape(stripe.p, HEADER + INLINE)
+        self.result = pinned(FIRST_SIZE + stripe.p)
+        # The ends of the bins, and those at the last crossing.
+        self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
+        self._sent = cupy.zeros(stripe.p, np.uint64)
+        self._own = self._sums[1 + rank, :1]
+        self._expanded = np.uint32(0)
+        self._kernels = {
+            name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
+            for source, names in KERNELS.items()
+            for name in names
+        }
+
+    def reset(self) -> None:
+        """See ``communicator.Messages``."""
+        self._sums.fill(0)
+        self._sent.fill(0)
+
+    def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
+        """See ``communicator.Messages``."""
+        arguments = np.uint64(headers.ctypes.data), bin_rows, _pointer(bin_parents), np.uint32(INLINE), self.outgoing
+        self._kernels["pack"](self._blocks, (_THREADS,), arguments)
+
+    def expand(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+    ) -> None:
+        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.top_down``."""
+        frontier, partition = scratch.frontier, scratch.partition
+        size = frontier.size
+        self._expanded = np.uint32(size > 0)
+        if not size:
+            return
+        starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
+        arguments = partition.row_offsets, frontier, np.int64(size), starts, degrees
+        if size <= _MOST_THREADS:
+            self._kernels["degree_sums"]((1,), (_MOST_THREADS,), arguments)
+            ends = degrees
+        else:
+            self._kernels["degrees"]((min(_MOST_BLOCKS, -(-size // _THREADS)),), (_THREADS,), arguments)
+            ends = self.xp.cumsum(degrees)
+        self._kernels["top_down"](
+            (min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)),),
+            (_THREADS,),
+            (
+                *(frontier, starts, ends, np.int64(size), partition.columns, np.uint32(scratch.first_id)),
+                *(self._n_local, scratch.visited, bin_rows, _pointer(bin_parents)),
+                *(np.int32(distance), labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
+            ),
+        )
+
+    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
+        """See ``communicator.Messages``."""
+        arguments = (
+            *(self._sums, self._sent, bin_rows, _pointer(bin_parents), self._n_local, self._common[0], self._expanded),
+            *(*map(np.int64, tag), np.uint32(INLINE), self.outgoing),
+        )
+        self._kernels["pack_level"](self._blocks, (_THREADS,), arguments)
+
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        """See ``communicator.Messages``."""
+        arguments = (
+            *(np.uint64(self.incoming.ctypes.data), self._sums, self._sent, *self._common, self._expanded),
+            *(*map(np.int64, tag), np.uint32(INLINE), scratch.own_visited, np.int32(distance), labels.distances),
+            *(_pointer(labels.predecessors), scratch.next_queue, np.uint64(self.result.ctypes.data)),
+        )
+        self._kernels["contract_messages"]((1,), (_MOST_THREADS,), arguments)
+
+    def contract_large(
+        self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int
+    ) -> None:
+        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.contract``."""
+        arguments = (
+            *(rows, _pointer(parents), np.int64(rows.size), scratch.own_visited, np.int32(distance)),
+            *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._own),
+        )
+        blocks = min(_MOST_BLOCKS, -(-rows.size // _THREADS))
+        self._kernels["contract"]((blocks,), (_THREADS,), arguments)
+
+    def queued(self) -> int:
+        """See ``communicator.Messages``."""
+        queued = int(self._own.item())
+        self._own.fill(0)
+        return queued
+
+
+def _pointer(array: Any | None) -> Any:
+    return _NULL if array is None else array

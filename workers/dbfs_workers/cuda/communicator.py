@@ -1,0 +1,139 @@
+"""What ``exchange.nccl`` needs of NCCL and of a GPU, as interfaces: ``nccl`` implements the first two, and
+``backends.cuda_messages`` the third.
+
+Transfers are given by addresses, because an exchange makes thousands of small ones a second. Importing this module
+needs no CuPy.
+
+A message from one rank to another has a header of ``HEADER`` words of 8 bytes, ``INLINE`` rows and ``INLINE`` parents
+of 4 bytes. Rows and parents behind the bin's size mean nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+
+INLINE: Final = 1024
+"""Entries of a bin that go with the header. NCCL takes 18 us for 128 bytes over NVLink, and 19 for 16 KB."""
+
+# Words of a header. The counts are those of a crossing (``exchange.protocol``); START is the first place of the entries
+# in the sender's bins.
+NUMBER, CROSSING, RUN, SIZE, FIRST_COUNT = range(5)
+START: Final = 9
+HEADER: Final = 16
+
+# Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded,
+# and from the last word on the new entries of each bin.
+OWN, QUEUED, EDGES, FIRST_SIZE = range(4)
+
+Tag = tuple[int, int, int]
+"""Of a crossing: the gang's serial number of the run, the number of the crossing in it, and the run's digest."""
+
+Transfer = tuple[int, int, int, int, int]
+"""Peer; address and bytes of what is sent there; address and bytes of what is received from there."""
+
+
+class CommunicatorFailedError(Exception):
+    """Raised by a communicator if NCCL reports an error; the message has NCCL's."""
+
+
+class Communicator(Protocol):
+    """One rank's end of a communicator between the GPUs of a gang. Used by one thread.
+
+    All methods raise ``CommunicatorFailedError``, except ``abort``.
+    """
+
+    def start(self, transfers: Sequence[Transfer]) -> None:
+        """Queue a group of transfers behind the work of the current stream. A size of 0 leaves a transfer out."""
+        ...
+
+    def done(self) -> bool:
+        """Return whether all that was queued on the stream before the first look is over."""
+        ...
+
+    def check(self) -> None:
+        """Look for errors that NCCL found in the background."""
+        ...
+
+    def abort(self) -> None:
+        """End all transfers, and release the communicator."""
+        ...
+
+
+class Messages(Protocol):
+    """The packing of messages on a rank's device, and top-down levels whose phases are queued without a wait.
+
+    ``bin_parents`` is None in traversals without predecessors.
+
+    Attributes:
+        xp: the module of the device's arrays.
+        outgoing: on the device, the messages to all ranks.
+        incoming: int64[p, HEADER + INLINE] on the host, the messages of all ranks.
+        result: int64[FIRST_SIZE + p] on the host, the result of a level.
+    """
+
+    xp: Any
+    outgoing: Any
+    incoming: NDArray[np.int64]
+    result: NDArray[np.int64]
+
+    def reset(self) -> None:
+        """Forget the bins of the traversal before."""
+        ...
+
+    def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
+        """Queue the packing of messages with the headers int64[p, HEADER], which must stay until the crossing ends."""
+        ...
+
+    def expand(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+    ) -> None:
+        """Queue the first part of a level: see ``Backend.top_down``. ``edges`` is the most that the frontier has."""
+        ...
+
+    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
+        """Queue the packing of what ``expand`` has binned."""
+        ...
+
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        """Queue the contraction of the bins that come with the headers of a crossing, and the level's result."""
+        ...
+
+    def contract_large(
+        self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int
+    ) -> None:
+        """Queue the contraction of a bin that came behind the headers."""
+        ...
+
+    def queued(self) -> int:
+        """Wait for the queued work; return the vertices that are queued after ``contract_large``."""
+        ...
+
+
+class Library(Protocol):
+    """What the exchange needs of NCCL and CUDA; ``nccl.Nccl`` implements it."""
+
+    def new_id(self) -> bytes:
+        """Return the id of a new communicator. The process must live until all ranks are connected."""
+        ...
+
+    def connect(
+        self, p: int, rank: int, unique_id: bytes, transfers: Sequence[Transfer], watch: Callable[[], None]
+    ) -> Communicator:
+        """Become a rank of a communicator once all ranks do, and make a first group of transfers, with all peers.
+
+        ``watch`` is called meanwhile, and may raise. Raises ``CommunicatorFailedError``.
+        """
+        ...
+
+    def pinned(self, words: int) -> NDArray[np.int64]:
+        """Return int64[words] of host memory that NCCL can send from and receive into, all zero."""
+        ...
+
+    def address(self, array: Any) -> int:
+        """Return the address of a contiguous array, on the host or the GPU."""
+        ...

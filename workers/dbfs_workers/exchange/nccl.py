@@ -1,0 +1,383 @@
+"""The exchange of ranks on GPUs of several hosts, by NCCL: bins and slices go from GPU memory to GPU memory.
+
+At a crossing every rank exchanges one message with each peer: a header with its counts and the size of its bin for the
+peer, and the first ``INLINE`` entries of that bin. So the counts come in the same call, and a level with small bins
+needs no more. Slices go in the same group of transfers. Bins with more entries follow whole in a second group, whose
+sizes both ends know by then. Messages come into pinned host memory, which NCCL writes like the GPU's, so that the host
+reads the headers without a copy.
+
+``cross_level`` runs a whole top-down level with one wait: the phases, the group and the contraction of what comes are
+queued on the GPU one behind another (``cuda.communicator.Messages``).
+
+A group that waits for a peer occupies the GPU, and only the end of the communicator stops it. So a run that fails ends
+this rank's communicator, and ``connect`` makes a new one before the next run. The end of a run, with its cause, travels
+by ``comm.AbortMessages``: NCCL has no such messages.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.cuda.communicator import (
+    FIRST_COUNT,
+    FIRST_SIZE,
+    HEADER,
+    INLINE,
+    RUN,
+    SIZE,
+    START,
+    Communicator,
+    CommunicatorFailedError,
+    Library,
+    Messages,
+    Tag,
+    Transfer,
+)
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    RunAbortedError,
+    StaleRunError,
+)
+from dbfs_workers.exchange.comm import AbortMessages, Transport
+from dbfs_workers.exchange.protocol import COUNTS, Cause, require_later
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
+
+CONNECT_SECONDS: Final = 20.0
+"""Seconds that forming a communicator may take. NCCL looks for network adapters first."""
+
+# A wait polls without a pause for so long, since a pause takes longer than a level; then it pauses.
+_SPIN_SECONDS: Final = 2e-3
+_PAUSE_SECONDS: Final = 1e-4
+# A wait looks for failures of NCCL itself at one of so many polls.
+_POLLS_A_LOOK: Final = 256
+
+
+def nbytes(stripe: Stripe) -> int:
+    """Return the bytes of a rank's bins, their parents, the slices of all ranks and the messages on the device."""
+    return 2 * 4 * stripe.p * stripe.n_local + 4 * stripe.words + 8 * stripe.p * (HEADER + INLINE)
+
+
+@dataclass(frozen=True)
+class LevelResult:
+    """What a rank did in a top-down level.
+
+    Attributes:
+        edges: edges that the rank expanded.
+        own: its own discoveries.
+        sent: vertices that it binned for other ranks.
+        received: vertices that the others binned for it.
+        discovered: vertices of its next frontier.
+        found: over all ranks, vertices found; a vertex that two ranks found counts twice.
+        expanded_edges: over all ranks, edges expanded.
+        queued_at: when the level was queued, in seconds of ``time.perf_counter()``.
+        crossed_at: when the crossing ended, on the same clock.
+    """
+
+    edges: int
+    own: int
+    sent: int
+    received: int
+    discovered: int
+    found: int
+    expanded_edges: int
+    queued_at: float
+    crossed_at: float
+
+
+class NcclExchange(AbortMessages):
+    """An ``Exchange`` by NCCL. Call ``allocate`` once, and ``connect`` before the first run and after a failed one.
+
+    Args:
+        stripe: the graph's stripe.
+        rank: this rank.
+        transport: carries the aborts of runs.
+        library: NCCL.
+    """
+
+    def __init__(self, stripe: Stripe, rank: int, transport: Transport, library: Library) -> None:
+        super().__init__(stripe.p, rank, transport)
+        self._stripe = stripe
+        self._library = library
+        self._communicator: Communicator | None = None
+        self._ending: threading.Thread | None = None
+        self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
+        self.bin_ends = np.zeros(self.p, np.int64)
+        self.gathered = np.zeros((self.p, COUNTS), np.int64)
+        self._sent = np.zeros(self.p, np.int64)
+        # Places of the bins in their array.
+        self._bins = np.arange(self.p) * stripe.n_local
+        self._run_id = ""
+        self._digest = 0
+        self._crossing = 0
+        self._deadline = 0.0
+        self._predecessors = False
+        self._incoming: list[tuple[Any, Any | None]] = []
+
+    def allocate(self, messages: Messages) -> None:
+        """Allocate the bins and the slices on the rank's device, and the headers."""
+        stripe, p, address = self._stripe, self.p, self._library.address
+        self._messages = messages
+        self._xp = xp = messages.xp
+        self.bin_rows, self.bin_parents = (xp.empty(p * stripe.n_local, np.uint32) for _ in range(2))
+        self._slices = xp.zeros(stripe.words, np.uint32).reshape(p, stripe.words_local)
+        self._headers = self._library.pinned(p * HEADER).reshape(p, HEADER)
+        self._addresses = tuple(map(address, (self.bin_rows, self.bin_parents, self._slices)))
+        self._outgoing, self._arriving = address(messages.outgoing), address(messages.incoming)
+
+    def pinned(self, words: int) -> NDArray[np.int64]:
+        """See ``communicator.Library``."""
+        return self._library.pinned(words)
+
+    def new_id(self) -> bytes:
+        """End the communicator of the run before, and return the id of the next one.
+
+        Raises:
+            ExchangeUnavailableError: NCCL can't make one.
+        """
+        self.disconnect()
+        try:
+            return self._library.new_id()
+        except CommunicatorFailedError as error:
+            raise ExchangeUnavailableError(f"rank {self.rank}: {error}") from None
+
+    def connect(self, unique_id: bytes) -> None:
+        """Become a rank of a communicator in place of the one before.
+
+        Raises:
+            ExchangeUnavailableError: NCCL failed, or a peer did not come in time.
+        """
+        self.disconnect()
+        end = time.monotonic() + CONNECT_SECONDS
+
+        def watch() -> None:
+            if time.monotonic() > end:
+                raise ExchangeUnavailableError(f"rank {self.rank}: no communicator after {CONNECT_SECONDS:g} s")
+
+        try:
+            self._communicator = self._library.connect(self.p, self.rank, unique_id, self._first(sliced=False), watch)
+        except CommunicatorFailedError as error:
+            raise ExchangeUnavailableError(f"rank {self.rank} is not connected by NCCL: {error}") from None
+
+    def disconnect(self) -> None:
+        """End the communicator, if there is one, and wait until it has ended. The run before is over on this rank."""
+        self._end_communicator()
+        if self._ending is not None:
+            self._ending.join()
+            self._ending = None
+
+    def begin(self, run_id: str, number: int, deadline: float) -> None:
+        """See ``Exchange.begin``."""
+        with self._changed:
+            require_later(self.rank, run_id, number, self._number)
+            self._run_id, self._number, self._deadline = run_id, number, deadline
+        self._crossing = 0
+        self._digest = int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=8).digest(), "little", signed=True)
+
+    def reset(self, predecessors: bool) -> None:
+        """See ``Exchange.reset``."""
+        self.bin_ends[:] = 0
+        self._sent[:] = 0
+        self._predecessors = predecessors
+        self._messages.reset()
+
+    def slice(self) -> NDArray[np.uint32]:
+        """See ``Exchange.slice``."""
+        own: NDArray[np.uint32] = self._slices[self.rank]
+        return own
+
+    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+        """See ``Exchange.cross``."""
+        tag = self._next_tag()
+        headers, sizes = self._headers, self.bin_ends - self._sent
+        headers[:, :SIZE] = tag
+        headers[:, SIZE], headers[:, START] = sizes, self._bins + self._sent
+        headers[:, FIRST_COUNT : FIRST_COUNT + COUNTS] = counts
+        self._messages.pack(headers, self.bin_rows, self._parents)
+        self._start(self._first(sliced=sliced), level, phase)
+        self._wait(level, phase)
+        self._gather(tag, counts, level, phase)
+        self._receive_bins(sizes, level, phase)
+        for peer in self._peers:
+            # The first entries are in host memory.
+            size = int(self._messages.incoming[peer, SIZE])
+            if 0 < size <= INLINE:
+                entries = self._xp.asarray(self._messages.incoming[peer, HEADER:].view(np.uint32))
+                parents = entries[INLINE : INLINE + size] if self._predecessors else None
+                self._incoming.append((entries[:size], parents))
+        self._sent[:] = self.bin_ends
+        sums: list[int] = self.gathered.sum(axis=0).tolist()
+        return sums
+
+    def cross_level(self, level: int, phase: str, scratch: Scratch, labels: RankLabels, edges: int) -> LevelResult:
+        """Run a top-down level and its crossing. The next frontier is in ``scratch.next_queue`` afterwards.
+
+        Args:
+            level: the level; it labels vertices with ``level + 1``.
+            phase: the phase, named in errors.
+            scratch: this rank's working memory.
+            labels: this rank's labels.
+            edges: the most edges that this rank's frontier may have.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
+                ``Exchange.cross``.
+        """
+        messages, tag, distance = self._messages, self._next_tag(), level + 1
+        messages.expand(scratch, labels, distance, self.bin_rows, self._parents, edges)
+        messages.pack_level(tag, self.bin_rows, self._parents)
+        self._start(self._first(sliced=False), level, phase)
+        messages.contract(tag, scratch, labels, distance)
+        queued_at = time.perf_counter()
+        self._wait(level, phase)
+        own, discovered, expanded = messages.result[:FIRST_SIZE].tolist()
+        sizes = messages.result[FIRST_SIZE:].copy()
+        sizes[self.rank] = 0
+        self.bin_ends += sizes
+        sent = int(sizes.sum())
+        self._gather(tag, (own + sent, expanded, 0, 0, 0), level, phase)
+        received = sum(int(messages.incoming[peer, SIZE]) for peer in self._peers)
+        self._receive_bins(sizes, level, phase)
+        crossed_at = time.perf_counter()
+        if self._incoming:
+            for rows, parents in self._incoming:
+                messages.contract_large(rows, parents, scratch, labels, distance)
+            discovered = messages.queued()
+        self._sent[:] = self.bin_ends
+        found, expanded_edges = self.gathered[:, :2].sum(axis=0).tolist()
+        return LevelResult(expanded, own, sent, received, discovered, found, expanded_edges, queued_at, crossed_at)
+
+    def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
+        """See ``Exchange.incoming``."""
+        yield from self._incoming
+
+    def slice_of(self, source: int) -> NDArray[np.uint32]:
+        """See ``Exchange.slice_of``."""
+        of_source: NDArray[np.uint32] = self._slices[source]
+        return of_source
+
+    def close(self) -> None:
+        """See ``Exchange.close``."""
+        self._transport.close()
+        self.disconnect()
+        self._incoming = []
+
+    @property
+    def _parents(self) -> Any | None:
+        return self.bin_parents if self._predecessors else None
+
+    def _next_tag(self) -> Tag:
+        self._crossing += 1
+        return self._number, self._crossing, self._digest
+
+    def _first(self, *, sliced: bool) -> list[Transfer]:
+        """Return the transfers of which both ends know the sizes beforehand."""
+        place = 8 * (HEADER + INLINE)
+        size = 8 * HEADER + (8 if self._predecessors else 4) * INLINE
+        transfers = [
+            (peer, self._outgoing + peer * place, size, self._arriving + peer * place, size) for peer in self._peers
+        ]
+        if sliced:
+            slices, size = self._addresses[2], 4 * self._stripe.words_local
+            own = slices + self.rank * size
+            transfers += [(peer, own, size, slices + peer * size, size) for peer in self._peers]
+        return transfers
+
+    def _gather(self, tag: Tag, counts: tuple[int, ...], level: int, phase: str) -> None:
+        """Read the counts of all ranks.
+
+        Raises:
+            StaleRunError: a peer is in another run.
+        """
+        incoming = self._messages.incoming
+        for peer in self._peers:
+            if tuple(incoming[peer, : RUN + 1].tolist()) != tag:
+                self._end_communicator()
+                raise StaleRunError(f"{self._where(level, phase)}: rank {peer} is in another run")
+        self.gathered[:] = incoming[:, FIRST_COUNT : FIRST_COUNT + COUNTS]
+        self.gathered[self.rank] = counts
+
+    def _receive_bins(self, sizes: NDArray[np.int64], level: int, phase: str) -> None:
+        """Exchange the bins that are too large for the messages, and keep those received in ``_incoming``."""
+        bin_rows, bin_parents = self._addresses[:2]
+        starts = (4 * (self._bins + self._sent)).tolist()
+        self._incoming = []
+        transfers: list[Transfer] = []
+        for peer in self._peers:
+            size, coming = int(sizes[peer]), int(self._messages.incoming[peer, SIZE])
+            rows = parents = None
+            if coming > INLINE:
+                rows = self._xp.empty(coming, np.uint32)
+                parents = self._xp.empty(coming, np.uint32) if self._predecessors else None
+                self._incoming.append((rows, parents))
+            for place, arrives, wanted in ((bin_rows, rows, True), (bin_parents, parents, self._predecessors)):
+                sent_bytes = 4 * size if wanted and size > INLINE else 0
+                received = (0, 0) if arrives is None else (self._library.address(arrives), 4 * coming)
+                if sent_bytes or received[1]:
+                    transfers.append((peer, place + starts[peer], sent_bytes, *received))
+        if transfers:
+            self._start(transfers, level, phase)
+            self._wait(level, phase)
+
+    def _start(self, transfers: Sequence[Transfer], level: int, phase: str) -> None:
+        """Queue a group of transfers."""
+        if self._communicator is None:
+            raise RunAbortedError(f"{self._where(level, phase)}: its communicator has ended with an earlier run")
+        try:
+            self._communicator.start(transfers)
+        except CommunicatorFailedError as error:
+            raise self._failed(error, level, phase) from None
+
+    def _wait(self, level: int, phase: str) -> None:
+        """Wait for all that is queued. Every error ends the communicator."""
+        communicator = self._communicator
+        assert communicator is not None
+        polls, spinning = 0, time.monotonic() + _SPIN_SECONDS
+        try:
+            while True:
+                done, now = communicator.done(), time.monotonic()
+                # Looked for at every crossing: a run whose ranks never wait for each other must end as well.
+                if self._abort is not None:
+                    self._raise_if_aborted(self._where(level, phase))
+                if now > self._deadline:
+                    self.abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, at the barrier")
+                    raise DeadlineExceededError(f"{self._where(level, phase)}: the deadline passed at the barrier")
+                if done:
+                    return
+                polls += 1
+                if polls % _POLLS_A_LOOK == 0:
+                    communicator.check()
+                if now > spinning:
+                    time.sleep(_PAUSE_SECONDS)
+        except CommunicatorFailedError as error:
+            raise self._failed(error, level, phase) from None
+        except BaseException:
+            self._end_communicator()
+            raise
+
+    def _end_communicator(self) -> None:
+        """Begin to end the communicator. NCCL takes half a second; the run's error need not wait for that."""
+        communicator, self._communicator = self._communicator, None
+        if communicator is not None:
+            self._ending = threading.Thread(target=communicator.abort, name="dbfs-nccl-end", daemon=True)
+            self._ending.start()
+
+    def _failed(self, error: CommunicatorFailedError, level: int, phase: str) -> RunAbortedError:
+        """End the run on all ranks because NCCL failed."""
+        self._end_communicator()
+        where = self._where(level, phase)
+        self.abort(self._number, Cause.FAILED, f"NCCL failed: {error}")
+        # A peer's message may have come first, with the cause.
+        self._raise_if_aborted(where)
+        return RunAbortedError(f"{where}: NCCL failed: {error}")
+
+    def _where(self, level: int, phase: str) -> str:
+        return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
