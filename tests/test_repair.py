@@ -265,6 +265,36 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
                 result.update()
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("phase", ["answers", "search"])
+def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
+    def die_at(phase: str, rank: int) -> None:
+        from dbfs_workers.levels import repair
+
+        cross = repair.RepairLoop._cross_with
+
+        def crossing(self: repair.RepairLoop, at: str, *counts: int) -> list[int]:
+            if at == phase and self._partition.rank == rank:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return cross(self, at, *counts)
+
+        repair.RepairLoop._cross_with = crossing  # type: ignore[method-assign]
+        # However busy the machine is, no new traversal takes the repair's place.
+        repair._LEAST_NANOSECONDS = 10**12  # type: ignore[misc]
+
+    with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as mortal:
+        graph = dbfs.load("grid2d:side=9", client=mortal, mutable=True)
+        result = graph.bfs(0, predecessors=True)
+        graph.delete_edges([(0, 1), (9, 10), (18, 19)])
+        mortal.run(die_at, phase, 1)
+        for _ in range(2):
+            with pytest.raises(WorkerLostError, match="rank 1"):
+                result.update()
+        # The labels were changed in place: none of any version are left.
+        with pytest.raises((ResultReleasedError, WorkerLostError)):
+            result.distances()
+
+
 def test_the_log_has_the_last_change_of_each_edge() -> None:
     def changes(version: int, keys: list[int], *, delete: bool) -> VersionChanges:
         edges = EdgeChanges.of(np.array(keys, np.uint64), Stripe(100, 1), hub_first=False)
