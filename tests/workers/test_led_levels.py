@@ -162,7 +162,7 @@ def test_a_frontier_that_grows_and_shrinks_changes_the_way() -> None:
 
 def test_the_size_follows_the_measured_times() -> None:
     assert led_size.first_size(4, cores=2) == led_size.MOST
-    assert led_size.first_size(4, cores=4) < led_size.first_size(16, cores=16) < led_size.MOST
+    assert led_size.first_size(4, cores=4) < led_size.first_size(32, cores=32) < led_size.MOST
     frontier = np.repeat(np.array([60, 150]), 50)
     led = frontier == 60
     for led_cost, size in ((0.5, 200), (2.0, 50)):

@@ -18,7 +18,7 @@ MOST: Final = 1 << 12
 # With a core for each rank: vertices a rank in the first traversal, and the least. On 32 cores a crossing of 16 / 32
 # ranks took 10 / 19 us and a led vertex of a road network 28 ns, so that led levels paid up to 360 / 680 vertices.
 _FIRST_PER_RANK = 16
-_LEAST_FIRST = 128
+_LEAST_FIRST = 256
 # Levels of each kind that a comparison takes at least.
 _LEAST_LEVELS = 16
 
