@@ -92,7 +92,6 @@ _ARGUMENTS: Final = Struct(
         Field("barrier", "u32*", "arrivals of blocks at the grid's barrier; zero before the launch"),
         Field("least", "u64", "smallest frontier that a launch of several levels follows"),
         Field("most", "u64", "largest frontier that it follows"),
-        Field("tails", "u64", "entries of the output queue of each class before this launch", CLASSES),
         Field("rows", "u32"),
         Field("distance", "u32", "the label of this launch's discoveries"),
         Field("gathering", "u32", "a Gathering"),

@@ -21,6 +21,8 @@ from dbfs_workers.lab.strategies import CULLING, GATHERING, STATUS, Policy
 
 # Launches whose counters are cleared at once. A chain is shorter.
 _ROWS: Final = 512
+# The fewest entries that a block takes: those of a warp.
+_LANES: Final = 32
 # The most levels of a launch of several levels.
 _LEVELS: Final = 64
 _ROW_BYTES: Final = COUNTERS * np.dtype(np.uint64).itemsize
@@ -195,18 +197,29 @@ class Enactor:
             self._set(counters=place, before=place - _ROW_BYTES if at else 0, distance=distance)
             if not at:
                 self._set(in_size=size)
-            self._launch(step.source, step.kernel, self._threads(step, size, first=not at))
+            self._launch(step.source, step.kernel, self._blocks(step, size, first=not at))
         counts = self._read(first, len(steps))
         for (step, distance), row in zip(steps, counts, strict=True):
             if step.capacity is not None and row[LabCounter.QUEUED] > step.capacity:
                 raise self._overflow(int(row[LabCounter.QUEUED]), step.capacity, distance)
         return counts
 
-    def launched(self, source: str, kernel: str, threads: int, distance: int, **arguments: Any) -> NDArray[np.int64]:
-        """Launch one kernel on so many threads; return its counters."""
+    def launched(
+        self, source: str, launches: Sequence[tuple[str, int, dict[str, int]]], distance: int, **common: int
+    ) -> NDArray[np.int64]:
+        """Launch kernels that count together; return the counters.
+
+        Args:
+            source: the kernels' file.
+            launches: each kernel's name, its threads and its own arguments.
+            distance: the label of the discoveries.
+            common: arguments of all kernels.
+        """
         row = self._clear(1)
-        self._set(counters=self._place + row * _ROW_BYTES, before=0, distance=distance, **arguments)
-        self._launch(source, kernel, threads)
+        self._set(counters=self._place + row * _ROW_BYTES, before=0, distance=distance, **common)
+        for kernel, threads, arguments in launches:
+            self._set(**arguments)
+            self._launch(source, kernel, -(-threads // self._device.threads))
         counts: NDArray[np.int64] = self._read(row, 1)[0]
         return counts
 
@@ -267,12 +280,12 @@ class Enactor:
         """Return an array's address for a kernel's arguments; 0 for None."""
         return 0 if array is None else self._device.address(array)
 
-    def _threads(self, step: Step, size: int, *, first: bool) -> int:
-        """Return a step's threads: one for each entry; if only the device has their number, enough for a larger one."""
-        if step.rows:
-            return self.problem.rows
+    def _blocks(self, step: Step, size: int, *, first: bool) -> int:
+        """Return a step's blocks: one for 32 entries; if only the device has their number, enough for a larger one."""
         tuning = self.problem.tuning
-        return size if first else max(tuning.growth * size, tuning.least_behind * tuning.threads)
+        if step.rows:
+            return -(-self.problem.rows // self._device.threads)
+        return -(-size // _LANES) if first else max(-(-tuning.growth * size // _LANES), tuning.least_behind)
 
     def _clear(self, rows: int) -> int:
         """Return the first of so many cleared rows of counters."""
@@ -287,9 +300,9 @@ class Enactor:
         self.totals += counts.sum(axis=0)
         return counts
 
-    def _launch(self, source: str, kernel: str, threads: int) -> None:
-        """Launch a kernel, in whole blocks and not above the most."""
-        blocks = max(1, min(self.problem.tuning.most_blocks, -(-threads // self._device.threads)))
+    def _launch(self, source: str, kernel: str, blocks: int) -> None:
+        """Launch a kernel on so many blocks, but not above the most."""
+        blocks = max(1, min(self.problem.tuning.most_blocks, blocks))
         self._device.launch(*self._names(source, kernel), blocks)
 
     @staticmethod

@@ -1,7 +1,5 @@
 """Strategies with exact vertex queues: one queue, or one for each class of vertices."""
 
-import numpy as np
-
 from dbfs_workers.cuda.lab_layout import CLASSES, LabCounter
 from dbfs_workers.lab.enactor import Enactor
 from dbfs_workers.lab.merrill import vertex_queue_to_vertex_queue
@@ -23,22 +21,20 @@ def degree_classes(run: Enactor) -> None:
     queue, after = problem.class_queues(CLASSES), problem.class_queues(CLASSES)
     classes = problem.flags()
     common = {"flags": run.address(classes), "grid_degree": problem.tuning.grid_degree}
-    run.launched(source, "write_classes", problem.rows, 0, **common)
+    run.launched(source, [("write_classes", problem.rows, {})], 0, **common)
     # A queue of one vertex is right in any class; its own has to be read from the device.
     queue[0, 0] = run.source
+    # Threads that a class needs for an entry: the grid takes all there are.
+    units = (1, 32, problem.tuning.threads, problem.tuning.threads * problem.tuning.most_blocks)
     sizes, distance = [1] + [0] * (CLASSES - 1), 1
     while any(sizes):
         run.enter(sum(sizes))
-        tails, totals = np.zeros(CLASSES, np.int64), np.zeros_like(run.totals)
-        # Threads that a class needs for its queue: the grid takes all there are.
-        units = (1, 32, problem.tuning.threads, problem.tuning.threads * problem.tuning.most_blocks)
-        for which, (kernel, size) in enumerate(zip(_KERNELS, sizes, strict=True)):
-            if size:
-                ids = {"in_ids": run.address(queue[which]), "out_ids": run.address(after)}
-                counts = run.launched(
-                    source, kernel, size * units[which], distance, in_size=size, tails=tails, **ids, **common
-                )
-                tails += counts[_CLASSES]
-                totals += counts
-        run.leave([(int(totals[_EXPANDED]), int(totals[_EDGES]), int(totals[_LABELLED]))])
-        queue, after, sizes, distance = after, queue, tails.tolist(), distance + 1
+        common["out_ids"] = run.address(after)
+        launches = [
+            (kernel, size * units[which], {"in_ids": run.address(queue[which]), "in_size": size})
+            for which, (kernel, size) in enumerate(zip(_KERNELS, sizes, strict=True))
+            if size
+        ]
+        counts = run.launched(source, launches, distance, **common)
+        run.leave([(int(counts[_EXPANDED]), int(counts[_EDGES]), int(counts[_LABELLED]))])
+        queue, after, sizes, distance = after, queue, counts[_CLASSES].tolist(), distance + 1

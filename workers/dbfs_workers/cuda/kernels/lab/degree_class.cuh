@@ -33,7 +33,7 @@ __device__ __forceinline__ void append_by_class(const LabArguments& a, const Bat
   if (threadIdx.x < kClasses) {
     const u64 count = s.gather.block.total >> threadIdx.x * kClassBits & kClassMask;
     u64* tail = a.counters + kQueuedThreads + threadIdx.x;
-    s.bases[threadIdx.x] = a.tails[threadIdx.x] + (count ? atomicAdd(tail, count) : 0);
+    s.bases[threadIdx.x] = count ? atomicAdd(tail, count) : 0;
   }
   __syncthreads();
 #pragma unroll

@@ -91,7 +91,7 @@ __device__ __forceinline__ bool claims(const LabArguments& a, u32 vertex) {
   return atomicCAS(&a.labels[vertex], unreached, i32(a.distance)) == unreached;
 }
 
-// What one thread counts in a launch. The counters of the grid get a warp's sums once, at the end.
+// What one thread counts in a launch.
 struct Tally {
   u32 looked_at = 0, expanded = 0, bitmask_culled = 0, label_culled = 0, warp_culled = 0, history_culled = 0,
       claim_culled = 0, labelled = 0;
@@ -105,24 +105,33 @@ struct Tally {
   }
 
   // All threads of the block call it.
-  __device__ __forceinline__ void add_to(u64* counters) const {
-    add(counters + kExpanded, expanded);
-    add(counters + kEdges, edges);
-    add(counters + kLookedAt, looked_at);
-    add(counters + kBitmaskCulled, bitmask_culled);
-    add(counters + kLabelCulled, label_culled);
-    add(counters + kWarpCulled, warp_culled);
-    add(counters + kHistoryCulled, history_culled);
-    add(counters + kClaimCulled, claim_culled);
-    add(counters + kLabelled, labelled);
-  }
-
- private:
-  static __device__ __forceinline__ void add(u64* counter, u64 value) {
-    for (u32 step = kLanes / 2; step; step >>= 1) value += __shfl_xor_sync(kAll, value, step);
-    if (lane() == 0 && value) atomicAdd(counter, value);
-  }
+  __device__ __forceinline__ void add_to(u64* counters) const;
 };
+
+// The counters from kExpanded to kLabelled, in their order.
+constexpr u32 kTallies = kLabelled - kExpanded + 1;
+static_assert(kTallies == 9, "add_block lists them");
+
+// Add the block's sums to the counters of the grid, by one atomic operation each.
+static __device__ __forceinline__ void add_block(const Tally& t, u64* counters) {
+  __shared__ u64 sums[kTallies][kWarps];
+  const u64 own[kTallies] = {t.expanded,    t.edges,          t.looked_at,    t.bitmask_culled, t.label_culled,
+                             t.warp_culled, t.history_culled, t.claim_culled, t.labelled};
+  __syncthreads();
+#pragma unroll
+  for (u32 which = 0; which < kTallies; ++which) {
+    u64 value = own[which];
+    for (u32 step = kLanes / 2; step; step >>= 1) value += __shfl_xor_sync(kAll, value, step);
+    if (lane() == 0) sums[which][warp()] = value;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kTallies) return;
+  u64 sum = 0;
+  for (u32 of = 0; of < kWarps; ++of) sum += sums[threadIdx.x][of];
+  if (sum) atomicAdd(counters + kExpanded + threadIdx.x, sum);
+}
+
+__device__ __forceinline__ void Tally::add_to(u64* counters) const { add_block(*this, counters); }
 
 // Drop the vertices that have a label. All labels are read before any is looked at.
 template <u32 kSize>

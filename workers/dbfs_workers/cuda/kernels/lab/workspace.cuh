@@ -11,23 +11,31 @@ struct Workspace {
   CullScratch cull;
 };
 
+// Entries that a block takes at a time: one for each thread; fewer if the grid has a thread for each entry, so that many
+// blocks share a short queue, whose lists may be long. A warp's at least.
+__device__ __forceinline__ u64 tile_of(u64 size) {
+  const u64 share = (size + gridDim.x - 1) / gridDim.x;
+  return share < kLanes ? kLanes : share < kThreads ? share : kThreads;
+}
+
 // Call `work(valid, place)` for the entries of the input queue, one a thread. All threads of a block call it together.
 template <class Work>
 __device__ __forceinline__ void for_each_tile(u64 size, Work work) {
-  for (u64 first = u64(blockIdx.x) * kThreads; first < size; first += u64(gridDim.x) * kThreads) {
+  const u64 tile = tile_of(size);
+  for (u64 first = blockIdx.x * tile; first < size; first += gridDim.x * tile) {
     const u64 place = first + threadIdx.x;
-    work(place < size, place);
+    work(threadIdx.x < tile && place < size, place);
   }
 }
 
-// An entry of the input queue for each item of each thread, from `first` on; vertices without parents are their own.
+// An entry of the input queue in [first, end) for each item of each thread; vertices without parents are their own.
 template <u32 kSize>
-__device__ __forceinline__ BatchOf<kSize> entries(const LabArguments& a, u64 first, u64 size) {
+__device__ __forceinline__ BatchOf<kSize> entries(const LabArguments& a, u64 first, u64 end) {
   BatchOf<kSize> batch;
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
     const u64 place = first + item * kThreads + threadIdx.x;
-    const bool valid = place < size;
+    const bool valid = place < end;
     batch.valid |= u32(valid) << item;
     batch.ids[item] = valid ? a.in_ids[place] : 0;
     batch.vertices[item] = valid && a.in_parents ? a.in_parents[place] : batch.ids[item];
@@ -38,9 +46,9 @@ __device__ __forceinline__ BatchOf<kSize> entries(const LabArguments& a, u64 fir
 // Call `work(batch)` for the entries of the input queue, kSize a thread. All threads of a block call it together.
 template <u32 kSize, class Work>
 __device__ __forceinline__ void for_each_batch(const LabArguments& a, Tally& tally, Work work) {
-  const u64 size = in_size(a);
-  for (u64 first = u64(blockIdx.x) * kThreads * kSize; first < size; first += u64(gridDim.x) * kThreads * kSize) {
-    BatchOf<kSize> batch = entries<kSize>(a, first, size);
+  const u64 size = in_size(a), tile = kSize == 1 ? tile_of(size) : u64(kThreads) * kSize;
+  for (u64 first = blockIdx.x * tile; first < size; first += gridDim.x * tile) {
+    BatchOf<kSize> batch = entries<kSize>(a, first, first + tile < size ? first + tile : size);
     tally.looked_at += __popc(batch.valid);
     work(batch);
   }
