@@ -12,7 +12,7 @@ import pytest
 import dbfs
 from dbfs.cluster import rank_calls
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
-from dbfs.graph import labels
+from dbfs.graph import labels, naming
 from dbfs.graph.result import BFSResult
 from dbfs_workers.reads.window import ClientWindow
 from dbfs_workers.storage.ordering import DegreeOrder
@@ -105,6 +105,41 @@ def test_a_path_is_walked_or_all_predecessors_are_fetched(
         result = graph.bfs(0, predecessors=True)
         assert result.path_to(n - 1) == list(range(n))
         assert (result._path_parents is None) == patient
+
+
+def test_few_labels_of_an_ordered_graph_leave_the_order_on_the_ranks(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "_FETCH_SECONDS", 3600)
+    entries: list[int] = []
+    read_order = naming.ReadOrder
+    monkeypatch.setattr(naming, "ReadOrder", lambda *given: (entries.append(given[2].size), read_order(*given))[1])
+    n, src, dst = random(5000, 6000, 1)
+    matrix, source = oracle.adjacency(n, src, dst, directed=False), int(src[0])
+    wanted = oracle.distances(matrix, [source])
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=3, order="degree") as graph:
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(graph, "_fetch_order", lambda _: pytest.fail("the whole order is fetched"))
+            result = graph.bfs(source, predecessors=True)
+            far = int(result.vertices_at(result.depth)[0])
+            path = result.path_to(far)
+            assert len(path) == 1 + wanted[far]
+            assert [wanted[vertex] for vertex in path] == list(range(len(path)))
+            for distance in (0, 1, 2, result.depth):
+                np.testing.assert_array_equal(result.vertices_at(distance), np.flatnonzero(wanted == distance))
+            near = graph.khop(source, 2)
+            np.testing.assert_array_equal(near.vertices, np.flatnonzero((wanted >= 0) & (wanted <= 2)))
+            table = graph.bfs(source, predecessors=True, max_depth=2).to_pandas()
+            np.testing.assert_array_equal(table.distance, wanted[table.vertex])
+            linked = table[table.distance > 0]
+            assert (matrix[linked.predecessor.to_numpy(np.int64), linked.vertex] != 0).all()
+        # Of an entry travel the index and the answer, 12 bytes; of the order 8 bytes a vertex.
+        assert 12 * sum(entries) < 8 * n / 4
+        entries.clear()
+        result.vertices()
+        np.testing.assert_array_equal(result.distances(), wanted)
+        assert entries == []
 
 
 def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,5 +107,5 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     rows = graph.gang.on_each_rank(
         "half-way", queries.rows_on_shortest_path, arguments, deadline, f"bounding the diameter of {graph.name}"
     )
-    half_way = vertices_of_rows(rows, graph.order)
+    half_way = vertices_of_rows(rows, graph)
     return int(half_way[half_way.size // 2])

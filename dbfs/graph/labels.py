@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.gang import Deadline
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, StaleRunError
@@ -38,8 +38,8 @@ from dbfs_workers.rpc import A
 from dbfs_workers.storage.stripe import NO_VERTEX
 
 if TYPE_CHECKING:
+    from dbfs.graph.naming import NamedVertices
     from dbfs_workers.storage.ordering import DegreeOrder
-    from dbfs_workers.storage.stripe import Stripe
 
 SMALL: Final = 1 << 16
 """Vertices of a graph up to which each rank sends its rows: one message takes less time than the window's pages."""
@@ -58,9 +58,7 @@ class LabelReader:
     """Reads the labels of one traversal.
 
     Args:
-        gang: the graph's gang.
-        stripe: the graph's stripe.
-        order: the graph's order by degree; None if it has none.
+        graph: the graph. Its order by degree, if it has one, travels to the client only for many labels.
         location: where the labels are.
         run_id: the run, for messages.
 
@@ -70,15 +68,13 @@ class LabelReader:
 
     def __init__(
         self,
-        gang: Gang,
-        stripe: Stripe,
-        order: DegreeOrder | None,
+        graph: NamedVertices,
         location: PublishedLabels | LabelsOnRanks,
         run_id: str,
     ) -> None:
-        self._gang = gang
-        self._stripe = stripe
-        self._order = order
+        self._graph = graph
+        self._gang = gang = graph.gang
+        self._stripe = graph.stripe
         self._location = location
         self._run_id = run_id
         self._deadline = Deadline(config.seconds("deadline"))
@@ -102,7 +98,7 @@ class LabelReader:
         """Return the vertices at a distance of ``least`` to ``most``, ascending."""
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindRows, least, most, ()))
-        return vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks], self._order)
+        return vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks], self._graph)
 
     def changed(self) -> NDArray[np.int64]:
         """Return the vertices, ascending, whose distance the repair of the labels has changed.
@@ -112,7 +108,7 @@ class LabelReader:
         """
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindChanged))
-        return vertices_of_rows([found[rank].astype(np.int64) for rank in ranks], self._order)
+        return vertices_of_rows([found[rank].astype(np.int64) for rank in ranks], self._graph)
 
     def labels_between(
         self, least: int, most: int, *, predecessors: bool
@@ -128,14 +124,17 @@ class LabelReader:
         labels = ("distances", "predecessors")[: 1 + predecessors]
         found = self._answers(self._calls(range(self._gang.p), FindRows, least, most, labels))
         positions = np.concatenate([rows[0].astype(np.int64) * self._gang.p + rank for rank, rows in found.items()])
-        vertices = positions if self._order is None else self._order.vertex[positions].astype(np.int64)
+        vertices = self._graph.vertices_by_position(positions)
         # Stable: the sort finds that each rank's vertices ascend already.
         ascending = np.argsort(vertices, kind="stable")
         columns: list[NDArray[Any]] = []
         for index, label in enumerate(labels, 1):
             travelled = np.concatenate([rows[index] for rows in found.values()])[ascending]
             columns.append(np.empty(travelled.size, np.int32 if label == "distances" else np.int64))
-            _copy(travelled, label, self._stripe.n, self._order, columns[-1])
+            _copy(travelled, label, self._stripe.n, None, columns[-1])
+        if predecessors:
+            reached = columns[1] >= 0
+            columns[1][reached] = self._graph.vertices_by_position(columns[1][reached])
         return vertices[ascending], columns[0], columns[1] if predecessors else None
 
     def path(self, position: int) -> list[int] | None:
@@ -143,7 +142,7 @@ class LabelReader:
 
         Returns None instead if the path takes so many messages that fetching all predecessors takes less time.
         """
-        pace = _FETCH_SECONDS_PER_VERTEX if self._order is None else _FETCH_SECONDS_PER_ORDERED_VERTEX
+        pace = _FETCH_SECONDS_PER_ORDERED_VERTEX if self._graph.is_ordered else _FETCH_SECONDS_PER_VERTEX
         end = time.monotonic() + _WALK_SHARE * (_FETCH_SECONDS + pace * self._stripe.n)
         path = [position]
         while self._stripe.n > SMALL:
@@ -164,16 +163,16 @@ class LabelReader:
             ExchangeUnavailableError: the system has no window.
         """
         client = self._gang.client
-        window = _window(client)
+        window, order = _window(client), self._graph.order
         local = list(range(self._gang.p))
         written: list[tuple[RankCalls[bool], NDArray[np.uint32], NDArray[Any]]] = []
         with window.lock:
             try:
                 for first, slot in zip(range(0, into.size, SLOT_ITEMS), itertools.cycle(range(SLOTS))):
                     part = into[first : first + SLOT_ITEMS]
-                    if self._order is not None:
-                        window.positions(slot, part.size)[:] = self._order.position[first : first + SLOT_ITEMS]
-                    begin = first if self._order is None else None
+                    if order is not None:
+                        window.positions(slot, part.size)[:] = order.position[first : first + SLOT_ITEMS]
+                    begin = first if order is None else None
                     calls = self._calls(local, WriteWindow, label, window.handle, slot, begin, part.size)
                     written.append((calls, window.labels(slot, part.size), part))
                     # The ranks fill one slot while this thread empties the other.
@@ -195,20 +194,20 @@ class LabelReader:
     ) -> dict[int, bool]:
         """Wait until a slot is written, and copy the slot into its part of the caller's array."""
         opened = self._answers(calls)
-        _copy(slot, label, self._stripe.n, self._order, into)
+        _copy(slot, label, self._stripe.n, self._graph.order, into)
         return opened
 
     def _read_rows(self, label: str, ranks: list[int], first: int, into: NDArray[Any]) -> None:
         """Read some consecutive rows of some ranks, and put them into their places."""
-        p = self._gang.p
+        p, order = self._gang.p, self._graph.order
         for rank, rows in self._answers(self._calls(ranks, ReadRows, label, first, first + SLOT_ITEMS)).items():
             part = np.empty(rows.size, into.dtype)
-            _copy(rows, label, self._stripe.n, self._order, part)
+            _copy(rows, label, self._stripe.n, order, part)
             places = slice(first * p + rank, (first + rows.size) * p, p)
-            if self._order is None:
+            if order is None:
                 into[places] = part
             else:
-                into[self._order.vertex[places]] = part
+                into[order.vertex[places]] = part
 
     def _calls(self, ranks: Iterable[int], message: Callable[..., ReadMessage[A]], *fields: Any) -> RankCalls[A]:
         """Send each of some ranks a message with the given fields besides those of every ``ReadMessage``."""

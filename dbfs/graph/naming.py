@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
 
+# Entries of the order that a rank looks up, at most: so many, or so large a part of all. An entry takes 12 bytes on its
+# way, the whole order 8 bytes a vertex, but only once.
+_FEW = 64
+_FEW_PART = 8
+
+
 class NamedVertices(GraphCounts):
     """The vertices of a graph, and the ids that callers have for them.
 
@@ -139,7 +145,7 @@ class NamedVertices(GraphCounts):
 
     def positions(self, vertices: Sequence[int]) -> tuple[int, ...]:
         """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
-        return tuple(self._ordered("position", vertices))
+        return tuple(self._ordered("position", np.array(vertices, np.int64)).tolist())
 
     def in_positions(self, specs: Sequence[TraversalSpec]) -> Sequence[TraversalSpec]:
         """Return specs in the internal numbering, given in vertices."""
@@ -147,29 +153,38 @@ class NamedVertices(GraphCounts):
 
     def vertices_at_positions(self, positions: Sequence[int]) -> list[int]:
         """Return the vertices of numbers in the internal numbering."""
+        return list(self.vertices_by_position(np.array(positions, np.int64)).tolist())
+
+    def vertices_by_position(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the vertices of many numbers in the internal numbering, int64, in their order."""
         return self._ordered("vertex", positions)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the internal numbering is another than that of the vertices."""
+        return self.record.order_key is not None
 
     def python_ids(self, vertices: Sequence[int]) -> list[Any]:
         """Return the ids of vertices 0..n-1 as Python's integers, strings or tuples."""
         self._require_tables()
         return self._lookup.python_ids(vertices)
 
-    def _ordered(self, wanted: str, indices: Sequence[int]) -> list[int]:
+    def _ordered(self, wanted: str, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the entries ``position`` or ``vertex`` of the order by degree; without one the indices themselves."""
-        if self.record.order_key is None or not indices:
-            return list(indices)
-        found: list[int]
-        if self._order is not None:
-            found = getattr(self._order, wanted)[list(indices)].tolist()
-            return found
-        # A rank looks the few entries up: the whole order of a large graph would take seconds to reach the client.
-        message = ReadOrder(self.record.order_key, wanted, np.array(indices, np.int64))
+        if self.record.order_key is None or not indices.size:
+            return indices
+        many = indices.size > max(_FEW, self.n // _FEW_PART)
+        order = self.order if many else self._order
+        if order is not None:
+            held: NDArray[np.uint32] = getattr(order, wanted)
+            return held[indices].astype(np.int64)
+        # A rank looks few entries up: the whole order of a large graph would take seconds to reach the client.
+        message = ReadOrder(self.record.order_key, wanted, indices)
         deadline, doing = Deadline(config.seconds("deadline")), f"reading the order of {self.record.name}"
         # Rank 0 made the order. Of the copies that other ranks got since, Dask may keep any.
         for rank in range(self._gang.p):
             try:
-                found = RankCalls(self._gang, {rank: message}, deadline, doing).answers()[rank].tolist()
-                return found
+                return RankCalls(self._gang, {rank: message}, deadline, doing).answers()[rank].astype(np.int64)
             except StaleRunError as error:
                 gone = error
         raise GraphNotFoundError(f"{self.record.name}: {gone}") from gone

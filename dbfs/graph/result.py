@@ -459,7 +459,7 @@ class BFSResult:
     def reader(self) -> LabelReader:
         """Return the object that reads the labels."""
         graph = self.graph
-        return LabelReader(graph.gang, graph.stripe, graph.order, self.label_location, self.run_id)
+        return LabelReader(graph, self.label_location, self.run_id)
 
     def vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
         """Return the vertices, 0..n-1, at a distance of ``least`` to ``most``, ascending."""

@@ -9,19 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs.graph.naming import NamedVertices
 
 
-def vertices_of_rows(rows: Sequence[NDArray[np.int64]], order: DegreeOrder | None) -> NDArray[np.int64]:
+def vertices_of_rows(rows: Sequence[NDArray[np.int64]], graph: NamedVertices) -> NDArray[np.int64]:
     """Return the vertex ids, ascending, of the given rows (local ids) by rank.
 
     Args:
         rows: by rank, int64 local ids.
-        order: the order of a graph that is ordered by degree; else None.
+        graph: the graph; an order by degree travels to the client only if the rows are many.
     """
     p = len(rows)
     ids = np.concatenate([mine * p + rank for rank, mine in enumerate(rows)])
-    if order is not None:
-        ids = order.vertex[ids].astype(np.int64)
-    ids.sort()
-    return ids
+    return np.sort(graph.vertices_by_position(ids))

@@ -53,7 +53,10 @@ class IdReads:
     async def read_order(self, message: ReadOrder) -> NDArray[np.uint32]:
         """See ``ReadOrder``."""
         order: DegreeOrder = self._held(message.order, "order of its vertices")
-        return (order.position if message.wanted == "position" else order.vertex)[message.indices]
+        held = order.position if message.wanted == "position" else order.vertex
+        if message.indices.size < _LONG:
+            return held[message.indices]
+        return await asyncio.to_thread(held.take, message.indices)
 
     def _table(self, key: Hashable) -> IdTable:
         table: IdTable = self._held(key, "table of its ids")
