@@ -323,7 +323,7 @@ import asyncio, distributed, dbfs
 
 async def main():
     async with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, asynchronous=True
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", asynchronous=True
     ) as cluster, distributed.Client(cluster, asynchronous=True):
         graph = await dbfs.load("kronecker:scale=10")
         print((await graph.bfs(0)).reached > 0)

@@ -16,7 +16,7 @@ from distributed.core import error_message
 import dbfs
 from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
-from dbfs.errors import DbfsError, DeadlineExceededError, StaleRunError, WorkerLostError
+from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, StaleRunError, WorkerLostError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ChooseBackend
@@ -88,6 +88,22 @@ def test_labels_of_a_lost_worker(mortal: distributed.Client) -> None:
     with pytest.raises(WorkerLostError, match="labels of run.*lost rank 2"):
         while True:
             result.distances()
+
+
+def map_a_peer() -> None:
+    raise ExchangeUnavailableError("the labels of process 7 can't be mapped")
+
+
+@pytest.mark.full
+def test_memory_of_a_lost_worker_that_can_not_be_mapped(mortal: distributed.Client) -> None:
+    gang = Gang(mortal, tuple(sorted(mortal.scheduler_info(n_workers=-1)["workers"])))
+    for lost in (ExchangeUnavailableError, WorkerLostError):
+        with pytest.raises(lost, match="process 7" if lost is ExchangeUnavailableError else "mapping: lost rank 1"):
+            gang.gather([mortal.submit(map_a_peer, workers=gang.addresses[:1], pure=False)], Deadline(20), "mapping")
+        if lost is ExchangeUnavailableError:
+            kill(mortal, gang.addresses[1])
+            while gang.addresses[1] in mortal.scheduler_info(n_workers=-1)["workers"]:
+                time.sleep(0.05)
 
 
 class Slow:

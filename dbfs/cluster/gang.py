@@ -16,7 +16,13 @@ from dask._task_spec import Task, TaskRef
 
 from dbfs import config
 from dbfs.cluster.awaiting import sync
-from dbfs.errors import DbfsError, DeadlineExceededError, SchedulerLostError, WorkerLostError
+from dbfs.errors import (
+    DbfsError,
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    SchedulerLostError,
+    WorkerLostError,
+)
 
 Key = Hashable
 
@@ -154,6 +160,10 @@ class Gang:
         self.wait(futures, deadline, doing, watch)
         try:
             return sync(self.client, self._fetch, futures, deadline, doing)
+        except ExchangeUnavailableError as error:
+            # Memory that can't be mapped may be that of a worker which is lost.
+            self.check(_text(doing), error)
+            raise
         except DbfsError:
             raise
         except Exception as error:
