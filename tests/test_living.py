@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -133,7 +134,7 @@ def test_random_sequences_of_updates(
             check(graph, edges, 0, tasks=kind == "insert")
 
 
-def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None) -> None:
+def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None, tmp_path: Path) -> None:
     with dbfs.load("path:n=30", client=client, mutable=True, room=3) as graph:
         update = graph.insert_edges([(0, 29), (0, 1), (29, 0)])
         assert (update.version, update.edges, update.skipped) == (1, 1, 2)
@@ -152,7 +153,7 @@ def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None)
         assert graph.insert_vertices(2).ids == (5, 30)
     with dbfs.load("path:n=30", client=client, mutable=True, room=500) as graph:
         with pytest.raises(InvalidOptionError, match="room for 500 more vertices"):
-            graph.save("nowhere")
+            graph.save(tmp_path / "nowhere")
     with dbfs.load([("a", "b"), ("b", "c")], client=client, mutable=True) as graph:
         assert graph.insert_edges([("c", "a")]).edges == 1
         assert graph.bfs("a").depth == 1
