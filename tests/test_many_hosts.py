@@ -12,7 +12,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.bench.hosts import pretended_hosts
+from dbfs.bench.hosts import bench_gpu_hosts, bench_hosts, pretended_hosts
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
@@ -113,3 +113,15 @@ def test_a_worker_killed_mid_run(victim: int) -> None:
         client.wait_for_workers(4, timeout=30)
         with dbfs.load(dbfs.path(50), client=client) as again:
             assert again.bfs(0, validate=True).depth == 49
+
+
+@pytest.mark.full
+def test_the_exchanges_are_measured(client: distributed.Client) -> None:
+    costs = list(bench_hosts(client, 3, "kronecker:scale=8", levels=20, rounds=1))
+    assert [(cost.exchange, cost.hosts) for cost in costs] == [("shared_memory", 1), (BOTH, 2), ("tcp", 3)]
+    # The measurement of GPUs, with exchanges that CPUs have.
+    costs += bench_gpu_hosts(client, 2, "kronecker:scale=8", levels=20, rounds=1, ways=("tcp", "shared_memory"))
+    assert [(cost.exchange, cost.ranks) for cost in costs[3:]] == [("tcp", 2), ("shared_memory", 2)]
+    for first in (costs[0], costs[3]):
+        assert (first.level_ratio, first.graph_ratio) == (1, 1)
+    assert all(min(cost.level, cost.graph) > 0 for cost in costs)

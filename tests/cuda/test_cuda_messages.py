@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.communicator import FIRST_SIZE, INLINE, Tag
+from dbfs_workers.cuda.communicator import FIRST_END, INLINE, QUEUED, Tag
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -28,6 +28,8 @@ from tests.support.nccl import NumpyMessages, Stream, by_nccl
 pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
 
 _LINE = 16
+# Threads of a block: see ``messages.cpp``.
+_THREADS = 64
 _seeds = itertools.count()
 
 
@@ -59,21 +61,38 @@ class EmulatedMessages(NumpyMessages):
         self._run("pack", self._stripe.p, headers, bin_rows, bin_parents, INLINE, self.outgoing)
 
     def expand(
-        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+        self,
+        tag: Tag,
+        scratch: Scratch,
+        labels: RankLabels,
+        distance: int,
+        bin_rows: Any,
+        bin_parents: Any | None,
+        edges: int,
     ) -> None:
-        super().expand(scratch, labels, distance, bin_rows, bin_parents, edges)
-        self._is_expanded = int(scratch.frontier.size > 0)
-        if self._is_expanded:
-            # The sum of the edges stays from level to level, and so do the bins' ends.
-            self._sums[0, 0] = self._expanded
-        own = self._sums[1 + self._rank]
-        assert own[0] == 0
+        stripe, frontier = self._stripe, scratch.frontier
+        assert self._sums[1 + self._rank, 0] == 0
+        if frontier.size <= _THREADS:
+            partition = scratch.partition
+            self._is_expanded = 1
+            self._run(
+                *("small_level", 1, partition.row_offsets, frontier, frontier.size, partition.columns, stripe.n_local),
+                *(self._rank, stripe.p, scratch.visited, bin_rows, bin_parents, ctypes.c_int32(distance)),
+                *(labels.distances, labels.predecessors, scratch.next_queue, self._sums, self._sent_before, *tag),
+                *(INLINE, self.outgoing),
+            )
+            # The CPU's backend goes on from here in larger levels.
+            self._ends[:] = self._sums[1:, 0]
+            self._ends[self._rank] = 0
+            return
+        super().expand(tag, scratch, labels, distance, bin_rows, bin_parents, edges)
+        self._is_expanded = int(frontier.size > 0)
+        # The sum of the edges stays from level to level, and so do the bins' ends.
+        self._sums[0, 0] = self._expanded
         self._sums[1:, 0] = self._ends
-        own[0] = self._own
-
-    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
-        common = self._stripe.n_local, self._rank, self._is_expanded, *tag, INLINE, self.outgoing
-        self._run("pack_level", self._stripe.p, self._sums, self._sent_before, bin_rows, bin_parents, *common)
+        self._sums[1 + self._rank, 0] = self._own
+        common = stripe.n_local, self._rank, self._is_expanded, *tag, INLINE, self.outgoing
+        self._run("pack_level", stripe.p, self._sums, self._sent_before, bin_rows, bin_parents, *common)
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         def contract() -> None:
@@ -82,8 +101,9 @@ class EmulatedMessages(NumpyMessages):
                 *(self._is_expanded, *tag, INLINE, scratch.own_visited, ctypes.c_int32(distance), labels.distances),
                 *(labels.predecessors, scratch.next_queue, self.result),
             )
-            self._queued = int(self.result[1])
-            self.result[FIRST_SIZE + self._rank] = -7
+            self._queued = int(self.result[QUEUED])
+            for place in (FIRST_END, FIRST_END + self._stripe.p):
+                self.result[place + self._rank] = -7
 
         self._stream.append(contract)
 

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from dbfs_workers import backends
 from dbfs_workers.cuda.communicator import (
     FIRST_COUNT,
-    FIRST_SIZE,
+    FIRST_END,
     HEADER,
     INLINE,
+    LARGE_BINS,
+    OTHER_CROSSING,
     RUN,
     SIZE,
     START,
@@ -167,7 +169,7 @@ class NumpyMessages:
     def __init__(self, stripe: Stripe, rank: int, stream: Stream) -> None:
         self.xp = np
         self.outgoing, self.incoming = (np.zeros((stripe.p, HEADER + INLINE), np.int64) for _ in range(2))
-        self.result = np.zeros(FIRST_SIZE + stripe.p, np.int64)
+        self.result = np.zeros(FIRST_END + 2 * stripe.p, np.int64)
         self._stripe, self._rank, self._stream = stripe, rank, stream
         self._backend = backends.get("cpu")
         self.reset()
@@ -182,15 +184,20 @@ class NumpyMessages:
             self._copy(message, int(message[START]), bin_rows, bin_parents)
 
     def expand(
-        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+        self,
+        tag: Tag,
+        scratch: Scratch,
+        labels: RankLabels,
+        distance: int,
+        bin_rows: Any,
+        bin_parents: Any | None,
+        edges: int,
     ) -> None:
         bins = Bins(bin_rows, np.empty(0, np.uint32) if bin_parents is None else bin_parents, self._ends)
         self._expanded, self._own, _, unfinished = self._backend.top_down(scratch, labels, distance, bins)
         assert not unfinished
         assert self._expanded <= edges
         self._queued = self._own
-
-    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
         sizes = self._ends - self._sent
         self.outgoing[:, :HEADER] = 0
         self.outgoing[:, : RUN + 1] = tag
@@ -201,16 +208,25 @@ class NumpyMessages:
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         def contract() -> None:
+            sizes, state = self._ends - self._sent, 0
+            sums = np.array([self._own + sizes.sum(), self._expanded, 0])
             for peer, message in enumerate(self.incoming):
-                size = int(message[SIZE])
-                if peer != self._rank and tuple(message[: RUN + 1].tolist()) == tag and size <= INLINE:
-                    entries = message[HEADER:].view(np.uint32)
+                if peer == self._rank:
+                    continue
+                if tuple(message[: RUN + 1].tolist()) != tag:
+                    state |= OTHER_CROSSING
+                    continue
+                size, entries = int(message[SIZE]), message[HEADER:].view(np.uint32)
+                sums += *message[FIRST_COUNT : FIRST_COUNT + 2], size
+                if max(size, sizes[peer]) > INLINE:
+                    state |= LARGE_BINS
+                if size <= INLINE:
                     parents = None if labels.predecessors is None else entries[INLINE : INLINE + size]
                     self._contract(entries[:size], parents, scratch, labels, distance)
-            self.result[:FIRST_SIZE] = self._own, self._queued, self._expanded
-            self.result[FIRST_SIZE:] = self._ends - self._sent
-            # Means nothing.
-            self.result[FIRST_SIZE + self._rank] = -7
+            self.result[:FIRST_END] = self._own, self._queued, self._expanded, *sums, state
+            self.result[FIRST_END:] = *self._ends, *sizes
+            # Mean nothing.
+            self.result[[FIRST_END + self._rank, FIRST_END + self._stripe.p + self._rank]] = -7
             self._sent = self._ends.copy()
 
         self._stream.append(contract)

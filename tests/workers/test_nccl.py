@@ -116,7 +116,8 @@ def test_a_silent_rank_ends_the_run_at_the_deadline() -> None:
         assert_serves_when_formed_anew(gang)
 
 
-def test_a_connection_that_breaks_is_an_error_with_rank_and_level() -> None:
+def test_a_connection_that_breaks_is_an_error_with_rank_and_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nccl, "CAUSE_SECONDS", 0.05)
     with by_nccl(3) as gang:
         waiting = endless(gang)
         gang.network.broken = "remote process exited"
@@ -126,6 +127,19 @@ def test_a_connection_that_breaks_is_an_error_with_rank_and_level() -> None:
             assert "NCCL failed: remote process exited" in str(raised)
         gang.network.broken = ""
         assert_serves_when_formed_anew(gang)
+
+
+def test_a_connection_that_breaks_with_its_worker_is_a_lost_worker() -> None:
+    with by_nccl(3) as gang:
+        waiting = endless(gang)
+        gang.network.broken = "remote process exited"
+        del gang.messages.ends[0]
+        # The service learns of the loss a moment later.
+        time.sleep(0.05)
+        gang.exchanges[1].peer_lost(gang.number, 0)
+        for rank, raised in zip((1, 2), errors(waiting), strict=True):
+            assert isinstance(raised, WorkerLostError)
+            assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0"
 
 
 def test_a_run_needs_a_new_communicator_after_a_failed_one() -> None:

@@ -1,6 +1,6 @@
 """Top-down levels on a GPU whose phases are queued one behind another, with the messages between ranks.
 
-``exchange.nccl`` puts its transfers between ``pack_level`` and ``contract``, and waits once a level. The kernels are in
+``exchange.nccl`` puts its transfers between ``expand`` and ``contract``, and waits once a level. The kernels are in
 ``cuda/kernels/phases/messages.cu``. All launches go to the current stream.
 """
 
@@ -11,19 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.communicator import FIRST_SIZE, HEADER, INLINE, Tag
+from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, Tag
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 KERNELS: Final = {
-    "phases/messages.cu": ("pack", "pack_level", "contract_messages"),
+    "phases/messages.cu": ("pack", "pack_level", "small_level", "contract_messages"),
     "phases/levels.cu": ("top_down",),
     "phases/phases.cu": ("degrees", "degree_sums", "contract"),
 }
 _THREADS: Final = 256
 _MOST_THREADS: Final = 1024
+# Edges of a frontier up to which one block expands the frontier and packs the messages, in one launch instead of three.
+_SMALL_EDGES: Final = 16 * _MOST_THREADS
 # As many as fill any GPU: see ``backends.cuda``.
 _MOST_BLOCKS: Final = 132 * 16
 # Edges that a block takes at a time: ``kWarpEdges`` of ``edges.cuh`` for each warp.
@@ -51,7 +53,7 @@ class CudaMessages:
         self._blocks = (stripe.p,)
         self.outgoing = cupy.zeros((stripe.p, HEADER + INLINE), np.int64)
         self.incoming = pinned(stripe.p * (HEADER + INLINE)).reshape(stripe.p, HEADER + INLINE)
-        self.result = pinned(FIRST_SIZE + stripe.p)
+        self.result = pinned(FIRST_END + 2 * stripe.p)
         # The ends of the bins, and those at the last crossing.
         self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
@@ -74,36 +76,33 @@ class CudaMessages:
         self._kernels["pack"](self._blocks, (_THREADS,), arguments)
 
     def expand(
-        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+        self,
+        tag: Tag,
+        scratch: Scratch,
+        labels: RankLabels,
+        distance: int,
+        bin_rows: Any,
+        bin_parents: Any | None,
+        edges: int,
     ) -> None:
-        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.top_down``."""
+        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.top_down``, and the messages."""
         frontier, partition = scratch.frontier, scratch.partition
-        size = frontier.size
-        self._expanded = np.uint32(size > 0)
-        if not size:
+        size, parents = frontier.size, _pointer(bin_parents)
+        if size <= _MOST_THREADS and edges <= _SMALL_EDGES:
+            self._expanded = np.uint32(1)
+            arguments = (
+                *(partition.row_offsets, frontier, np.uint32(size), partition.columns, self._n_local, *self._common),
+                *(scratch.visited, bin_rows, parents, np.int32(distance), labels.distances),
+                *(_pointer(labels.predecessors), scratch.next_queue, self._sums, self._sent, *map(np.int64, tag)),
+                *(np.uint32(INLINE), self.outgoing),
+            )
+            self._kernels["small_level"]((1,), (_MOST_THREADS,), arguments)
             return
-        starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
-        arguments = partition.row_offsets, frontier, np.int64(size), starts, degrees
-        if size <= _MOST_THREADS:
-            self._kernels["degree_sums"]((1,), (_MOST_THREADS,), arguments)
-            ends = degrees
-        else:
-            self._kernels["degrees"]((min(_MOST_BLOCKS, -(-size // _THREADS)),), (_THREADS,), arguments)
-            ends = self.xp.cumsum(degrees)
-        self._kernels["top_down"](
-            (min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)),),
-            (_THREADS,),
-            (
-                *(frontier, starts, ends, np.int64(size), partition.columns, np.uint32(scratch.first_id)),
-                *(self._n_local, scratch.visited, bin_rows, _pointer(bin_parents)),
-                *(np.int32(distance), labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
-            ),
-        )
-
-    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
-        """See ``communicator.Messages``."""
+        self._expanded = np.uint32(size > 0)
+        if size:
+            self._top_down(scratch, labels, distance, bin_rows, parents, edges)
         arguments = (
-            *(self._sums, self._sent, bin_rows, _pointer(bin_parents), self._n_local, self._common[0], self._expanded),
+            *(self._sums, self._sent, bin_rows, parents, self._n_local, self._common[0], self._expanded),
             *(*map(np.int64, tag), np.uint32(INLINE), self.outgoing),
         )
         self._kernels["pack_level"](self._blocks, (_THREADS,), arguments)
@@ -133,6 +132,29 @@ class CudaMessages:
         queued = int(self._own.item())
         self._own.fill(0)
         return queued
+
+    def _top_down(
+        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, parents: Any, edges: int
+    ) -> None:
+        frontier, partition = scratch.frontier, scratch.partition
+        size = frontier.size
+        starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
+        arguments = partition.row_offsets, frontier, np.int64(size), starts, degrees
+        if size <= _MOST_THREADS:
+            self._kernels["degree_sums"]((1,), (_MOST_THREADS,), arguments)
+            ends = degrees
+        else:
+            self._kernels["degrees"]((min(_MOST_BLOCKS, -(-size // _THREADS)),), (_THREADS,), arguments)
+            ends = self.xp.cumsum(degrees)
+        self._kernels["top_down"](
+            (min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)),),
+            (_THREADS,),
+            (
+                *(frontier, starts, ends, np.int64(size), partition.columns, np.uint32(scratch.first_id)),
+                *(self._n_local, scratch.visited, bin_rows, parents, np.int32(distance)),
+                *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
+            ),
+        )
 
 
 def _pointer(array: Any | None) -> Any:

@@ -26,9 +26,12 @@ NUMBER, CROSSING, RUN, SIZE, FIRST_COUNT = range(5)
 START: Final = 9
 HEADER: Final = 16
 
-# Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded,
-# and from the last word on the new entries of each bin.
-OWN, QUEUED, EDGES, FIRST_SIZE = range(4)
+# Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded;
+# over all ranks, the vertices found and the edges expanded; the entries that came; the state; then the ends of the
+# bins, and the new entries of each. The words of the rank's own bin mean nothing.
+OWN, QUEUED, EDGES, FOUND, EXPANDED, RECEIVED, STATE, FIRST_END = range(8)
+# Bits of the state: a bin is too large for its message; a message is of another crossing.
+LARGE_BINS, OTHER_CROSSING = 1, 2
 
 Tag = tuple[int, int, int]
 """Of a crossing: the gang's serial number of the run, the number of the crossing in it, and the run's digest."""
@@ -73,7 +76,7 @@ class Messages(Protocol):
         xp: the module of the device's arrays.
         outgoing: on the device, the messages to all ranks.
         incoming: int64[p, HEADER + INLINE] on the host, the messages of all ranks.
-        result: int64[FIRST_SIZE + p] on the host, the result of a level.
+        result: int64[FIRST_END + 2 * p] on the host, the result of a level.
     """
 
     xp: Any
@@ -90,13 +93,19 @@ class Messages(Protocol):
         ...
 
     def expand(
-        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None, edges: int
+        self,
+        tag: Tag,
+        scratch: Scratch,
+        labels: RankLabels,
+        distance: int,
+        bin_rows: Any,
+        bin_parents: Any | None,
+        edges: int,
     ) -> None:
-        """Queue the first part of a level: see ``Backend.top_down``. ``edges`` is the most that the frontier has."""
-        ...
+        """Queue the first part of a level (see ``Backend.top_down``) and the packing of what the level has binned.
 
-    def pack_level(self, tag: Tag, bin_rows: Any, bin_parents: Any | None) -> None:
-        """Queue the packing of what ``expand`` has binned."""
+        ``edges`` is the most that the frontier has.
+        """
         ...
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:

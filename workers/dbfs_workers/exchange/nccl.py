@@ -18,17 +18,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.communicator import (
     FIRST_COUNT,
-    FIRST_SIZE,
     HEADER,
     INLINE,
+    LARGE_BINS,
+    OTHER_CROSSING,
     RUN,
     SIZE,
     START,
@@ -54,6 +54,9 @@ from dbfs_workers.storage.stripe import Stripe
 CONNECT_SECONDS: Final = 20.0
 """Seconds that forming a communicator may take. NCCL looks for network adapters first."""
 
+CAUSE_SECONDS: Final = 1.0
+"""Seconds that a rank waits for the cause of an error of NCCL: a connection breaks before its worker counts as lost."""
+
 # A wait polls without a pause for so long, since a pause takes longer than a level; then it pauses.
 _SPIN_SECONDS: Final = 2e-3
 _PAUSE_SECONDS: Final = 1e-4
@@ -66,8 +69,7 @@ def nbytes(stripe: Stripe) -> int:
     return 2 * 4 * stripe.p * stripe.n_local + 4 * stripe.words + 8 * stripe.p * (HEADER + INLINE)
 
 
-@dataclass(frozen=True)
-class LevelResult:
+class LevelResult(NamedTuple):
     """What a rank did in a top-down level.
 
     Attributes:
@@ -121,6 +123,8 @@ class NcclExchange(AbortMessages):
         self._deadline = 0.0
         self._predecessors = False
         self._incoming: list[tuple[Any, Any | None]] = []
+        # The ends of the bins after ``cross_level``, which ``bin_ends`` does not have yet.
+        self._level_ends: list[int] | None = None
 
     def allocate(self, messages: Messages) -> None:
         """Allocate the bins and the slices on the rank's device, and the headers."""
@@ -131,7 +135,12 @@ class NcclExchange(AbortMessages):
         self._slices = xp.zeros(stripe.words, np.uint32).reshape(p, stripe.words_local)
         self._headers = self._library.pinned(p * HEADER).reshape(p, HEADER)
         self._addresses = tuple(map(address, (self.bin_rows, self.bin_parents, self._slices)))
-        self._outgoing, self._arriving = address(messages.outgoing), address(messages.incoming)
+        outgoing, incoming, place = address(messages.outgoing), address(messages.incoming), 8 * (HEADER + INLINE)
+        # Without and with parents.
+        self._message_transfers: list[list[Transfer]] = [
+            [(peer, outgoing + peer * place, size, incoming + peer * place, size) for peer in self._peers]
+            for size in (8 * HEADER + 4 * INLINE, place)
+        ]
 
     def pinned(self, words: int) -> NDArray[np.int64]:
         """See ``communicator.Library``."""
@@ -171,7 +180,7 @@ class NcclExchange(AbortMessages):
         """End the communicator, if there is one, and wait until it has ended. The run before is over on this rank."""
         self._end_communicator()
         if self._ending is not None:
-            self._ending.join()
+            self._ending.join(CONNECT_SECONDS)
             self._ending = None
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
@@ -186,6 +195,7 @@ class NcclExchange(AbortMessages):
         """See ``Exchange.reset``."""
         self.bin_ends[:] = 0
         self._sent[:] = 0
+        self._level_ends = None
         self._predecessors = predecessors
         self._messages.reset()
 
@@ -196,6 +206,7 @@ class NcclExchange(AbortMessages):
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
         """See ``Exchange.cross``."""
+        self._follow_levels()
         tag = self._next_tag()
         headers, sizes = self._headers, self.bin_ends - self._sent
         headers[:, :SIZE] = tag
@@ -231,28 +242,31 @@ class NcclExchange(AbortMessages):
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
                 ``Exchange.cross``.
         """
-        messages, tag, distance = self._messages, self._next_tag(), level + 1
-        messages.expand(scratch, labels, distance, self.bin_rows, self._parents, edges)
-        messages.pack_level(tag, self.bin_rows, self._parents)
+        messages, tag, distance, p = self._messages, self._next_tag(), level + 1, self.p
+        messages.expand(tag, scratch, labels, distance, self.bin_rows, self._parents, edges)
         self._start(self._first(sliced=False), level, phase)
         messages.contract(tag, scratch, labels, distance)
         queued_at = time.perf_counter()
         self._wait(level, phase)
-        own, discovered, expanded = messages.result[:FIRST_SIZE].tolist()
-        sizes = messages.result[FIRST_SIZE:].copy()
-        sizes[self.rank] = 0
-        self.bin_ends += sizes
-        sent = int(sizes.sum())
-        self._gather(tag, (own + sent, expanded, 0, 0, 0), level, phase)
-        received = sum(int(messages.incoming[peer, SIZE]) for peer in self._peers)
-        self._receive_bins(sizes, level, phase)
+        own, discovered, expanded, found, expanded_edges, received, state, *rest = messages.result.tolist()
+        if state & OTHER_CROSSING:
+            self._require_same(tag, level, phase)
+        rest[self.rank] = rest[p + self.rank] = 0
+        # Kept as a list, since a crossing of another kind comes after many levels.
+        self._level_ends = rest[:p]
+        sent = sum(rest[p:])
         crossed_at = time.perf_counter()
-        if self._incoming:
-            for rows, parents in self._incoming:
-                messages.contract_large(rows, parents, scratch, labels, distance)
-            discovered = messages.queued()
-        self._sent[:] = self.bin_ends
-        found, expanded_edges = self.gathered[:, :2].sum(axis=0).tolist()
+        if state & LARGE_BINS:
+            self._follow_levels()
+            sizes = np.array(rest[p:], np.int64)
+            self._sent -= sizes
+            self._receive_bins(sizes, level, phase)
+            self._sent += sizes
+            crossed_at = time.perf_counter()
+            if self._incoming:
+                for rows, parents in self._incoming:
+                    messages.contract_large(rows, parents, scratch, labels, distance)
+                discovered = messages.queued()
         return LevelResult(expanded, own, sent, received, discovered, found, expanded_edges, queued_at, crossed_at)
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
@@ -280,16 +294,18 @@ class NcclExchange(AbortMessages):
 
     def _first(self, *, sliced: bool) -> list[Transfer]:
         """Return the transfers of which both ends know the sizes beforehand."""
-        place = 8 * (HEADER + INLINE)
-        size = 8 * HEADER + (8 if self._predecessors else 4) * INLINE
-        transfers = [
-            (peer, self._outgoing + peer * place, size, self._arriving + peer * place, size) for peer in self._peers
-        ]
-        if sliced:
-            slices, size = self._addresses[2], 4 * self._stripe.words_local
-            own = slices + self.rank * size
-            transfers += [(peer, own, size, slices + peer * size, size) for peer in self._peers]
-        return transfers
+        messages = self._message_transfers[self._predecessors]
+        if not sliced:
+            return messages
+        slices, size = self._addresses[2], 4 * self._stripe.words_local
+        own = slices + self.rank * size
+        return messages + [(peer, own, size, slices + peer * size, size) for peer in self._peers]
+
+    def _follow_levels(self) -> None:
+        """Take over the ends of the bins from ``cross_level``."""
+        if self._level_ends is not None:
+            self.bin_ends[:] = self._sent[:] = self._level_ends
+            self._level_ends = None
 
     def _gather(self, tag: Tag, counts: tuple[int, ...], level: int, phase: str) -> None:
         """Read the counts of all ranks.
@@ -297,13 +313,20 @@ class NcclExchange(AbortMessages):
         Raises:
             StaleRunError: a peer is in another run.
         """
-        incoming = self._messages.incoming
+        self._require_same(tag, level, phase)
+        self.gathered[:] = self._messages.incoming[:, FIRST_COUNT : FIRST_COUNT + COUNTS]
+        self.gathered[self.rank] = counts
+
+    def _require_same(self, tag: Tag, level: int, phase: str) -> None:
+        """Check that the messages of all peers are of this crossing.
+
+        Raises:
+            StaleRunError: a peer is in another run.
+        """
         for peer in self._peers:
-            if tuple(incoming[peer, : RUN + 1].tolist()) != tag:
+            if tuple(self._messages.incoming[peer, : RUN + 1].tolist()) != tag:
                 self._end_communicator()
                 raise StaleRunError(f"{self._where(level, phase)}: rank {peer} is in another run")
-        self.gathered[:] = incoming[:, FIRST_COUNT : FIRST_COUNT + COUNTS]
-        self.gathered[self.rank] = counts
 
     def _receive_bins(self, sizes: NDArray[np.int64], level: int, phase: str) -> None:
         """Exchange the bins that are too large for the messages, and keep those received in ``_incoming``."""
@@ -371,13 +394,18 @@ class NcclExchange(AbortMessages):
             self._ending.start()
 
     def _failed(self, error: CommunicatorFailedError, level: int, phase: str) -> RunAbortedError:
-        """End the run on all ranks because NCCL failed."""
+        """End the run on all ranks because NCCL failed, unless the run is ended with the cause of that."""
         self._end_communicator()
         where = self._where(level, phase)
-        self.abort(self._number, Cause.FAILED, f"NCCL failed: {error}")
-        # A peer's message may have come first, with the cause.
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_aborted, CAUSE_SECONDS)
         self._raise_if_aborted(where)
+        self.abort(self._number, Cause.FAILED, f"NCCL failed: {error}")
         return RunAbortedError(f"{where}: NCCL failed: {error}")
+
+    @property
+    def _is_aborted(self) -> bool:
+        return self._abort is not None and self._abort.number == self._number
 
     def _where(self, level: int, phase: str) -> str:
         return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"

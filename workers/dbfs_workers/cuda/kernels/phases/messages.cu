@@ -22,7 +22,18 @@ enum HeaderWord : u32 {
   kHeaderStart
 };
 // Words of a result: see cuda/communicator.py.
-enum ResultWord : u32 { kResultOwn = 0, kResultQueued, kResultEdges, kResultSizes };
+enum ResultWord : u32 {
+  kResultOwn = 0,
+  kResultQueued,
+  kResultEdges,
+  kResultFound,
+  kResultExpanded,
+  kResultReceived,
+  kResultState,
+  kResultEnds
+};
+// Bits of a result's state.
+constexpr i64 kLargeBins = 1, kOtherCrossing = 2;
 // Sums of a level: see phases/levels.cu.
 enum MessageSum : u32 { kSumEdges = 0, kSumEnds };
 
@@ -55,53 +66,144 @@ extern "C" __global__ void dbfs_pack(const u64* headers, const u32* bin_rows, co
   copy_entries(header, entries, from[kHeaderStart], from[kHeaderSize], bin_rows, bin_parents);
 }
 
-// pack_level: the same behind `top_down`, whose sums make the header. `sent` has the ends of the bins at the crossing
-// before. Without an expanded frontier the sum of the edges is of an earlier level.
-extern "C" __global__ void dbfs_pack_level(const dbfs::Line* sums, const u64* sent, const u32* bin_rows,
-                                           const u32* bin_parents, u32 n_local, u32 rank, u32 expanded, i64 number,
-                                           i64 crossing, i64 run, u32 entries, u64* messages) {
-  using namespace dbfs;
-  const u32 peer = blockIdx.x;
-  if (peer == rank) return;
+namespace dbfs {
+
+// What a crossing is known by: see `Tag` in cuda/communicator.py.
+struct Tag {
+  i64 number, crossing, run;
+};
+
+// Pack the message to a peer behind a level whose sums make the header. All threads of a block call it. `sent` has the
+// ends of the bins at the crossing before.
+__device__ __forceinline__ void pack_sums(const Line* sums, u64 edges, const u64* sent, const u32* bin_rows,
+                                          const u32* bin_parents, u32 n_local, u32 rank, u32 ranks, u32 peer, Tag tag,
+                                          u32 entries, u64* messages) {
   u64* header = header_of(messages, peer, entries);
   const u64 start = sent[peer], size = sums[kSumEnds + peer].value - start;
   if (threadIdx.x == 0) {
     u64 found = sums[kSumEnds + rank].value;
-    for (u32 other = 0; other < gridDim.x; ++other) {
+    for (u32 other = 0; other < ranks; ++other) {
       if (other != rank) found += sums[kSumEnds + other].value - sent[other];
     }
-    header[kHeaderNumber] = number;
-    header[kHeaderCrossing] = crossing;
-    header[kHeaderRun] = run;
+    header[kHeaderNumber] = tag.number;
+    header[kHeaderCrossing] = tag.crossing;
+    header[kHeaderRun] = tag.run;
     header[kHeaderSize] = size;
     header[kHeaderFound] = found;
-    header[kHeaderEdges] = expanded ? sums[kSumEdges].value : 0;
+    header[kHeaderEdges] = edges;
     header[kHeaderMissing] = header[kHeaderExtra] = header[kHeaderSearched] = header[kHeaderStart] = 0;
   }
   copy_entries(header, entries, (u64)peer * n_local + start, size, bin_rows, bin_parents);
 }
 
+}  // namespace dbfs
+
+// pack_level: a block a peer. The same behind `top_down`. Without an expanded frontier the sum of the edges is of an
+// earlier level.
+extern "C" __global__ void dbfs_pack_level(const dbfs::Line* sums, const u64* sent, const u32* bin_rows,
+                                           const u32* bin_parents, u32 n_local, u32 rank, u32 expanded, i64 number,
+                                           i64 crossing, i64 run, u32 entries, u64* messages) {
+  using namespace dbfs;
+  if (blockIdx.x == rank) return;
+  pack_sums(sums, expanded ? sums[kSumEdges].value : 0, sent, bin_rows, bin_parents, n_local, rank, gridDim.x,
+            blockIdx.x, Tag{number, crossing, run}, entries, messages);
+}
+
+// small_level: `top_down` (phases/levels.cu) and `pack_level` in one launch of one block, for a frontier of at most one
+// row a thread and few edges, or none. A thread takes an edge, and finds its row in the running sums of the degrees.
+// Reads 20 bytes a row, 4 bytes and a bit an edge; writes 4 bytes of bitmap a discovery, 8 to 12 bytes (own) or 4 to 8
+// (other ranks'), and the messages.
+extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* frontier, u32 size, const u32* columns,
+                                            u32 n_local, u32 rank, u32 ranks, u32* visited, u32* bin_rows,
+                                            u32* bin_parents, i32 distance, i32* distances, u32* predecessors,
+                                            u32* discovered, dbfs::Line* sums, const u64* sent, i64 number,
+                                            i64 crossing, i64 run, u32 entries, u64* messages) {
+  using namespace dbfs;
+  __shared__ u32 ends[1024], warps[32];
+  __shared__ i64 starts[1024];
+  const u32 i = threadIdx.x, lane = i % 32, warp = i / 32;
+  u32 degree = 0;
+  if (i < size) {
+    const i64 start = __ldg(&offsets[frontier[i]]);
+    degree = (u32)(__ldg(&offsets[frontier[i] + 1]) - start);
+    starts[i] = start;
+  }
+  u32 sum = degree;
+  for (u32 step = 1; step < 32; step <<= 1) {
+    const u32 other = __shfl_up_sync(0xffffffffu, sum, step);
+    if (lane >= step) sum += other;
+  }
+  if (lane == 31) warps[warp] = sum;
+  __syncthreads();
+  for (u32 before = 0; before < warp; ++before) sum += warps[before];
+  ends[i] = sum;
+  __syncthreads();
+  const u32 total = size ? ends[size - 1] : 0;
+  for (u32 edge = i; edge < total; edge += blockDim.x) {
+    u32 low = 0, high = size - 1;
+    while (low < high) {
+      const u32 middle = (low + high) / 2;
+      if (ends[middle] > edge) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    const u32 before = low ? ends[low - 1] : 0, row = frontier[low];
+    const u32 neighbour = columns[starts[low] + (edge - before)];
+    if (!claim_unseen(visited, neighbour)) continue;
+    const u32 owner = neighbour / n_local, found = neighbour - owner * n_local, parent = rank * n_local + row;
+    const u64 at = reserve(&sums[kSumEnds + owner].value, __match_any_sync(__activemask(), owner));
+    if (owner == rank) {
+      distances[found] = distance;
+      if (predecessors) predecessors[found] = parent;
+      discovered[at] = found;
+    } else {
+      const u64 place = (u64)owner * n_local + at;
+      bin_rows[place] = found;
+      if (bin_parents) bin_parents[place] = parent;
+    }
+  }
+  // The contraction takes the edges from here.
+  if (i == 0) sums[kSumEdges].value = total;
+  __syncthreads();
+  for (u32 peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    pack_sums(sums, total, sent, bin_rows, bin_parents, n_local, rank, ranks, peer, Tag{number, crossing, run},
+              entries, messages);
+  }
+}
+
 // contract_messages: labels and queues the new rows that came with the headers, behind the rank's own discoveries, and
-// writes the level's result for the host. One block. A header of another crossing is left alone; the host will see it.
-// The own sum is left as it is if a larger bin follows, whose rows are queued behind; else it is cleared. Reads 128
-// bytes a peer, 4 (8) bytes and a bit a row; writes 8 (12) bytes a new row.
-extern "C" __global__ void dbfs_contract_messages(u64* messages, dbfs::Line* sums, u64* sent, u32 rank, u32 ranks,
+// writes the level's result for the host. One block. A header of another crossing is left alone. The own sum is left as
+// it is if a larger bin follows, whose rows are queued behind; else it is cleared. Reads 128 bytes a peer, 4 (8) bytes
+// and a bit a row; writes 8 (12) bytes a new row.
+extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Line* sums, u64* sent, u32 rank, u32 ranks,
                                                   u32 expanded, i64 number, i64 crossing, i64 run, u32 entries,
                                                   u32* visited, i32 distance, i32* distances, u32* predecessors,
                                                   u32* discovered, i64* result) {
   using namespace dbfs;
   u64* queued = &sums[kSumEnds + rank].value;
-  if (threadIdx.x == 0) result[kResultOwn] = *queued;
+  const u64 own = *queued, edges = expanded ? sums[kSumEdges].value : 0;
   __syncthreads();
+  u64 found = own, all_edges = edges, received = 0;
+  i64 state = 0;
   bool follow = false;
   for (u32 peer = 0; peer < ranks; ++peer) {
-    const u64* header = header_of(messages, peer, entries);
-    if (peer == rank || header[kHeaderNumber] != (u64)number || header[kHeaderCrossing] != (u64)crossing ||
+    if (peer == rank) continue;
+    const u64* header = messages + (u64)peer * (kHeaderWords + entries);
+    if (header[kHeaderNumber] != (u64)number || header[kHeaderCrossing] != (u64)crossing ||
         header[kHeaderRun] != (u64)run) {
+      state |= kOtherCrossing;
       continue;
     }
-    const u64 size = header[kHeaderSize];
+    const u64 size = header[kHeaderSize], sending = sums[kSumEnds + peer].value - sent[peer];
+    found += header[kHeaderFound] + sending;
+    all_edges += header[kHeaderEdges];
+    received += size;
+    if (sending > entries) state |= kLargeBins;
     if (size > entries) {
+      state |= kLargeBins;
       follow = true;
       continue;
     }
@@ -116,14 +218,20 @@ extern "C" __global__ void dbfs_contract_messages(u64* messages, dbfs::Line* sum
   }
   __syncthreads();
   if (threadIdx.x == 0) {
+    result[kResultOwn] = own;
     result[kResultQueued] = *queued;
-    result[kResultEdges] = expanded ? sums[kSumEdges].value : 0;
+    result[kResultEdges] = edges;
+    result[kResultFound] = found;
+    result[kResultExpanded] = all_edges;
+    result[kResultReceived] = received;
+    result[kResultState] = state;
     if (!follow) *queued = 0;
   }
   for (u32 peer = threadIdx.x; peer < ranks; peer += blockDim.x) {
     if (peer == rank) continue;
     const u64 end = sums[kSumEnds + peer].value;
-    result[kResultSizes + peer] = end - sent[peer];
+    result[kResultEnds + peer] = end;
+    result[kResultEnds + ranks + peer] = end - sent[peer];
     sent[peer] = end;
   }
 }
