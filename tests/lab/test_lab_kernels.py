@@ -28,14 +28,14 @@ pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compile
 ROOMY = Tuning(
     threads=THREADS,
     most_blocks=3,
-    vertex_queue=4,
-    edge_queue=4,
+    vertex_queue=32,
+    edge_queue=32,
     two_phase_from=100,
     grid_degree=200,
     block_frontier=20,
     grid_frontier=60,
 )
-"""Few blocks, so that a block takes several tiles; small graphs have levels of every kind."""
+"""Few blocks, so that a block takes several tiles; small graphs have levels of every kind. Room for all duplicates."""
 PLAIN: Any = {"predecessors": False, "tuning": ROOMY}
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
 EXACT = [
