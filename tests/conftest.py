@@ -25,6 +25,10 @@ import dbfs
 # Before the first import of a helper: a failed assertion there shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.support")
 
+from tests.support.processes import fork_workers  # noqa: E402
+
+fork_workers()
+
 # Examples of each test in one round of make fuzz.
 hypothesis.settings.register_profile("fuzz", max_examples=300, deadline=None)
 # Everywhere else the examples of a test are the same in each run: a change is accepted or refused for what it does.

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import dask
@@ -133,8 +134,9 @@ class Service(RuleBasedStateMachine):
         self.users = [self.client() for _ in range(2)]
         self.all_loaded: list[Loaded] = []
         self.all_held: list[Held] = []
-        # At most one worker per sequence is killed.
+        # At most one worker per sequence is killed, and two runs are ended: these take longer than all other steps.
         self.killed = False
+        self.ended = 0
 
     def client(self) -> distributed.Client:
         return distributed.Client(self.main.scheduler.address, set_as_default=False)
@@ -248,7 +250,7 @@ class Service(RuleBasedStateMachine):
         with pytest.raises(NotOwnerError):
             ServiceClient.of(client).call(UnloadGraph(handle.graph.record.graph_id, client.id))
 
-    # A deadline and a kill are rare, because the wait takes longer than all other steps of a sequence.
+    @precondition(lambda self: self.ended < 2)
     @rule(
         user=clients,
         how=st.sampled_from(["cancel", "unload"] * 4 + ["deadline", "kill"]),
@@ -256,31 +258,40 @@ class Service(RuleBasedStateMachine):
     )
     def interrupt(self, user: int, how: str, ranks: int) -> None:
         """End a run that another client's run waits for."""
+        self.ended += 1
         if how == "kill" and self.killed:
             how = "cancel"
         client, stranger = self.users[user], self.users[1 - user]
         graph = dbfs.load(f"path:n={LONG}", client=client, ranks=ranks)
         waits = dbfs.load("path:n=9", client=stranger, ranks=WORKERS)
-        run = Background(graph, deadline=3 if how == "deadline" else 60)
+        if how == "deadline":
+            with ThreadPoolExecutor(1) as thread:
+                late = thread.submit(graph.bfs, 0, direction="bottom-up", deadline=0.3)
+                assert waits.bfs(0).depth == 8
+                assert isinstance(late.exception(), DeadlineExceededError)
+        else:
+            self.end(how, Background(graph, deadline=60), waits)
+        graph.unload()
+        waits.unload()
+
+    def end(self, how: str, run: Background, waits: Graph) -> None:
+        client, stranger = run.graph.gang.client, waits.gang.client
         with pytest.raises(DeadlineExceededError):
-            waits.bfs(0, deadline=0.1)
+            waits.bfs(0, deadline=0.05)
         with pytest.raises(NotOwnerError):
             dbfs.runs(client=stranger)[0].cancel()
         if how == "cancel":
             dbfs.runs(client=client)[0].cancel()
         elif how == "unload":
-            graph.unload()
-        elif how == "kill":
-            self.kill_worker(graph.gang.addresses[-1])
-        ends = {"deadline": DeadlineExceededError, "kill": WorkerLostError}
-        assert isinstance(run.join(), ends.get(how, RunCancelledError))
+            run.graph.unload()
+        else:
+            self.kill_worker(run.graph.gang.addresses[-1])
+        assert isinstance(run.join(), WorkerLostError if how == "kill" else RunCancelledError)
         if how == "kill":
             with pytest.raises(WorkerLostError):
                 waits.bfs(0)
         else:
             assert waits.bfs(0).depth == 8
-        graph.unload()
-        waits.unload()
 
     @precondition(lambda self: not self.killed)
     @rule(worker=st.integers(0, 6 * WORKERS - 1))

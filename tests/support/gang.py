@@ -1,4 +1,4 @@
-"""A gang without Dask: one spawned process a rank. Pipes carry the calls that the service would send to the workers."""
+"""A gang without Dask: one process a rank. Pipes carry the calls that the service would send to the workers."""
 
 import contextlib
 import multiprocessing
@@ -21,6 +21,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests.support.partitions import build
+from tests.support.processes import context
 
 PATIENCE = 60.0
 """Seconds that the test waits for an answer of a rank."""
@@ -173,7 +174,6 @@ class Gang:
         entries: int | None = None,
         hosts: tuple[int, ...] | None = None,
     ) -> None:
-        context = multiprocessing.get_context("spawn")
         self.p = p
         self.backend = backend
         self.staged = staged
@@ -185,8 +185,8 @@ class Gang:
         self.tickets = 0
         self.number = 0
         for _ in range(p):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(theirs,), daemon=True)
+            mine, theirs = multiprocessing.Pipe()
+            process = context(backend).Process(target=serve, args=(theirs,), daemon=True)
             process.start()
             self.pipes.append(mine)
             self.processes.append(process)
