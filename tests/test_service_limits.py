@@ -185,9 +185,9 @@ def test_a_deadline_counts_the_wait_in_the_queue(
         (ahead,) = dbfs.runs(client=client)
         began = time.monotonic()
         behind = rf"in the queue behind run {ahead.status.run_id}"
-        words = rf"its turn did not come within 0\.[23]\d* s \(waited \d+ ms {behind}\)"
+        words = rf"its turn did not come within 0\.\d+ s \(waited \d+ ms {behind}\)"
         with pytest.raises(DeadlineExceededError, match=words):
-            second.bfs(0, deadline=0.3)
+            second.bfs(0, deadline=0.9)
         # A bound against waiting for the run ahead, which lasts a minute.
         assert time.monotonic() - began < 10
         # The gang serves on, and the run ahead goes on.

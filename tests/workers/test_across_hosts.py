@@ -197,7 +197,7 @@ def test_a_killed_rank_is_noticed_at_once_on_every_host(victim: int) -> None:
         for rank in {0, 1, 2, 3} - {victim}:
             with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}"):
                 calls[rank].result()
-        assert time.monotonic() - killed < 5
+        assert time.monotonic() - killed < PATIENCE / 2
 
 
 @pytest.mark.full
