@@ -70,7 +70,7 @@ sanitize: .venv/installed-dev
 	    $(BIN)/python -m tests.cuda.sanitize --ranks $(RANKS) || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(BIN)/python -m pytest -q -m gpu tests/workers/test_phases.py || exit 1; \
-	  compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m tests.cuda.lab_checks --small || exit 1; \
+	  compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m tests.support.lab_checks --small || exit 1; \
 	done
 
 # The documentation site, docs/_build/html. Warnings, names and links that lead nowhere are errors.

@@ -341,6 +341,8 @@ OF_VERTICES = {
     "positions",
     "vertices_at_positions",
     "vertices_named",
+    "vertices_by_position",
+    "is_ordered",
 }
 
 

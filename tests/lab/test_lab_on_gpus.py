@@ -5,9 +5,9 @@ import pytest
 from dbfs.edges import generate
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.tuning import Tuning
-from tests.cuda.lab_checks import GRAPHS, failures, policies, words
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 from tests.support.gpus import needs_gpu
+from tests.support.lab_checks import GRAPHS, failures, policies, words
 
 TUNING = Tuning(threads=THREADS, most_blocks=2, spare=200)
 

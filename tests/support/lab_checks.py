@@ -2,8 +2,8 @@
 
 ``make sanitize`` runs it on the smallest graphs; by hand, on larger ones too::
 
-    python -m tests.cuda.lab_checks
-    compute-sanitizer --tool racecheck python -m tests.cuda.lab_checks --small
+    python -m tests.support.lab_checks
+    compute-sanitizer --tool racecheck python -m tests.support.lab_checks --small
 
 All failures are collected into a table. There is no Dask: the sanitizer should slow down the kernels only.
 """
