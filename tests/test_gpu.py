@@ -39,7 +39,7 @@ BY_NCCL = {
     "nccl, bottom-up": Way("resident", "nccl", direction="bottom-up"),
     "nccl, degree order": Way("resident", "nccl", order="degree"),
 }
-# Every way of the CPU that GPUs have, too. Without NCCL, GPUs of several hosts exchange over Dask's connections.
+# The ways of CPUs that GPUs have as well. Without NCCL, GPUs of several hosts exchange over Dask's connections.
 THROUGH_HOST = {
     name.replace("tcp", "comm"): replace(way, backend="cuda", exchange=way.exchange.replace("tcp", "comm"))
     for name, way in parity.WAYS.items()

@@ -64,8 +64,8 @@ def number_ids(
 
     found = [add(rank, "rank-ids", (rank,), tasks.RankIds) for rank in ranks]
     coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], found[i % p], share, name) for i in indices]
-    sizes = [add(i % p, "summarise-piece", (i,), tasks.summarise, coded[i]) for i in indices]
-    samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], sizes[rank::p], p) for rank in ranks]
+    summaries = [add(i % p, "summarise-piece", (i,), tasks.summarise, coded[i]) for i in indices]
+    samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], summaries[rank::p], p) for rank in ranks]
     splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)
     split = [add(rank, "split-ids", (rank,), tasks.split_ids, found[rank], splitters, p) for rank in ranks]
     united, counts = [], []
@@ -79,8 +79,8 @@ def number_ids(
         places = [add(owner, "id-places", (owner, rank), tasks.select_places, united[owner], rank) for owner in ranks]
         vertices.append(add(rank, "id-vertices", (rank,), tasks.find_vertices, split[rank], places, counts))
     edges = [add(i % p, "number-edges", (i,), tasks.make_vertices, coded[i], vertices[i % p]) for i in indices]
-    sizes = [add(owner, "id-bytes", (owner,), table_bytes, tables[owner]) for owner in ranks]
-    refs = [splitters, *counts, *sizes, *tables, *edges]
+    byte_counts = [add(owner, "id-bytes", (owner,), table_bytes, tables[owner]) for owner in ranks]
+    refs = [splitters, *counts, *byte_counts, *tables, *edges]
     futures = submit(graph, [ref.key for ref in refs])
     made = [futures[ref.key] for ref in refs]
     chosen, *found_by_owner = gather(made[: 1 + 2 * p])

@@ -4,6 +4,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import batches_of
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 
 # Slots of a hash table for each distinct id, at most, in bytes: of an integer, and of a string or tuple.
 _INTEGER_SLOTS = 16
@@ -47,7 +48,7 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edg
 
 def edge_bytes(n: int) -> int:
     """Return the bytes of an edge between two of n vertices whose ids were numbered."""
-    return 8 if n <= 1 << 32 else 16
+    return 8 if n <= MOST_SMALL_IDS else 16
 
 
 def assumed_ids(edges: EdgeList, vertices: int) -> DistinctIds:

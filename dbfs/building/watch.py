@@ -25,17 +25,8 @@ _STAGES = {
     **dict.fromkeys(("read-edges", "keep-edges", "count-edges", "input-edges", "bin-edges"), "reading"),
     **dict.fromkeys(
         (
-            *(
-                "rank-ids",
-                "summarise-piece",
-                "sample-ids",
-                "id-splitters",
-                "split-ids",
-                "ids-part",
-                "unite-ids",
-                "count-ids",
-            ),
-            *("id-table", "id-ends", "id-places", "id-vertices", "number-edges"),
+            *("rank-ids", "summarise-piece", "sample-ids", "id-splitters", "split-ids", "ids-part", "unite-ids"),
+            *("count-ids", "id-table", "id-ends", "id-places", "id-vertices", "id-bytes", "number-edges"),
         ),
         "numbering",
     ),

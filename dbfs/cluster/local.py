@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
 
 # On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
-_DASHBOARD = f"{LOOPBACK}:8787"
+_DASHBOARD_PORT = 8787
 _CLOSE_SECONDS = 1
 _STARTING = (Status.created, Status.init, Status.starting)
 
@@ -111,7 +111,7 @@ def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalCl
     try:
         with warnings.catch_warnings():
             # Another cluster may have the usual port. Dask takes any free port then, and warns.
-            warnings.filterwarnings("ignore", message="Port 8787 is already in use")
+            warnings.filterwarnings("ignore", message=f"Port {_DASHBOARD_PORT} is already in use")
             return LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default)
     except KeyboardInterrupt:
         for cluster in set(distributed.SpecCluster._instances) - others:
@@ -137,7 +137,7 @@ def _close_half_started(cluster: distributed.SpecCluster) -> None:
 def _web(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a local cluster with those of its web server."""
     if options.get("dashboard_address", "") is not None:
-        return {"dashboard_address": _DASHBOARD, **options}
+        return {"dashboard_address": f"{LOOPBACK}:{_DASHBOARD_PORT}", **options}
     # Without the dashboard there is still a server, for metrics. Dask would let it listen on all addresses.
     scheduler = {"dashboard": False, **options.get("scheduler_kwargs", {})}
     return {**options, "dashboard_address": f"{LOOPBACK}:0", "scheduler_kwargs": scheduler}

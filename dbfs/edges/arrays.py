@@ -11,8 +11,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
-
-_MOST_SMALL_VERTICES = 2**32
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class ArrayEdges(EdgeList):
     @property
     def _small(self) -> bool:
         """Whether all vertices fit uint32."""
-        return self.n is not None and self.n <= _MOST_SMALL_VERTICES
+        return self.n is not None and self.n <= MOST_SMALL_IDS
 
 
 def from_arrays(

@@ -21,17 +21,18 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
-from dbfs.errors import DbfsError, EdgeInputError, InvalidOptionError, InvalidVertexError
+from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.naming import NamedVertices
 from dbfs.integers import whole_count
 from dbfs.records import GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import ApplyUpdate, CancelRun, GetGraph, UpdateEdges, UpdateReport
+from dbfs.service.messages import ApplyUpdate, GetGraph, UpdateEdges, UpdateReport
 from dbfs.service.updates import require_mutable
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.tasks.changing import read_changes
 from dbfs_workers.updates.messages import TakeBatch
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 _FEW_EDGES: Final = 4096
 # Edges of a batch, times the ranks, that the client sends to every rank: up to 64 MiB in all.
 _WHOLE_EDGES: Final = 1 << 23
-_MOST_SMALL_VERTICES: Final = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -275,16 +275,9 @@ class LivingVertices(NamedVertices):
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
         spec = Pickled.of(UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst)))
         service, run_id = ServiceClient.of(self._gang.client), uuid.uuid4().hex
-        client = service.client.id
-        try:
-            report = service.call(
-                UpdateEdges(self.record.graph_id, client, run_id, limit.remaining, kind, spec, strict)
-            )
-        except BaseException as error:
-            if not isinstance(error, DbfsError):
-                # Ctrl-C: no caller waits for the run any more.
-                service.send(CancelRun(run_id, client))
-            raise
+        graph_id, client = self.record.graph_id, service.client.id
+        with service.cancelling(run_id):
+            report = service.call(UpdateEdges(graph_id, client, run_id, limit.remaining, kind, spec, strict))
         if not report.applied:
             raise self._refusal(kind, report)
         self._take(report.record)
@@ -297,7 +290,7 @@ class LivingVertices(NamedVertices):
             in_memory
             and in_memory * self._gang.p <= _WHOLE_EDGES
             and self.record.order_key is None
-            and self.n <= _MOST_SMALL_VERTICES
+            and self.n <= MOST_SMALL_IDS
         )
 
     def _send_whole(self, edges: EdgeList, run_id: str, limit: Deadline, check: Callable[[], None]) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import distributed
@@ -14,9 +15,9 @@ from dbfs.cluster import closing
 from dbfs.cluster.awaiting import awaitable, check_cancelled, require_open, sync, sync_to_end, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import scheduler_lost
-from dbfs.errors import ClientError, DeadlineExceededError, VersionMismatchError
+from dbfs.errors import ClientError, DbfsError, DeadlineExceededError, VersionMismatchError
 from dbfs.records import RunProgress
-from dbfs.service.messages import DropLabels, FreeAll, GetProgress, SchedulerMessage
+from dbfs.service.messages import CancelRun, DropLabels, FreeAll, GetProgress, SchedulerMessage
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
@@ -133,6 +134,18 @@ class ServiceClient:
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
+
+    @contextlib.contextmanager
+    def cancelling(self, run_id: str) -> Iterator[None]:
+        """Cancel a run if the block that waits for it ends early: by Ctrl-C, or as the progress function raised."""
+        client = self.client.id
+        try:
+            yield
+        except DbfsError:
+            raise
+        except BaseException:
+            self.send(CancelRun(run_id, client))
+            raise
 
     def look(self, run_id: str, progress: Callable[[RunProgress], None]) -> None:
         """Call ``progress`` with the latest look at a run, if there is one."""

@@ -16,7 +16,7 @@ from dbfs.cluster.gang import Deadline, scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
-from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, CancelRun, EndTaskRun, NoteTaskRun
+from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, EndTaskRun, NoteTaskRun
 from dbfs_workers import rpc
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -94,13 +94,8 @@ def held_run(
     """
     client = service.client
     begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining, update)
-    try:
+    with service.cancelling(run_id):
         waited = service.call(begin)
-    except BaseException as error:
-        if not isinstance(error, DbfsError):
-            # Ctrl-C: no caller waits for the run any more.
-            service.send(CancelRun(run_id, client.id))
-        raise
     began = time.monotonic()
     run = HeldRun(service, run_id)
 

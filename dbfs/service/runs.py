@@ -12,11 +12,11 @@ import distributed
 
 from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
 from dbfs.cluster.gang import Deadline
-from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError
+from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError
 from dbfs.records import RunProgress
 from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
 from dbfs.service.entries import first_cause
-from dbfs.service.messages import CancelRun, Enqueue, LeaseGrant
+from dbfs.service.messages import Enqueue, LeaseGrant
 from dbfs_workers.leases.requests import LeasedRun, RanksReports, Refusal, failed, read_answer
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.messages import TraversalPlace
@@ -147,12 +147,10 @@ class RunSender:
             leases=leases,
         )
         try:
-            answer = service.call_run(message, run_id, progress)
-        except BaseException as error:
+            with service.cancelling(run_id):
+                answer = service.call_run(message, run_id, progress)
+        except BaseException:
             self._drop_again(graph_id, dropped)
-            if not isinstance(error, DbfsError):
-                # Ctrl-C, a cancelled call, or the caller's progress function raised: no caller waits for the run.
-                service.send(CancelRun(run_id, service.client.id))
             raise
         if isinstance(answer, LeaseGrant):
             self._drop_again(graph_id, dropped)

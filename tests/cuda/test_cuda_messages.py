@@ -21,7 +21,7 @@ from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import cuda_on_cpu, graphs
 from tests.support.answers import assert_scipys, every_spec
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 from tests.support.gang import partitions
 from tests.support.nccl import NumpyMessages, Stream, by_nccl
 
@@ -41,8 +41,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
         (folder / header).touch()
     includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
     built = folder / "messages.so"
-    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w"]
-    subprocess.run([COMPILER, *options, *includes, str(emulator / "messages.cpp"), "-o", str(built)], check=True)
+    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / "messages.cpp"), "-o", str(built)], check=True)
     # With the interpreter locked: the emulator runs one grid at a time.
     yield ctypes.PyDLL(str(built))
 

@@ -132,7 +132,7 @@ def test_a_peer_that_does_not_come_is_not_waited_for(binding: Binding) -> None:
     binding.peers_came.clear()
     with pytest.raises(ExchangeUnavailableError, match="no communicator"):
         nccl.Nccl().connect(3, 0, b"name", FIRST, late)
-    # Once the peer comes, nobody wants the communicator any more.
+    # The peer comes after the caller gave up: the communicator is aborted.
     binding.peers_came.set()
     end = time.monotonic() + 20
     while binding.calls[-1] != ("abort", "handle") and time.monotonic() < end:

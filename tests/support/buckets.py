@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 SECRET = "secret"
-"""Name of a bucket that nobody may read or write."""
+"""Name of a bucket without permission to read or to write."""
 
 
 class _Bucket(MemoryFileSystem):  # type: ignore[misc]

@@ -15,7 +15,7 @@ def serving(files: Mapping[str, bytes], forbidden: str = "", ranges: bool = True
 
     Args:
         files: content by path, which begins with a slash.
-        forbidden: path of a file that nobody may read.
+        forbidden: path of a file without permission to read.
         ranges: whether the server sends parts of files.
     """
 

@@ -23,6 +23,13 @@ THREADS: Final = 64
 """Threads of a block: two warps, so that blocks have more than one, and tests take little time."""
 # NVRTC's front end has an intrinsic for the address of a field; a C++ compiler has ``offsetof``.
 _NVRTC_OFFSET: Final = "((u64)__INTADDR__(&((type*)0)->field))"
+# Fibers jump between stacks. Some systems' compilers add checks that end the process at such a jump.
+OPTIONS: Final = (
+    *("-std=c++17", "-O1", "-shared", "-fPIC", "-w"),
+    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-stack-protector"),
+)
+"""The compiler's options for a program of kernels and the emulator."""
+
 _RUN: Final = """
 extern "C" const char* run_grid(void* kernel, const dbfs::LabArguments* arguments, unsigned blocks, unsigned threads,
                                 unsigned long long seed, unsigned accesses_a_turn) {
@@ -47,9 +54,7 @@ def library() -> ctypes.CDLL:
     layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
     texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("lab/*.cu*")), *chosen, _HERE / "cuda_on_cpu.h")]
     program = "\n".join([f'#include "{path}"' for path in (_HERE / "cuda_on_cpu.h", *chosen)] + [_RUN])
-    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", f"-DDBFS_LAB_THREADS={THREADS}"]
-    # Fibers jump between stacks. Some systems' compilers add checks that end the process at such a jump.
-    options += ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-stack-protector"]
+    options = [*OPTIONS, f"-DDBFS_LAB_THREADS={THREADS}"]
     key = hashlib.sha256("\0".join([layout, program, *texts, *options]).encode()).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / f"dbfs-cuda-on-cpu-{os.getuid()}"
     built = folder / f"{key}.so"

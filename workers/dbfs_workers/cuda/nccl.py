@@ -72,7 +72,7 @@ class Nccl:
                 communicator = NcclCommunicator(binding, binding.comm_init_rank_config(p, name, rank, config))
                 with communicator.aborted_by_errors():
                     communicator.start(transfers)
-                    # Fails if nobody waits any more.
+                    # Fails if the waiting thread gave up.
                     made.set_result(communicator)
             except BaseException as error:
                 with contextlib.suppress(InvalidStateError):

@@ -1,8 +1,8 @@
 """Where rows lie, version by version: the arrays ``starts`` and ``ends`` of successive versions, in memory used again.
 
-A version that changes a few rows of millions would copy both arrays to change a few entries. Instead the memory of a
-version that nobody reads any more becomes that of the next one: only the rows are written that differ. While any array
-or slice of a version exists, its memory is not used again.
+A version that changes a few rows of millions would copy both arrays to change a few entries. Instead the next version
+takes over the memory of an old version that is out of use, and writes only the rows that differ. A version is in use
+while any of its arrays or slices exists.
 """
 
 import itertools

@@ -16,6 +16,8 @@ from dbfs_workers.errors import GraphTooLargeError
 WORD_BITS = 32
 # The largest uint32 is no internal id: it means "no vertex" in predecessor arrays.
 MAX_INTERNAL_IDS = 2**32 - 1
+MOST_SMALL_IDS = 2**32
+"""Vertices whose ids fit a uint32."""
 NO_VERTEX = np.uint32(0xFFFFFFFF)
 
 Ids = TypeVar("Ids", int, NDArray[np.int64])

@@ -16,10 +16,9 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
 
-_MOST_SMALL_IDS = 2**32
 # Edges of a piece in memory that become int64, and then bins, at a time.
 _BATCH_EDGES = 1 << 18
 
@@ -27,7 +26,7 @@ _BATCH_EDGES = 1 << 18
 def read_piece(piece: Piece) -> Edges | InputEdges:
     """Return the piece's edges: uint32 if all ids fit, which halves the memory until they are binned; else int64."""
     src, dst = piece.read()
-    if src.size and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < _MOST_SMALL_IDS:
+    if src.size and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < MOST_SMALL_IDS:
         return src.astype(np.uint32), dst.astype(np.uint32)
     return src, dst
 

@@ -38,6 +38,7 @@ from dbfs_workers.storage.id_table import (
 )
 from dbfs_workers.storage.pieces import PieceWithLoneIds, batches_of
 from dbfs_workers.storage.reading import require_room
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.tasks.unspilled import Unspilled
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 # Distinct ids of a rank that are samples, for each range. With 64 the largest of 4 ranges had 1.1 times the mean.
 _SAMPLES = 64
-_MOST_SMALL_VERTICES = 2**32
 # Indices replaced by values at a time, in a buffer that fits the processor's first cache.
 _LOOKED_UP = 1 << 12
 
@@ -304,7 +304,7 @@ def find_vertices(
         counts: as of ``make_table``.
     """
     firsts = [0, *accumulate(count for count, _ in counts)]
-    kind = np.dtype(np.uint32 if firsts[-1] <= _MOST_SMALL_VERTICES else np.int64)
+    kind = np.dtype(np.uint32 if firsts[-1] <= MOST_SMALL_IDS else np.int64)
     vertex: NDArray[Any] = np.empty(split.order.size, kind)
     start = 0
     for first, part in zip(firsts, places, strict=False):
@@ -376,7 +376,7 @@ def _looked_up(values: NDArray[Any], indices: NDArray[np.int32]) -> NDArray[Any]
 
 def _narrow(ids: Ids) -> Ids:
     """Return integers as uint32 if all fit, which halves what the ranks send and hold."""
-    small = isinstance(ids, np.ndarray) and ids.size > 0 and ids.max() < _MOST_SMALL_VERTICES
+    small = isinstance(ids, np.ndarray) and ids.size > 0 and ids.max() < MOST_SMALL_IDS
     return ids.astype(np.uint32) if small else ids
 
 
