@@ -133,6 +133,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     module.nvmlDeviceGetHandleByIndex = handle  # type: ignore[attr-defined]
     module.nvmlDeviceGetHandleByUUID = handle  # type: ignore[attr-defined]
     module.nvmlDeviceGetMemoryInfo = lambda gpu: SimpleNamespace(total=sizes[gpu])  # type: ignore[attr-defined]
+    module.nvmlDeviceGetName = lambda gpu: f"GPU of {sizes[gpu] // GIB} GiB"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pynvml", module)
     monkeypatch.setattr(gpus, "_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -148,9 +149,17 @@ def test_the_memory_of_this_machines_gpus(monkeypatch: pytest.MonkeyPatch) -> No
     assert dbfs.estimate("kronecker:scale=30", 2).memory is None
 
 
+@pytest.mark.usefixtures("nvml")
+def test_the_name_of_a_workers_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpu, name in (("1", "GPU of 78 GiB"), ("GPU-8f2", "GPU of 139 GiB"), (None, None)):
+        monkeypatch.setattr(gpus, "own_gpu", lambda gpu=gpu: gpu)
+        assert gpus.own_gpu_name() == name
+
+
 def test_without_nvml_the_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert gpus.memory_bytes() == []
+    assert gpus.own_gpu_name() is None
 
 
 def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,24 +6,29 @@ result as well (Merrill 2012, section 4), and has a row without a rate.
 
 from __future__ import annotations
 
+import platform
 import statistics
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask.system
 import distributed
 
 import dbfs
+from dbfs.bench.lab_results import LabRate
 from dbfs.bench.plan import Section
-from dbfs.errors import InvalidOptionError, PlanError, QueueOverflowError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
 from dbfs.records import BACKENDS
+from dbfs_workers.gpus import own_gpu_name
 
-BASELINE = "sequential"
-"""The strategy that the others' speed-ups are over, as in Merrill 2012, table 2."""
+SLOWEST = 30.0
+"""Seconds that a plan of short times allows one traversal, the compilation before the first one included."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class LabPlan:
         graphs: specs of generators, and files.
         strategies: strategies with their options, as ``Graph.bfs`` takes them.
         sources: number of random sources of each graph.
+        seconds: time after which a strategy takes no further source of a graph; it always takes one.
         predecessors: whether predecessors are recorded.
         backend: backend of the strategies that run on any: cuda or cpu.
     """
@@ -43,6 +49,7 @@ class LabPlan:
     sources: int
     predecessors: bool
     backend: str
+    seconds: int = 600
 
     @classmethod
     def read(cls, path: Path) -> LabPlan:
@@ -59,6 +66,7 @@ class LabPlan:
             section.count("sources", 10),
             section.flag("predecessors", False),
             section.choice("backend", BACKENDS, "cuda"),
+            section.count("seconds", 600),
         )
         section.end()
         for at, strategy in enumerate(plan.strategies):
@@ -67,49 +75,6 @@ class LabPlan:
             except InvalidOptionError as error:
                 raise PlanError(f"{path}: strategies[{at}]: {error}") from error
         return plan
-
-
-@dataclass(frozen=True)
-class LabRate:
-    """Measurements of one strategy on one graph: a traversal from each source.
-
-    Attributes:
-        graph: the generator's spec or the file.
-        n: number of vertices.
-        m: number of directed edges stored.
-        strategy: the strategy with its options.
-        backend: where it ran.
-        depth: mean depth.
-        mteps: median of the rates: directed edges of the component per second of level time, in millions.
-        low, high: the lowest and the highest of the rates.
-        milliseconds: median level time.
-        expansion: edges looked at, divided by the edges of the components: Merrill's redundant expansion factor. Less
-            than 1 if levels run bottom-up.
-        counters: the strategy's counters (docs/laboratory.md), summed over the sources; except ``bytes``, of one.
-        error: why there are no measurements: a queue that overflowed; else empty.
-    """
-
-    graph: str
-    n: int
-    m: int
-    strategy: str
-    backend: str
-    depth: float = 0.0
-    mteps: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    milliseconds: float = 0.0
-    expansion: float = 0.0
-    counters: dict[str, int] = field(default_factory=dict)
-    error: str = ""
-
-
-def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:
-    """Return a rate divided by that of ``BASELINE`` on the same graph; None if either was not measured."""
-    for one in rates:
-        if (one.graph, one.strategy) == (rate.graph, BASELINE) and one.mteps and rate.mteps:
-            return rate.mteps / one.mteps
-    return None
 
 
 def bench_lab(
@@ -136,37 +101,57 @@ def bench_lab(
                 for strategy in strategies:
                     if started is not None:
                         started(f"{spec}, {strategy}")
-                    yield _measure(graph, spec, strategy, sources, predecessors=plan.predecessors)
+                    yield _measure(graph, spec, strategy, sources, plan)
 
 
-def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], *, predecessors: bool) -> LabRate:
+def machine(client: distributed.Client, backend: str) -> str:
+    """Return the name of a worker's GPU, or of its processor's kind with the number of cores."""
+    return str(client.submit(_machine, backend, pure=False).result())
+
+
+def _machine(backend: str) -> str:
+    gpu = own_gpu_name() if backend == "cuda" else None
+    return gpu or f"{platform.machine()}, {dask.system.cpu_count()} cores"
+
+
+def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan) -> LabRate:
     what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
-    rates, seconds, depths = [], [], []
+    results: list[tuple[float, float, int]] = []
     edges, looked_at = 0, 0
     counters: Counter[str] = Counter()
+    deadline = max(SLOWEST, plan.seconds)
+    began = time.perf_counter()
     try:
         # The first traversal compiles kernels and takes memory from the device.
         for source in (sources[0], *sources):
-            result = graph.bfs(source, strategy=strategy, predecessors=predecessors, progress=False)
-            rates.append(result.edges / result.seconds / 1e6)
-            seconds.append(result.seconds)
-            depths.append(result.depth)
-            if len(rates) > 1:
+            if len(results) > 1 and time.perf_counter() - began > plan.seconds:
+                break
+            result = graph.bfs(
+                source, strategy=strategy, predecessors=plan.predecessors, deadline=deadline, progress=False
+            )
+            results.append((result.edges / result.seconds / 1e6, result.seconds, result.depth))
+            if len(results) > 1:
                 edges += result.edges
                 looked_at += sum(report.edges for report in result.reports)
                 counters.update(result.counters)
                 if "bytes" in counters:
                     counters["bytes"] = result.counters["bytes"]
+            else:
+                began = time.perf_counter()
             result.release()
     except QueueOverflowError as error:
-        return LabRate(**what, error=str(error))
+        return LabRate(**what, missing="overflow", error=str(error))
+    except DeadlineExceededError as error:
+        return LabRate(**what, missing="slow", error=str(error))
+    rates, seconds, depths = (list(column) for column in zip(*results[1:], strict=True))
     return LabRate(
         **what,
-        depth=statistics.fmean(depths[1:]),
-        mteps=statistics.median(rates[1:]),
-        low=min(rates[1:]),
-        high=max(rates[1:]),
-        milliseconds=statistics.median(seconds[1:]) * 1e3,
+        sources=len(rates),
+        depth=statistics.fmean(depths),
+        mteps=statistics.median(rates),
+        low=min(rates),
+        high=max(rates),
+        milliseconds=statistics.median(seconds) * 1e3,
         expansion=looked_at / max(1, edges),
         counters=dict(counters),
     )

@@ -7,18 +7,31 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from dbfs.bench.corpus import short_name
-from dbfs.bench.lab import LabRate, speedup
+from dbfs.bench.lab_results import LabRate, speedup
 from dbfs.display.tables import tight_table
 
 # Columns of culling, as shares of the neighbours gathered.
 _CULLED = ("bitmask_culled", "label_culled", "warp_culled", "history_culled", "duplicates")
 
 
+def line(rate: LabRate) -> str:
+    """Return a measurement in a line."""
+    what = f"{short_name(rate.graph)}, {rate.strategy}: "
+    if rate.missing:
+        return f"{what}{rate.missing}: {rate.error}"
+    return f"{what}{rate.mteps:,.1f} MTEPS ({rate.low:,.1f} to {rate.high:,.1f} from {_sources(rate)})"
+
+
+def _sources(rate: LabRate) -> str:
+    return f"{rate.sources} source{'s' * (rate.sources > 1)}"
+
+
 def lab_tables(rates: Sequence[LabRate]) -> list[Table]:
     """Return a table of all measurements, and one of the median rates, strategy by graph."""
     everything = tight_table("Strategies")
     everything.caption = (
-        "MTEPS: directed edges per second, in millions, median of the sources, lowest and highest. "
+        "MTEPS: directed edges per second, in millions, median of the sources, lowest and highest. Sources are fewer "
+        "where a strategy took longer than the plan's seconds. "
         "expansion: edges looked at / edges of the component. Of 100 neighbours: dropped by bitmask, labels, warp and "
         "history, and duplicates that nothing dropped. MiB: labels, queues and marks of the strategy."
     )
@@ -26,7 +39,7 @@ def lab_tables(rates: Sequence[LabRate]) -> list[Table]:
     for name in ("graph", "strategy"):
         everything.add_column(name, overflow="fold")
     for name in (
-        *("MTEPS", "low", "high", "over\nsequential", "ms", "us a\nlevel", "expan-\nsion"),
+        *("sources", "MTEPS", "low", "high", "over\nsequential", "ms", "us a\nlevel", "expan-\nsion"),
         *("bitmask", "labels", "warp", "history", "dupli-\ncates", "MiB"),
     ):
         everything.add_column(name, justify="right", no_wrap=True)
@@ -40,12 +53,13 @@ def lab_tables(rates: Sequence[LabRate]) -> list[Table]:
 
 
 def _cells(rates: Sequence[LabRate], rate: LabRate) -> list[str]:
-    if rate.error:
-        return ["overflow"]
+    if rate.missing:
+        return ["", rate.missing]
     over = speedup(rates, rate)
     counters = rate.counters
     per_neighbour = 100 / max(1, counters.get("edges", 0))
     return [
+        str(rate.sources),
         f"{rate.mteps:,.1f}",
         f"{rate.low:,.1f}",
         f"{rate.high:,.1f}",
@@ -64,7 +78,7 @@ def _matrix(rates: Sequence[LabRate]) -> Table:
     table.add_column("strategy", overflow="fold")
     for graph in graphs:
         table.add_column(short_name(graph), justify="right", overflow="fold")
-    found = {(rate.strategy, rate.graph): "overflow" if rate.error else f"{rate.mteps:,.1f}" for rate in rates}
+    found = {(rate.strategy, rate.graph): rate.missing or f"{rate.mteps:,.1f}" for rate in rates}
     for strategy in dict.fromkeys(rate.strategy for rate in rates):
         table.add_row(strategy, *(found.get((strategy, graph), "") for graph in graphs))
     return table

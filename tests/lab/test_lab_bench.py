@@ -1,18 +1,21 @@
 """``dbfs bench lab``: its plans, its measurements on CPU cores, and a queue that overflows."""
 
-import json
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import distributed
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from dbfs.bench.lab import LabPlan, LabRate, bench_lab, speedup
-from dbfs.bench.lab_tables import lab_tables
+from dbfs.bench.lab import LabPlan, bench_lab
+from dbfs.bench.lab_results import LabRate, LabReport, speedup
+from dbfs.bench.lab_tables import lab_tables, line
 from dbfs.bench.plan import find
 from dbfs.cli import main
-from dbfs.errors import PlanError, QueueOverflowError
+from dbfs.errors import DeadlineExceededError, FormatError, MissingFileError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
 
@@ -44,7 +47,7 @@ def test_the_plans_that_come_along() -> None:
         ("graphs: [path:n=5]", "strategies is missing"),
         ("graphs: [path:n=5]\nstrategies: [scipy, scipy]", r"strategies must be a list of different texts, not \['sc"),
         ("graphs: [path:n=5]\nstrategies: [merrill]", r"strategies\[0\]: unknown strategy 'merrill'; choose one of"),
-        ("graphs: [path:n=5]\nstrategies: [scipy]\nseconds: 3", "unknown key 'seconds'; the keys are graphs, strate"),
+        ("graphs: [path:n=5]\nstrategies: [scipy]\nminutes: 3", "unknown key 'minutes'; the keys are graphs, strate"),
     ],
 )
 def test_a_bad_plan(tmp_path: Path, text: str, words: str) -> None:
@@ -58,33 +61,62 @@ def test_measurements_on_cpu_cores(client: distributed.Client, tmp_path: Path, m
     answer = CliRunner().invoke(main, words)
     assert answer.exit_code == 0, answer.output
     assert "Median MTEPS" in answer.stdout
-    rates = [LabRate(**rate) for rate in json.loads(out.read_text())["rates"]]
+    report = LabReport.read(out)
+    rates = list(report.rates)
+    assert report.machine.endswith("cores")
+    assert all(line(rate) in answer.stdout for rate in rates)
     assert [(rate.graph, rate.strategy) for rate in rates] == [
         (graph, strategy)
         for graph in ("grid2d:side=9", "uniform:n=50,m=200")
         for strategy in ("sequential", "scipy", "resident")
     ]
+    assert {rate.sources for rate in rates} == {2}
     assert all(0 < rate.low <= rate.mteps <= rate.high for rate in rates)
     assert speedup(rates, rates[0]) == 1
     assert [rate.expansion for rate in rates if rate.strategy != "resident"] == [1, 1, 1, 1]
 
-    def overflowing(*arguments: object, **options: object) -> None:
-        raise QueueOverflowError("the queue needs 9 entries")
-
-    monkeypatch.setattr(Graph, "bfs", overflowing)
-    plan = LabPlan(("path:n=5",), ("scipy",), 1, predecessors=False, backend="cpu")
-    (rate,) = bench_lab(client, plan)
-    assert (rate.error, rate.mteps, speedup([rate], rate)) == ("the queue needs 9 entries", 0, None)
+    unfinished = []
+    for error in (QueueOverflowError("the queue needs 9 entries"), DeadlineExceededError("the deadline passed")):
+        monkeypatch.setattr(Graph, "bfs", raising(error))
+        plan = LabPlan(("path:n=5",), ("scipy",), 1, predecessors=False, backend="cpu")
+        (rate,) = bench_lab(client, plan)
+        assert (rate.error, rate.mteps, speedup([rate], rate)) == (str(error), 0, None)
+        unfinished.append(rate)
+    assert [rate.missing for rate in unfinished] == ["overflow", "slow"]
+    assert line(unfinished[0]) == "path:n=5, scipy: overflow: the queue needs 9 entries"
     console = Console(width=200, record=True, quiet=True)
-    for table in lab_tables([*rates, rate]):
+    for table in lab_tables([*rates, *unfinished]):
         console.print(table)
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def bfs(*arguments: object, **options: object) -> None:
+        raise error
+
+    return bfs
+
+
+def test_a_slow_strategy_takes_fewer_sources(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 400)
+    monkeypatch.setattr("dbfs.bench.lab.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=False, backend="cpu")
+    (rate,) = bench_lab(client, plan)
+    assert rate.sources == 2
+
+
+def test_a_file_that_is_no_report(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="no such file"):
+        LabReport.read(tmp_path / "lab.json")
+    (tmp_path / "lab.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"lab\.json: not the JSON that dbfs bench lab saves \(KeyError"):
+        LabReport.read(tmp_path / "lab.json")
 
 
 def test_the_table_has_the_shares_of_the_culling() -> None:
     counters = {"edges": 200, "bitmask_culled": 50, "bytes": 2**20}
-    one = LabRate("path:n=5", 5, 8, "two-phase", "cuda", 4.0, 3.5, 3.0, 4.0, 0.01, 1.2, counters)
+    one = LabRate("path:n=5", 5, 8, "two-phase", "cuda", 2, 4.0, 3.5, 3.0, 4.0, 0.01, 1.2, counters)
     everything = lab_tables([one])[0]
     cells = [next(iter(column.cells)) for column in everything.columns]
-    assert cells[:3] == ["path:n=5", "two-phase", "3.5"]
-    assert (cells[7], cells[-1]) == ("2.0", "1.0")
+    assert cells[:4] == ["path:n=5", "two-phase", "2", "3.5"]
+    assert (cells[8], cells[-1]) == ("2.0", "1.0")
     assert "25.00" in cells

@@ -4,6 +4,7 @@ import importlib.util
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 @cache
@@ -40,16 +41,27 @@ def memory_bytes() -> list[int]:
     found = []
     for gpu in visible_gpus():
         try:
-            handle = (
-                pynvml.nvmlDeviceGetHandleByIndex(int(gpu))
-                if gpu.isdecimal()
-                else pynvml.nvmlDeviceGetHandleByUUID(gpu)
-            )
-            found.append(int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+            found.append(int(pynvml.nvmlDeviceGetMemoryInfo(_handle(pynvml, gpu)).total))
         except pynvml.NVMLError:
             # An index or a UUID that this machine does not have: CUDA ignores it and all that follow.
             break
     return found
+
+
+def own_gpu_name() -> str | None:
+    """Return the product name of ``own_gpu``, such as ``NVIDIA H200``; None without a GPU, or without NVML."""
+    gpu = own_gpu()
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    return None if gpu is None else str(pynvml.nvmlDeviceGetName(_handle(pynvml, gpu)))
+
+
+def _handle(nvml: Any, gpu: str) -> Any:
+    if gpu.isdecimal():
+        return nvml.nvmlDeviceGetHandleByIndex(int(gpu))
+    return nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
 def own_gpu() -> str | None:

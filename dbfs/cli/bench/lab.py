@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,13 +25,13 @@ def lab(plan: str, memory_limit: str, out: Path | None, scheduler: str | None, a
     """Measure the strategies of the laboratory on the graphs of a plan.
 
     Results are rates, speed-up over one core, redundant expansion, what culling dropped, and memory. Both plans need
-    one GPU; the small one takes about three minutes.
+    one GPU; the small one takes about two minutes. Each row is printed, and written to --out, as it is measured.
 
     Example: dbfs bench lab --plan small --out lab.json
     """
-    from dbfs.bench.gpu import revision
-    from dbfs.bench.lab import LabPlan, bench_lab
-    from dbfs.bench.lab_tables import lab_tables
+    from dbfs.bench.lab import LabPlan, bench_lab, machine
+    from dbfs.bench.lab_results import LabReport
+    from dbfs.bench.lab_tables import lab_tables, line
     from dbfs.bench.plan import find
 
     chosen = LabPlan.read(find("lab", plan))
@@ -42,14 +41,18 @@ def lab(plan: str, memory_limit: str, out: Path | None, scheduler: str | None, a
         connect_workers(scheduler, 1, chosen.backend, memory_limit) as client,
         progress.bar("bench lab", len(chosen.graphs) * len(chosen.strategies)) as bar,
     ):
-        rates = list(bench_lab(client, chosen, advancing(bar)))
-    saved = {"revision": revision(), "rates": [asdict(rate) for rate in rates]}
-    if out is not None:
-        with writing("--out", out):
-            out.write_text(json.dumps(saved, indent=2), encoding="utf-8")
+        where = machine(client, chosen.backend)
+        report = LabReport.of(where, [])
+        for rate in bench_lab(client, chosen, advancing(bar)):
+            report = LabReport.of(where, (*report.rates, rate))
+            if out is not None:
+                with writing("--out", out):
+                    out.write_text(report.to_json(), encoding="utf-8")
+            if not as_json:
+                click.echo(line(rate))
     if as_json:
-        print_json(saved)
+        print_json(asdict(report))
         return
     console = Console()
-    for table in lab_tables(rates):
+    for table in lab_tables(report.rates):
         console.print(table, "")

@@ -1,0 +1,105 @@
+"""Results of the laboratory's comparison, and their JSON, from which any machine draws the figures again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from dbfs.bench.gpu import revision
+from dbfs.errors import FormatError, MissingFileError
+
+BASELINE = "sequential"
+"""The strategy that the others' speed-ups are over, as in Merrill 2012, table 2."""
+
+
+@dataclass(frozen=True)
+class LabRate:
+    """Measurements of one strategy on one graph: a traversal from each source that the plan's time allowed.
+
+    Attributes:
+        graph: the generator's spec or the file.
+        n: number of vertices.
+        m: number of directed edges stored.
+        strategy: the strategy with its options.
+        backend: where it ran.
+        sources: number of sources that were measured.
+        depth: mean depth.
+        mteps: median of the rates: directed edges of the component per second of level time, in millions.
+        low, high: the lowest and the highest of the rates.
+        milliseconds: median level time.
+        expansion: edges looked at, divided by the edges of the components: Merrill's redundant expansion factor. Less
+            than 1 if levels run bottom-up.
+        counters: the strategy's counters (docs/laboratory.md), summed over the sources; except ``bytes``, of one.
+        missing: why there are no measurements, in a word: ``overflow`` of a queue, or ``slow``; else empty.
+        error: the same in full.
+    """
+
+    graph: str
+    n: int
+    m: int
+    strategy: str
+    backend: str
+    sources: int = 0
+    depth: float = 0.0
+    mteps: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    milliseconds: float = 0.0
+    expansion: float = 0.0
+    counters: dict[str, int] = field(default_factory=dict)
+    missing: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class LabReport:
+    """Results of ``bench_lab`` with where they come from.
+
+    Attributes:
+        revision: git revision of the code.
+        machine: the processor or the GPU.
+        rates: the measurements, by graph.
+    """
+
+    revision: str
+    machine: str
+    rates: tuple[LabRate, ...]
+
+    @classmethod
+    def of(cls, machine: str, rates: Sequence[LabRate]) -> LabReport:
+        """Return the report of measurements made by the running code."""
+        return cls(revision(), machine, tuple(rates))
+
+    @classmethod
+    def read(cls, path: Path) -> LabReport:
+        """Read the JSON of ``dbfs bench lab --out``.
+
+        Raises:
+            MissingFileError: there is no such file.
+            FormatError: the file is not that JSON.
+        """
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            return cls(saved["revision"], saved["machine"], tuple(LabRate(**rate) for rate in saved["rates"]))
+        except FileNotFoundError:
+            raise MissingFileError(f"{path}: no such file") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"{path}: not the JSON that dbfs bench lab saves ({type(error).__name__}: {error})"
+            ) from error
+
+    def to_json(self) -> str:
+        """Return the report as JSON, a line for each measurement."""
+        rates = ",\n".join(json.dumps(asdict(rate)) for rate in self.rates)
+        where = f'"revision": {json.dumps(self.revision)}, "machine": {json.dumps(self.machine)}'
+        return f'{{{where}, "rates": [\n{rates}\n]}}\n'
+
+
+def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:
+    """Return a rate divided by that of ``BASELINE`` on the same graph; None if either was not measured."""
+    for one in rates:
+        if (one.graph, one.strategy) == (rate.graph, BASELINE) and one.mteps and rate.mteps:
+            return rate.mteps / one.mteps
+    return None
