@@ -15,6 +15,7 @@ ColumnNames: TypeAlias = str | Sequence[str] | None
 # has a first row of any length.
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 30
+_BY_OPTIONS = "source= and target= (--source-column and --target-column on the command line)"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,7 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
     if source is None and target is None:
         if len(columns) != 2:
             raise EdgeInputError(
-                f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by source= and "
-                "target="
+                f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by {_BY_OPTIONS}"
             )
         ends = Ends((columns[0],), (columns[1],))
     else:
@@ -87,7 +87,7 @@ def listed(columns: Sequence[str]) -> str:
 
 def _names(given: ColumnNames, option: str) -> tuple[str, ...]:
     if given is None:
-        raise InvalidOptionError(f"{option}= is missing; name the columns of both ends by source= and target=")
+        raise InvalidOptionError(f"{option}= is missing; name the columns of both ends by {_BY_OPTIONS}")
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else None
     if names is None or not all(isinstance(name, str) for name in names):
         raise InvalidOptionTypeError(f"{option} must be a column's name or a list of names, not {given!r}")
