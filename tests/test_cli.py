@@ -49,6 +49,17 @@ def test_json_has_counts_and_levels(invoke) -> None:  # type: ignore[no-untyped-
     assert found["ranks"] == 4
 
 
+def test_a_path_to_an_id(invoke, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    table = tmp_path / "follows.csv"
+    table.write_text("who,whom\nalice,bob\nbob,carol\ncarol,dave\nerin,frank\n")
+    answer = invoke(str(table), "--from", "alice", "--to", "carol")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.endswith("\npath: 2 edges: alice bob carol\n")
+    found = json.loads(invoke(str(table), "--from", "alice", "--to", "dave", "--json").stdout)
+    assert found["path"] == ["alice", "bob", "carol", "dave"]
+    assert invoke(str(table), "--from", "alice", "--to", "erin").stdout.endswith("\npath: there is none\n")
+
+
 def test_tables(invoke) -> None:  # type: ignore[no-untyped-def]
     answer = invoke("path:n=100", "--source", "7", "--ranks", "2", "--max-depth", "50")
     assert answer.exit_code == 0, answer.output
@@ -86,6 +97,7 @@ def test_labels_are_saved(invoke, tmp_path: Path, predecessors: bool) -> None:  
     [
         (["path:n=5", "--source", "5"], "source 5 is not in path:n=5: vertices are 0..4"),
         (["path:n=5", "--source", "-1"], "source -1 is not in path:n=5"),
+        (["path:n=5", "--source", "0", "--to", "5"], "target 5 is not in path:n=5: vertices are 0..4"),
         (["path:n=5", "--source", "x"], "source must be an integer, not 'x'"),
         (["path:n=5", "--source", "0", "--out", "labels.txt"], "must end in .parquet, .csv or .npy"),
         (["path:n=5", "--source", "0", "--out", "/no/such/folder/x.npy"], "there is no folder /no/such/folder"),

@@ -54,6 +54,7 @@ from dbfs_workers.text import printable
     required=True,
     help="Id to start from, as the file has it; columns of a tuple by commas.",
 )
+@click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
 @columns_options
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
 @layout_options
@@ -76,6 +77,7 @@ from dbfs_workers.text import printable
 def run(
     graph: str,
     source: str,
+    target: str | None,
     loaded: bool,
     direction: str,
     engine: str,
@@ -96,7 +98,7 @@ def run(
     Examples:
       dbfs run kronecker:scale=16 --source 1 --validate
       dbfs run road.gr.xz --source 1 --predecessors --out labels.parquet
-      dbfs run follows.parquet --source-column who --target-column whom --from alice
+      dbfs run follows.parquet --source-column who --target-column whom --from alice --to bob
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
     if out is not None:
@@ -106,17 +108,21 @@ def run(
         _check_loaded(scheduler, layout)
     else:
         edges = _edges(graph, scheduler, directed=layout.pop("directed"), **columns_of(layout))
-        _check_source(edges, source, layout["ids"])
+        _check_id(edges, source, layout["ids"], "source")
+        if target is not None:
+            _check_id(edges, target, layout["ids"], "target")
     if within := fits_within_process(scheduler, layout["backend"], edges):
         layout["backend"] = "cpu"
     with ExitStack() as stack:
         with bar("connecting"):
             client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], processes=not within))
         found = stack.enter_context(_graph(graph if edges is None else edges, client, layout))
+        end = None if target is None else parse_id(target, found.id_type, "target")
         result = found.bfs(
             parse_id(source, found.id_type, "source"),
-            predecessors=predecessors,
+            predecessors=predecessors or end is not None,
             max_depth=max_depth,
+            targets=end,
             direction=direction,
             engine=engine,
         )
@@ -126,9 +132,9 @@ def run(
         if out is not None:
             with bar(f"writing {out}"), writing("--out", out):
                 saved = save(result, out)
-        _print(result, validated=validate, as_json=as_json)
+        _print(result, validated=validate, path=None if end is None else result.path_to(end), as_json=as_json)
         if out is not None and not as_json:
-            labels = "distances and predecessors" if predecessors else "distances"
+            labels = "distances and predecessors" if result.spec.predecessors else "distances"
             size = format_bytes(out.stat().st_size)
             click.echo(f"{printable(out)}: wrote the {labels} of {saved:,} vertices, {size}")
         result.release()
@@ -183,14 +189,14 @@ def save(result: BFSResult, out: Path) -> int:
     return labels.size
 
 
-def _check_source(edges: EdgeList, source: str, ids: str) -> None:
+def _check_id(edges: EdgeList, given: str, ids: str, what: str) -> None:
     # Checked before a cluster is started. Ids that have to be numbered are found only once the graph is built.
     if edges.n is None or (edges.has_names and ids == "given"):
         return
-    first, number = edges.first_id if ids == "given" else 0, parse_id(source, INTEGERS, "source")
+    first, number = edges.first_id if ids == "given" else 0, parse_id(given, INTEGERS, what)
     if edges.n and not first <= number < first + edges.n:
         noun = "ids" if first else "vertices"
-        raise InvalidVertexError(f"source {number} is not in {edges.name}: {noun} are {first}..{first + edges.n - 1}")
+        raise InvalidVertexError(f"{what} {number} is not in {edges.name}: {noun} are {first}..{first + edges.n - 1}")
 
 
 def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
@@ -213,11 +219,14 @@ def _check_out(out: Path) -> None:
     check_writable("--out", out)
 
 
-def _print(result: BFSResult, *, validated: bool, as_json: bool) -> None:
+def _print(result: BFSResult, *, validated: bool, path: list[Any] | None, as_json: bool) -> None:
     if as_json:
-        print_json({**result.summary(), "validated": validated})
+        print_json({**result.summary(), "validated": validated} | ({} if path is None else {"path": path}))
         return
     console = Console()
     console.print(plain(tables.describe(result.graph)), soft_wrap=True)
     console.print(tables.results_table([result], validated=validated))
     console.print(tables.levels_table(result))
+    if path is not None:
+        words = f"{len(path) - 1:,} edges: {' '.join(printable(one) for one in path)}" if path else "there is none"
+        click.echo(f"path: {words}")
