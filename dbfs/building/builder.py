@@ -204,7 +204,7 @@ class Builder(ABC):
         if edges.path is not None:
             # Dask's client has a cluster if this program started it.
             require_readable(edges.path, shared=gang.client.cluster is None)
-        pieces = edges.cut(self.piece_edges(edges.m, gang.p))
+        pieces = self.cut()
         if edges.n is not None and edges.m is not None:
             # Before any data moves: refusing a graph must cost nothing.
             self.require_fit(edges.n, edges.m)
@@ -254,6 +254,10 @@ class Builder(ABC):
         """The task that returns a partition's counts."""
         found: Callable[[Any], PartitionInfo] = self.tasks.describe
         return found
+
+    def cut(self) -> Sequence[Piece]:
+        """Cut the edges into pieces."""
+        return self.edges.cut(self.piece_edges(self.edges.m, self.gang.p))
 
     @staticmethod
     @abstractmethod

@@ -7,6 +7,7 @@ all rows at once, rows are built in turns. There are few tasks, because a task c
 of a build.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,13 +16,15 @@ from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs_workers.storage.pieces import GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_gpu as tasks
 
 # So many that a piece's generation (about 100 bytes per edge, for a short time) takes less memory than all keys of the
 # rank (8 bytes per directed edge, and 8 to sort them).
 _PIECES_A_RANK = 16
+# Largest number of edges of a piece of a file. 16 threads take about 5 GB of the host while each reads such a piece.
+_READ_EDGES = 1 << 22
 # With three turns a build takes at most twice the partition's memory. More turns would cost time and save nothing.
 _TURNS = (1, 2, 3)
 
@@ -42,7 +45,9 @@ class CudaBuilder(Builder):
 
     def __init__(self, edges: EdgeList, gang: Gang, options: BuildOptions, *, through_host: bool = False) -> None:
         super().__init__(edges, gang, options)
-        self.through_host = through_host or len({host_of(address) for address in gang.addresses}) > 1
+        here = Counter(map(host_of, gang.addresses))
+        self._ranks_here = [here[host_of(address)] for address in gang.addresses]
+        self.through_host = through_host or len(here) > 1
         self.turns = 1
 
     @staticmethod
@@ -56,6 +61,11 @@ class CudaBuilder(Builder):
         if m is None:
             return least
         return min(config.count("build.gpu-piece-edges"), max(least, -(-m // (_PIECES_A_RANK * p))))
+
+    def cut(self) -> Sequence[Piece]:
+        """See ``Builder``. Pieces of files are smaller, because threads read several at once."""
+        size = self.piece_edges(self.edges.m, self.gang.p)
+        return self.edges.cut(size if self.edges.path is None else min(size, _READ_EDGES))
 
     @classmethod
     def estimate(
@@ -150,7 +160,15 @@ class CudaBuilder(Builder):
         """Add a task per rank that counts the degrees of its pieces."""
         options = (dealt.n, self.edges.symmetrise, self.edges.name)
         return [
-            graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, pieces, rank, *options)
+            graph.add(
+                rank,
+                self._key("count-degrees", rank),
+                tasks.count_degrees,
+                pieces,
+                rank,
+                *options,
+                self._ranks_here[rank],
+            )
             for rank, pieces in enumerate(sources)
         ]
 
@@ -185,7 +203,7 @@ class CudaBuilder(Builder):
         edges, bins = self.edges, []
         for rank, pieces in enumerate(sources):
             options = (edges.symmetrise, self.in_edges, edges.name, orders[rank])
-            turns = (turn, self.turns, rows_before[rank])
+            turns = (turn, self.turns, self._ranks_here[rank], rows_before[rank])
             key = self._key("bin-edges", turn, rank)
             bins.append(graph.add(rank, key, tasks.bin_edges, pieces, stripe, rank, *options, *turns))
         return bins

@@ -5,6 +5,8 @@ turns, bins mapped by the peers or sent through the host.
 """
 
 import pickle
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,8 @@ from dbfs.building.builder import BuildOptions, DealtPieces
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers import open_edges
+from dbfs.edges.writers import write_edges
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
 from dbfs.records import GraphIds
 from dbfs_workers.cuda import building, device_memory, failures
@@ -110,6 +114,31 @@ def test_the_tasks_make_the_partitions_of_the_cpu(
             if found is not None and numbering is not None:
                 np.testing.assert_array_equal(found.position, numbering.position)
                 np.testing.assert_array_equal(found.vertex, numbering.vertex)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_pieces_of_files_are_read_by_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str) -> None:
+    standin.install(monkeypatch, mapped=True)
+    monkeypatch.setattr("dbfs.building.on_gpu._READ_EDGES", 300)
+    monkeypatch.setattr(tasks.os, "sched_getaffinity", lambda _: set(range(4)))
+    drawn, threads = dbfs.uniform(n=99, m=2000), set()
+    file = tmp_path / "edges.mtx"
+    write_edges(drawn, file)
+    edges = open_edges(file)
+    read_piece = tasks.read_piece
+
+    def noting(piece: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return read_piece(piece)
+
+    monkeypatch.setattr(tasks, "read_piece", noting)
+    for turns in (1, 2):
+        assert_same(built(edges, 2, order, turns, piece_edges=300)[0], expected(edges, 2, order)[0])
+    assert len(threads) > 1
+    assert all("dbfs-read" in name for name in threads)
+    gang: Any = SimpleNamespace(p=1, addresses=["a"])
+    assert len(CudaBuilder(edges, gang, BuildOptions()).cut()) > 5
+    assert len(CudaBuilder(drawn, gang, BuildOptions()).cut()) == 1
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
@@ -214,8 +243,8 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
     source = np.array([1, bad[0]]), np.array([2, bad[1]])
     words = rf"mine: edge \({bad[0]}, {bad[1]}\) has an id outside 0\.\.4"
     for make in (
-        lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, 0, 1, []),
-        lambda: tasks.count_degrees([source], 0, 5, True, "mine"),
+        lambda: tasks.bin_edges([source], Stripe(5, 2), 0, True, False, "mine", None, 0, 1, 1, []),
+        lambda: tasks.count_degrees([source], 0, 5, True, "mine", 1),
         lambda: tasks.keep_edges(source, 5, "mine"),
     ):
         with pytest.raises(InvalidVertexError, match=words):
@@ -228,14 +257,14 @@ def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.Mon
     assert building.MOST_RANKS <= building.THREADS
     source = np.arange(9), np.arange(9)
     for p in (9, building.MOST_RANKS):
-        assert tasks.bin_edges([source], Stripe(9, p), 0, True, False, "mine", None, 0, 1, []).read == 9
+        assert tasks.bin_edges([source], Stripe(9, p), 0, True, False, "mine", None, 0, 1, 1, []).read == 9
     with pytest.raises(GraphTooLargeError, match="rank 0, binning mine: GPUs bin for up to 256 ranks, not 257"):
-        tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, 0, 1, [])
+        tasks.bin_edges([source], Stripe(9, 257), 0, True, False, "mine", None, 0, 1, 1, [])
 
 
 def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
-    bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, 0, 1, [])
+    bins = tasks.bin_edges([(np.arange(9), np.arange(9))], Stripe(9, 1), 0, True, False, "mine", None, 0, 1, 1, [])
     assert sizeof(bins) < 1000
     kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine")
     assert sizeof(kept) < 1000

@@ -5,9 +5,14 @@ A file decides how much text and how many edges come out of it, so a read looks 
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import distributed
 
@@ -19,6 +24,12 @@ IDLE_BYTES = 1 << 24
 
 EDGE_TEXT_BYTES = 1 << 12
 """Bytes of text that a read accepts for each edge and each row, on average, beyond ``IDLE_BYTES``."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# The task for which a thread of ``read_ahead`` reads: ``_current_task`` of the thread that started the read.
+_reads_for = threading.local()
 
 # Bytes that an edge takes beside the two ids that were read: the ids again as one array, and what the build makes of
 # them (bins of both directions, or the sorted distinct ids).
@@ -130,13 +141,55 @@ def _require_wanted(worker: Any, key: str, doing: str) -> None:
         raise RunCancelledError(f"{doing} was cancelled")
 
 
+def read_ahead(items: Iterable[T], read: Callable[[T], R], threads: int) -> Iterator[R]:
+    """Yield what ``read`` makes of each item, in order, while threads read the next items.
+
+    The reads have the limits of the task that calls this: its worker's memory, and its end.
+
+    Args:
+        items: what to read.
+        read: reads an item.
+        threads: number of threads, and of items that are held beside the one yielded last.
+
+    Raises:
+        RunCancelledError: the task was cancelled.
+        Exception: of the first item that ``read`` raised it for.
+    """
+    task = _current_task()
+
+    def adopt() -> None:
+        _reads_for.task = task
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="dbfs-read", initializer=adopt) as pool:
+        left = iter(items)
+        ahead: deque[Future[R]] = deque(pool.submit(read, item) for item in islice(left, threads))
+        try:
+            while ahead:
+                found = ahead.popleft().result()
+                ahead.extend(pool.submit(read, item) for item in islice(left, 1))
+                yield found
+                del found
+        finally:
+            for waiting in ahead:
+                waiting.cancel()
+
+
 def free_bytes(memory_share: float, dask_worker: Any) -> int:
     """Return the bytes that a worker may still take. Clients run this on workers (``Client.run``)."""
     return room(_memory_limit(dask_worker), memory_share)
 
 
 def _current_task() -> tuple[Any, str]:
-    """Return the worker whose task runs in this thread, and the task's key; None and an empty key outside a task."""
+    """Return the worker whose task runs in this thread, and the task's key; None and an empty key outside a task.
+
+    A thread of ``read_ahead`` belongs to the task that it reads for.
+    """
+    adopted: tuple[Any, str] | None = getattr(_reads_for, "task", None)
+    return _task_of_thread() if adopted is None else adopted
+
+
+def _task_of_thread() -> tuple[Any, str]:
+    """Return the task that Dask runs in this thread; see ``_current_task``."""
     try:
         worker = distributed.get_worker()
         return worker, worker.get_current_task()

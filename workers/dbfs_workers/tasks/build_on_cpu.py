@@ -25,10 +25,10 @@ _BATCH_EDGES = 1 << 18
 
 def read_piece(piece: Piece) -> Edges | InputEdges:
     """Return the piece's edges: uint32 if all ids fit, which halves the memory until they are binned; else int64."""
-    src, dst = piece.read()
-    if src.size and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < MOST_SMALL_IDS:
-        return src.astype(np.uint32), dst.astype(np.uint32)
-    return src, dst
+    parts = [_narrowed(*_int64(edges)) for edges in batches_of(piece)]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([src for src, _ in parts]), np.concatenate([dst for _, dst in parts])
 
 
 def keep_edges(source: Piece | Edges, n: int, name: str) -> InputEdges:
@@ -184,6 +184,13 @@ def _batches(source: Piece | Edges | InputEdges) -> Iterator[Edges]:
     src, dst = source
     for start in range(0, max(src.size, 1), _BATCH_EDGES):
         yield _int64((src[start : start + _BATCH_EDGES], dst[start : start + _BATCH_EDGES]))
+
+
+def _narrowed(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Edges | InputEdges:
+    """Return edges as uint32 if all ids fit."""
+    if src.size and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < MOST_SMALL_IDS:
+        return src.astype(np.uint32), dst.astype(np.uint32)
+    return src, dst
 
 
 def _int64(edges: Edges | IdEdges | InputEdges) -> Edges:

@@ -6,6 +6,7 @@ thread or process may read what the task returned.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.pieces import Edges, GeneratedPiece, Piece
+from dbfs_workers.storage.reading import read_ahead
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.build_on_cpu import count_edges, read_piece
 from dbfs_workers.tasks.gpu_data import (
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from dbfs_workers.cuda.building import Binned
 
 __all__ = ["count_edges", "read_piece"]
+
+# Most threads in which a rank reads pieces of files: each holds a piece in the host's memory.
+_MOST_THREADS = 16
 
 EdgeSource = Piece | Edges | InputEdges
 """A piece, or its edges, on the host or on the GPU."""
@@ -54,8 +59,10 @@ def keep_edges(source: EdgeSource, n: int, name: str) -> InputEdges:
         return DeviceEdges((src.astype(np.uint32), dst.astype(np.uint32)))
 
 
-def count_degrees(sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str) -> DegreeCounts:
-    """Return the degrees of the edges in all of a rank's pieces.
+def count_degrees(
+    sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: bool, name: str, ranks_here: int
+) -> DegreeCounts:
+    """Return the degrees of the edges in all of a rank's pieces; ``ranks_here`` as of ``bin_edges``.
 
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
@@ -68,8 +75,7 @@ def count_degrees(sources: Sequence[EdgeSource], rank: int, n: int, symmetrise: 
         device_memory.require(8 * n, where)
         degrees = device_memory.own_allocation(n, np.uint64)
         degrees.fill(0)
-        for source in sources:
-            src, dst = _as_vertices(source)
+        for src, dst in _all_vertices(sources, ranks_here):
             building.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
         return DegreeCounts([degrees])
 
@@ -134,9 +140,19 @@ def bin_edges(
     order: GpuDegreeOrder | None,
     turn: int,
     turns: int,
+    ranks_here: int,
     _before: object,
 ) -> RankBins:
-    """Return the edges of all of a rank's pieces by owner: those of one turn's rows. ``_before`` only orders tasks.
+    """Return the edges of all of a rank's pieces by owner: those of one turn's rows.
+
+    Args:
+        sources: the rank's pieces, or their edges. Pieces that are not generated are read by threads.
+        stripe, symmetrise, name, order: see ``cuda.building.bin_edges``.
+        rank: the rank.
+        in_edges: also bin the reversed edges.
+        turn, turns: the turn, and the number of turns.
+        ranks_here: number of ranks of the graph on this host, which share its cores.
+        _before: only orders tasks.
 
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
@@ -157,8 +173,7 @@ def bin_edges(
         position=position,
     )
     with _on_gpu(where):
-        for source in sources:
-            src, dst = _as_vertices(source)
+        for src, dst in _all_vertices(sources, ranks_here):
             bins.read += src.size
             bins.out.append(bin_piece(src, dst))
             if in_edges:
@@ -276,6 +291,20 @@ def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any
     for offer, (start, end) in zip(offers, pairwise(np.cumsum(sizes).tolist()), strict=True):
         offer.copy_part(rank, keys[start:end])
     return keys
+
+
+def _all_vertices(sources: Sequence[EdgeSource], ranks_here: int) -> Iterator[Edges]:
+    """Yield the edges of each source as int64 vertices on the GPU. Threads read pieces of files while the GPU works."""
+    if all(isinstance(source, (GeneratedPiece, tuple)) for source in sources):
+        yield from map(_as_vertices, sources)
+        return
+    threads = max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) // ranks_here))
+    yield from map(_as_vertices, read_ahead(sources, _on_host, threads))
+
+
+def _on_host(source: EdgeSource) -> EdgeSource:
+    """Return a piece's edges on the host, reading the piece if needed; a generated piece is made on the GPU."""
+    return source if isinstance(source, (GeneratedPiece, tuple)) else read_piece(source)
 
 
 def _as_vertices(source: EdgeSource) -> Edges:
