@@ -15,10 +15,16 @@ from dbfs.networkx.backend import backend
 
 def test_both_sides_are_measured(client: distributed.Client) -> None:
     with nx.config.backends.dbfs(ranks=1):
-        first, *others = bench_networkx(client, 7, 1)
-    assert (first.function, first.networkx, first.ratio) == ("conversion and loading", None, None)
-    assert len(others) >= 10
-    for each in others:
+        measured = list(bench_networkx(client, 8, 7, 1))
+    conversions = [each for each in measured if each.networkx is None]
+    assert [(each.function, each.scale, each.ratio) for each in conversions] == [
+        ("conversion and loading", 8, None),
+        ("conversion and loading", 7, None),
+    ]
+    functions = [each for each in measured if each not in conversions]
+    assert len(functions) >= 15
+    assert {each.function for each in functions if each.scale == 7} >= {"diameter()", "closeness_centrality()"}
+    for each in functions:
         assert each.networkx is not None
         assert each.ratio == each.networkx / each.dbfs > 0
 
@@ -26,11 +32,17 @@ def test_both_sides_are_measured(client: distributed.Client) -> None:
 def test_a_wrong_result_ends_the_benchmark(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "is_connected", lambda graph: False)
     with pytest.raises(ValidationError, match=r"is_connected\(\): the backend's result is not that of NetworkX"):
-        list(bench_networkx(client, 7, 1))
+        list(bench_networkx(client, 7, 7, 1))
 
 
 @pytest.mark.full
 def test_the_command() -> None:
-    done = CliRunner().invoke(main, ["bench", "networkx", "--scale", "7", "--times", "1", "--json"])
+    command = ["bench", "networkx", "--scale", "7", "--pairs-scale", "7", "--times", "1"]
+    done = CliRunner().invoke(main, [*command, "--json"])
     assert done.exit_code == 0, done.output
-    assert {"function", "networkx", "dbfs"} <= json.loads(done.stdout)[0].keys()
+    found = json.loads(done.stdout)
+    assert {"function", "scale", "networkx", "dbfs", "ratio"} == found[1].keys()
+    shown = CliRunner().invoke(main, command)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[0].split() == ["function", "nodes", "NetworkX", "ms", "dbfs", "ms", "ratio"]
+    assert len(shown.stdout.splitlines()) == 1 + len(found)
