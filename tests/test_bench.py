@@ -299,7 +299,7 @@ def test_a_folder_that_takes_no_results_is_refused_before_the_benchmark(
 def test_what_is_no_saved_benchmark(tmp_path: Path, text: str) -> None:
     path = tmp_path / "saved.json"
     path.write_text(text)
-    with pytest.raises(FormatError, match=r"saved\.json: not the JSON that dbfs bench corpus or scaling saves"):
+    with pytest.raises(FormatError, match=r"saved\.json: not the JSON that dbfs bench corpus, scaling or lab saves"):
         read(path)
     with pytest.raises(MissingFileError, match="no such file"):
         read(tmp_path / "none.json")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dbfs.bench import lab_figures
 from dbfs.bench.corpus import CorpusReport, Frontier, short_name
+from dbfs.bench.lab_results import LabReport
 from dbfs.bench.rates import Rates
 from dbfs.bench.scaling import STRONG, WEAK, ScalingPoint
 from dbfs.display.plots import EDGES, VERTICES
@@ -30,8 +32,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
     The corpus has ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (figure 10) and, if several numbers of
     ranks were measured, ``ranks.png`` (figure 11). Scaling has ``scaling.png``: speed-up (strong) and efficiency (weak)
-    by number of ranks.
+    by number of ranks. The laboratory has those of ``lab_figures``.
     """
+    if isinstance(results, LabReport):
+        return _save(lab_figures.figures(results), folder)
     if not isinstance(results, CorpusReport):
         return _save({"scaling": _scaling(results)}, folder)
     drawn = {"frontiers": _frontiers(results.frontiers), "rates": _rates(results.rates)}

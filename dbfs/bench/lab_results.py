@@ -10,6 +10,9 @@ from pathlib import Path
 from dbfs.bench.gpu import revision
 from dbfs.errors import FormatError, MissingFileError
 
+BENCHMARK = "lab"
+"""The benchmark's name in its JSON."""
+
 BASELINE = "sequential"
 """The strategy that the others' speed-ups are over, as in Merrill 2012, table 2."""
 
@@ -92,9 +95,9 @@ class LabReport:
 
     def to_json(self) -> str:
         """Return the report as JSON, a line for each measurement."""
+        about = {"benchmark": BENCHMARK, "revision": self.revision, "machine": self.machine}
         rates = ",\n".join(json.dumps(asdict(rate)) for rate in self.rates)
-        where = f'"revision": {json.dumps(self.revision)}, "machine": {json.dumps(self.machine)}'
-        return f'{{{where}, "rates": [\n{rates}\n]}}\n'
+        return f'{json.dumps(about)[:-1]}, "rates": [\n{rates}\n]}}\n'
 
 
 def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:

@@ -10,11 +10,13 @@ from typing import Any
 
 from dbfs.bench.corpus import CorpusReport, Frontier
 from dbfs.bench.gpu import revision
+from dbfs.bench.lab_results import BENCHMARK as LAB
+from dbfs.bench.lab_results import LabReport
 from dbfs.bench.rates import Rates
 from dbfs.bench.scaling import ScalingPoint
 from dbfs.errors import FormatError, MissingFileError
 
-Results = CorpusReport | list[ScalingPoint]
+Results = CorpusReport | LabReport | list[ScalingPoint]
 
 
 def to_json(results: CorpusReport | Sequence[ScalingPoint]) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def to_json(results: CorpusReport | Sequence[ScalingPoint]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Results:
-    """Read the results that ``dbfs bench corpus`` or ``scaling`` saved.
+    """Read the results that ``dbfs bench corpus``, ``scaling`` or ``lab`` saved.
 
     Raises:
         MissingFileError: there is no such file.
@@ -39,10 +41,12 @@ def read(path: Path) -> Results:
                 for one in saved["frontiers"]
             )
             return CorpusReport(tuple(Rates(**one) for one in saved["rates"]), tuple(frontiers))
+        if saved["benchmark"] == LAB:
+            return LabReport.read(path)
         return [ScalingPoint(**{**point, "rates": Rates(**point["rates"])}) for point in saved["points"]]
     except FileNotFoundError:
         raise MissingFileError(f"{path}: no such file") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
-            f"{path}: not the JSON that dbfs bench corpus or scaling saves ({type(error).__name__}: {error})"
+            f"{path}: not the JSON that dbfs bench corpus, scaling or lab saves ({type(error).__name__}: {error})"
         ) from error

@@ -1,7 +1,9 @@
 """``dbfs bench lab``: its plans, its measurements on CPU cores, and a queue that overflows."""
 
 import itertools
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from dbfs.bench import lab_figures
 from dbfs.bench.lab import LabPlan, bench_lab
 from dbfs.bench.lab_results import LabRate, LabReport, speedup
 from dbfs.bench.lab_tables import lab_tables, line
@@ -120,3 +123,21 @@ def test_the_table_has_the_shares_of_the_culling() -> None:
     assert cells[:4] == ["path:n=5", "two-phase", "2", "3.5"]
     assert (cells[8], cells[-1]) == ("2.0", "1.0")
     assert "25.00" in cells
+
+
+def test_the_figures_of_a_report(tmp_path: Path) -> None:
+    """Every figure is drawn; an overflow has its word in the place of a bar."""
+    rate = LabRate("path:n=5", 5, 8, "two-phase", "cuda", 2, 4.0, 3.5, 3.0, 4.0, 0.01, 1.0, {"edges": 8, "bytes": 99})
+    others = [replace(rate, strategy=name) for name in ("two-phase:gathering=scan", "expand-contract", "atomic-queue")]
+    overflow = LabRate("path:n=5", 5, 8, "two-phase:status=labels", "cuda", missing="overflow", error="it needs 9")
+    report = LabReport("abc", "a GPU", (rate, *others, overflow))
+    (tmp_path / "lab.json").write_text(report.to_json(), encoding="utf-8")
+    assert LabReport.read(tmp_path / "lab.json") == report
+    words = ["bench", "figures", str(tmp_path / "lab.json"), "--out", str(tmp_path / "drawn"), "--json"]
+    drawn = json.loads(CliRunner().invoke(main, words).stdout)
+    found = lab_figures.figures(report)
+    assert [Path(path).stem for path in drawn] == list(found)
+    assert all(Path(path).stat().st_size > 0 for path in drawn)
+    (ax,) = found["status"].axes
+    assert [text.get_text().strip() for text in ax.texts] == ["overflow"]
+    assert [bar.get_width() for bar in found["ways"].axes[0].patches] == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from rich.console import Console
 from dbfs.cli.bench.common import advancing, connect_workers, memory_option
 from dbfs.cli.bench.gpu import out_option
 from dbfs.cli.bench.plans import plan_option
-from dbfs.cli.common import check_writable, json_option, print_json, scheduler_option, writing
+from dbfs.cli.common import check_writable, json_option, scheduler_option, writing
 from dbfs.display import progress
 
 
@@ -51,7 +50,7 @@ def lab(plan: str, memory_limit: str, out: Path | None, scheduler: str | None, a
             if not as_json:
                 click.echo(line(rate))
     if as_json:
-        print_json(asdict(report))
+        click.echo(report.to_json(), nl=False)
         return
     console = Console()
     for table in lab_tables(report.rates):

@@ -19,7 +19,8 @@ from dbfs.errors import InvalidOptionError, MissingPackageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dbfs.bench.saved import Results
+    from dbfs.bench.corpus import CorpusReport
+    from dbfs.bench.scaling import ScalingPoint
 
 plan_option = click.option(
     "--plan", default="small", show_default=True, help="The plan: small, full, or the path of a YAML file."
@@ -99,7 +100,7 @@ def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | Non
 def figures(saved: Path, out: Path, as_json: bool) -> None:
     """Draw the figures of a saved benchmark.
 
-    SAVED is the JSON of dbfs bench corpus or scaling. The machine that measures needs no matplotlib: there, run
+    SAVED is the JSON of dbfs bench corpus, scaling or lab. The machine that measures needs no matplotlib: there, run
     dbfs bench corpus --json > corpus.json
 
     Example: dbfs bench figures corpus.json --out figures
@@ -147,7 +148,9 @@ def _figures_folder(out: Path) -> Path:
     return out
 
 
-def _show(results: Results, tables: Iterable[Table], folder: Path | None, *, as_json: bool) -> None:
+def _show(
+    results: CorpusReport | list[ScalingPoint], tables: Iterable[Table], folder: Path | None, *, as_json: bool
+) -> None:
     from dbfs.bench.saved import to_json
 
     saved = to_json(results)
