@@ -1,5 +1,6 @@
 """Estimates: whether a graph fits, the turns of its build, and how often the build makes or reads all edges."""
 
+import gzip
 import json
 import re
 import sys
@@ -223,3 +224,34 @@ def test_the_vertices_of_a_table_that_the_workers_read(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path)[:0], tmp_path / "empty.parquet")
     with pytest.raises(EdgeInputError, match=r"empty.parquet has no edges at its beginning"):
         dbfs.estimate(tmp_path / "empty.parquet", 2, vertices=5)
+
+
+def test_the_edges_of_a_text_are_counted_in_samples(tmp_path: Path) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("# a comment\n1 2\n3 4\n5 6", encoding="ascii")
+    needed = dbfs.estimate(short, 2, vertices=6)
+    assert needed.sampled_edges == 3
+    # As of the same edges in memory, but for the bytes that go to the workers.
+    same = dbfs.estimate((np.array([1, 3, 5]), np.array([2, 4, 6])), 2)
+    assert (needed.partition, needed.run) == (same.partition, same.run)
+    assert same.sampled_edges is None
+    # Lines grow by the way: samples at the beginning alone would make a million of them.
+    pairs, far = b"1 2\n" * 250_000, b"1234567 1234567\n" * 250_000
+    long = tmp_path / "long.txt"
+    long.write_bytes(pairs + far)
+    found = dbfs.estimate(long, 2, vertices=1000).sampled_edges
+    assert found is not None
+    assert 480_000 < found < 520_000
+    (tmp_path / "folder").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "folder" / name).write_text("from,to\nann,bob\nbob,eve\n", encoding="ascii")
+    answer = estimate(str(tmp_path / "folder"), "--ranks", "1", "--vertices", "3")
+    assert "The build reads all edges once. Samples of the text make about 4 edges. With --memory" in answer
+    found = json.loads(estimate(str(tmp_path / "folder"), "--ranks", "1", "--vertices", "3", "--json"))
+    assert (found["sampled_edges"], "numbering" in found) == (4, True)
+    with pytest.raises(EdgeInputError, match=r"short.txt: .* give the number of its distinct ids, vertices="):
+        dbfs.estimate(short, 2)
+    packed = tmp_path / "packed.txt.gz"
+    packed.write_bytes(gzip.compress(b"1 2\n"))
+    with pytest.raises(EdgeInputError, match=r"packed.txt.gz: .* convert it to a file with a header first"):
+        dbfs.estimate(packed, 2, vertices=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dbfs import config
@@ -58,7 +59,8 @@ def estimate(
     generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
 
     Args:
-        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading.
+        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of a plain
+            edge list or a CSV file are counted in samples of its text, unless it is compressed.
         ranks: number of ranks.
         options: the graph's layout.
         backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory.
@@ -82,11 +84,12 @@ def estimate(
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
-    ids = _ids_to_number(listed, vertices)
+    m = listed.sampled_edges() if listed.m is None else listed.m
+    ids = _ids_to_number(listed, m, vertices)
     n = listed.n if ids is None else ids.count
-    if n is None or listed.m is None:
+    if n is None or m is None:
         way = "convert it to a file with a header first (dbfs convert IN OUT.mtx)"
-        if listed.m is not None:
+        if m is not None:
             way = "give the number of its distinct ids, vertices="
         raise EdgeInputError(
             f"{listed.name}: an estimate needs the numbers of vertices and edges, which are known only after reading "
@@ -106,12 +109,14 @@ def estimate(
             return estimate_as_saved(listed, backend, usable, hosts=of_ranks)
     builder = _builder(backend, options)
     if issubclass(builder, HostBuilder):
-        return builder.estimate(listed, stripe, listed.m, options, usable, hosts=of_ranks, ids=ids)
-    return builder.estimate(listed, stripe, listed.m, options, usable)
+        needed = builder.estimate(listed, stripe, m, options, usable, hosts=of_ranks, ids=ids)
+    else:
+        needed = builder.estimate(listed, stripe, m, options, usable)
+    return replace(needed, sampled_edges=m if listed.m is None else None)
 
 
-def _ids_to_number(edges: EdgeList, vertices: int | None) -> DistinctIds | None:
-    """Return the ids that a build numbers; None if there are none, or if too little is known.
+def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
+    """Return the ids that a build of ``m`` edges numbers; None if there are none, or if too little is known.
 
     Raises:
         InvalidOptionError, InvalidOptionTypeError: ``vertices`` is no number of ids, or the edges themselves say it.
@@ -123,7 +128,8 @@ def _ids_to_number(edges: EdgeList, vertices: int | None) -> DistinctIds | None:
         raise InvalidOptionError(
             f"vertices= is for edges that are read by the workers; {edges.name} has its own number"
         )
-    return assumed_ids(edges, whole_count(vertices, "vertices", 0))
+    counted = whole_count(vertices, "vertices", 0)
+    return None if m is None else assumed_ids(edges, m, counted)
 
 
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:

@@ -51,6 +51,7 @@ class Estimate:
         process: bytes of the worker's process without any graph.
         numbering: bytes while the ranks number ids, before the build; empty if there is nothing to number. These
             are bytes of the worker's memory; an estimate for GPUs has none.
+        sampled_edges: number of edges by samples of a text that does not say it; None if the number is known.
     """
 
     partition: dict[str, int]
@@ -64,6 +65,7 @@ class Estimate:
     label_share: float = 1.0
     process: int = 0
     numbering: dict[str, int] = field(default_factory=dict)
+    sampled_edges: int | None = None
 
     @property
     def partition_bytes(self) -> int:

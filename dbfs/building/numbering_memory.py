@@ -9,6 +9,8 @@ from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 # Slots of a hash table for each distinct id, at most, in bytes: of an integer, and of a string or tuple.
 _INTEGER_SLOTS = 16
 _TEXT_SLOTS = 22
+# Pieces that edges are cut into at most, to read the first one.
+_MOST_PIECES = 1 << 16
 
 
 def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edges: int) -> dict[str, int]:
@@ -51,15 +53,15 @@ def edge_bytes(n: int) -> int:
     return 8 if n <= MOST_SMALL_IDS else 16
 
 
-def assumed_ids(edges: EdgeList, vertices: int) -> DistinctIds:
+def assumed_ids(edges: EdgeList, m: int, vertices: int) -> DistinctIds:
     """Return what ``vertices`` distinct ids take that are as long, on average, as those of the first edges.
 
-    Reads the beginning of the first piece.
+    Reads the beginning of the first of many pieces of ``m`` edges.
 
     Raises:
         EdgeInputError, FormatError: the first edges can't be read.
     """
-    src, dst = next(iter(batches_of(edges.cut(1)[0])))
+    src, dst = next(iter(batches_of(edges.cut(max(1, m // _MOST_PIECES))[0])))
     count = len(src) + len(dst)
     if count == 0 and vertices:
         raise EdgeInputError(f"{edges.name} has no edges at its beginning; expected ids whose length counts")

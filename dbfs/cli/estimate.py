@@ -48,7 +48,7 @@ from dbfs_workers.text import printable
     help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
 )
 @columns_options
-@click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a table whose ids are numbered.")
+@click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option
 def estimate(
     graph: str,
@@ -66,16 +66,18 @@ def estimate(
 ) -> None:
     """Estimate the memory that GRAPH needs on each rank, and whether it fits.
 
-    GRAPH is a generator or a file. Only the header of a file is read. A plain edge list has no header, so its memory
-    can't be estimated. Of a table with ids of its own, such as names in a Parquet file, --vertices gives the number of
-    distinct ids; the first ids are read for their length. A graph that does not fit its GPUs at once is built in two or
-    three turns. Each turn takes less memory, and generates or reads all edges again.
+    GRAPH is a generator or a file. Only the header of a file is read; the edges of a plain edge list or a CSV file are
+    counted in samples of its text, unless it is compressed. Of an edge list, or a table with ids of its own, such as
+    names in a Parquet file, --vertices gives the number of distinct ids; the first ids are read for their length. A
+    graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less memory, and generates
+    or reads all edges again.
 
     \b
     Examples:
       dbfs estimate kronecker:scale=26 --ranks 4 --hosts 2
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
       dbfs estimate follows.parquet --ranks 4 --vertices 50000000
+      dbfs estimate web.txt --ranks 4 --vertices 1000000
     """
     options = BuildOptions(in_edges, order, layout=layout)
     needed = dbfs.estimate(
@@ -98,14 +100,9 @@ def estimate(
             "turns": needed.turns,
             "passes": needed.passes,
             "peaks": needed.peaks,
+            "sampled_edges": needed.sampled_edges,
         }
-        stages = {
-            "numbering": needed.numbering,
-            "partition": needed.partition,
-            "build": needed.build,
-            "run": needed.run,
-        }
-        print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **stages})
+        print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
     places = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {hosts} hosts" if hosts > 1 else "")
     title = f"{escape(printable(graph))} on {places}: bytes per rank"
@@ -127,8 +124,9 @@ def estimate(
 
 def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     """Return whether the graph fits, and how often the build will generate or read (``verb``) all edges."""
+    sampled = "" if needed.sampled_edges is None else f" Samples of the text make about {needed.sampled_edges:,} edges."
     often = ("once", "twice")[needed.passes - 1] if needed.passes < 3 else f"{needed.passes} times"
-    cost = f"The build {verb} all edges {often}."
+    cost = f"The build {verb} all edges {often}.{sampled}"
     if needed.memory is None:
         fewer = [
             f"{format_bytes(peak)} in {turns} turns"

@@ -72,6 +72,10 @@ class EdgeList(ABC):
         """Find the distinct ids in the client's memory; None if there are none to number, or workers must read."""
         return None
 
+    def sampled_edges(self) -> int | None:
+        """Estimate the number of edges where ``m`` is unknown, by samples of a text; None if there is no such way."""
+        return None
+
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """Return the number of edges of the largest piece that ``cut(piece_edges)`` makes of all ``m`` edges."""
         return min(piece_edges, max(m, 1))

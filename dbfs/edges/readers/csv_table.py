@@ -30,6 +30,7 @@ from dbfs.edges.readers.lines import (
     byte_ranges,
     count_lines,
     line_start,
+    lines_by_samples,
     slices,
     unreadable,
 )
@@ -317,6 +318,10 @@ class CsvFile(FileEdges):
         limits = self.limits()
         ranges = byte_ranges(self.source, self.body, self.row_bytes, piece_edges)
         return [CsvPiece(self.source, self.layout, *at, limits) for at in ranges]
+
+    def sampled_edges(self) -> int | None:
+        """See ``EdgeList``. A row over several lines counts as several edges."""
+        return lines_by_samples(self.source, self.body)
 
     @property
     def id_kinds(self) -> tuple[IdKind, ...]:

@@ -18,6 +18,9 @@ SLICE_BYTES = 1 << 16
 # Longest line of a format of pairs. Binary junk without a line end is refused before it fills memory.
 LINE_BYTES = 1 << 20
 INT64_MAX = (1 << 63) - 1
+# Places of a text at which lines are counted, and the bytes read at each.
+_SAMPLES = 32
+_SAMPLE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,26 @@ def byte_ranges(source: Source, body: int, line_bytes: float, piece_edges: int) 
         points = split_points(source, body, int(-(-lines // piece_edges)))
     starts = [body, *points]
     return [(start, stop, start == body) for start, stop in zip(starts, [*points, None], strict=True)]
+
+
+def lines_by_samples(source: Source, body: int) -> int | None:
+    """Estimate the number of lines from byte ``body`` on, by the line ends in evenly spaced samples of the text.
+
+    Exact for a text of up to 2 MiB; None for a compressed file, whose text can't be read in the middle.
+
+    Raises:
+        MissingFileError, UnreadableFileError: the file can't be read.
+    """
+    if not source.seekable or source.size is None:
+        return None
+    read, ends, last = 0, 0, b"\n"
+    for start in range(body, source.size, max(_SAMPLE_BYTES, (source.size - body) // _SAMPLES)):
+        for chunk in source.chunks(start, min(start + _SAMPLE_BYTES, source.size), size=_SAMPLE_BYTES):
+            read, ends, last = read + len(chunk), ends + chunk.count(b"\n"), chunk[-1:]
+    if read == source.size - body:
+        return ends + (last != b"\n")
+    # A sample without a line end is of lines longer than the sample.
+    return round((source.size - body) * max(ends, 1) / read)
 
 
 def require_bytes(source: Source, body: int, least: int, promised: str) -> None:

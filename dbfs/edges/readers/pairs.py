@@ -22,6 +22,7 @@ from dbfs.edges.readers.lines import (
     byte_ranges,
     count_lines,
     line_start,
+    lines_by_samples,
     slices,
     unreadable,
 )
@@ -296,3 +297,7 @@ class PairFile(FileEdges):
         limits = self.limits()
         ranges = byte_ranges(self.source, self.body, self.edge_bytes, piece_edges)
         return [PairPiece(self.source, self.grammar, *at, limits) for at in ranges]
+
+    def sampled_edges(self) -> int | None:
+        """See ``EdgeList``. Comments and blank lines among the edges count as edges."""
+        return lines_by_samples(self.source, self.body)
