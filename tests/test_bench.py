@@ -12,6 +12,7 @@ from PIL import Image
 
 import dbfs
 from dbfs.bench import plan as plans
+from dbfs.bench.bins import bench_bins
 from dbfs.bench.corpus import CorpusPlan, bench_corpus, short_name
 from dbfs.bench.plan import Section, Settings, find
 from dbfs.bench.rates import measure
@@ -343,3 +344,16 @@ def test_the_command_for_updates() -> None:
     printed = CliRunner().invoke(main, ["bench", "updates", *options]).output
     assert "CSR / pages" in printed
     assert "one edge changed" in printed
+
+
+def test_levels_over_a_protocol(client: distributed.Client) -> None:
+    def connect(protocol: str) -> distributed.Client:
+        assert protocol == "tcp"
+        return distributed.Client(client.scheduler.address, set_as_default=False)
+
+    costs = list(bench_bins(connect, ["tcp"], ["top-down", "bottom-up"], "kronecker:scale=6", 2, 2))
+    depth = len(costs) // 2
+    assert [cost.way for cost in costs] == ["top-down"] * depth + ["bottom-up"] * depth
+    assert [cost.level for cost in costs] == [*range(depth), *range(depth)]
+    assert min(cost.milliseconds for cost in costs) > 0
+    assert costs[0].frontier == 1

@@ -7,6 +7,7 @@ Out: tables or JSON on stdout; with ``--out``, files.
 
 import click
 
+from dbfs.cli.bench.bins import bins
 from dbfs.cli.bench.build import build
 from dbfs.cli.bench.engine import calls, gang, kernels, levels
 from dbfs.cli.bench.gpu import gpu, memory
@@ -31,6 +32,7 @@ for _command in (
     calls,
     gang,
     levels,
+    bins,
     hosts,
     kernels,
     build,
