@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
-from dbfs_workers.cuda import layout, module
+from dbfs_workers.cuda import layout, linking, module
 from dbfs_workers.cuda.module import (
     KERNEL_FOLDER,
     KERNELS,
+    LAUNCHING,
     PLAIN_DEFINES,
     Variant,
     cached_cubin,
@@ -68,6 +69,11 @@ SMALL_KERNELS = {
     "lab/degree_classes.cu": {
         f"dbfs_lab_{name}" for name in ("write_classes", "by_threads", "by_warps", "by_blocks", "by_grid")
     },
+}
+
+LAUNCHING_KERNELS = {
+    "lab/device_loop.cu": {"dbfs_lab_device_loop", "dbfs_lab_device_level"},
+    "lab/child_kernels.cu": {"dbfs_lab_child_kernels", "dbfs_lab_large_list"},
 }
 
 DEFINES = dict(KERNELS)
@@ -125,6 +131,56 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
 
 
+@pytest.mark.parametrize("source", LAUNCHING)
+@pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
+def test_kernels_that_launch_kernels_are_linked(arch: str, source: str) -> None:
+    _skip_without_linker()
+    cubin, log = compile_cubin(source, arch, verbose=True)
+    assert cubin.startswith(b"\x7fELF")
+    # The device runtime's part of the code.
+    assert len(cubin) > 200_000
+    found = functions(log)
+    assert {name for name in found if name.startswith("dbfs")} == LAUNCHING_KERNELS[source]
+    assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
+
+
+def _skip_without_linker() -> None:
+    try:
+        linking.linker_version()
+        linking.device_runtime()
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("source", LAUNCHING)
+def test_kernels_that_launch_kernels_compile_without_a_linker(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "link", lambda cubin, arch, name: cubin)
+    cubin, _ = compile_cubin(source, "sm_90")
+    assert cubin.startswith(b"\x7fELF")
+
+
+def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(linking, "_TOOLKIT", str(tmp_path / "toolkit"))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    with pytest.raises(BackendUnavailableError, match=r"libcudadevrt\.a is not installed; kernels that launch kernels"):
+        linking.device_runtime()
+    for folder in (tmp_path / "toolkit" / "lib64", tmp_path / "nvidia" / "cu13" / "lib"):
+        folder.mkdir(parents=True)
+        (folder / "libcudadevrt.a").touch()
+        assert linking.device_runtime() == folder / "libcudadevrt.a"
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(BackendUnavailableError, match="nvJitLink is not installed or does not load; kernels that laun"):
+        linking.linker_version()
+
+
+def test_what_does_not_link() -> None:
+    _skip_without_linker()
+    with pytest.raises(RuntimeError, match=r"^lab/none\.cu for sm_90: "):
+        linking.link(b"\x7fELF", "sm_90", "lab/none.cu")
+
+
 def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> None:
     _, log = compile_cubin("resident/summary.cu", "sm_90", DEFINES["resident/summary.cu"], verbose=True)
     shared = functions(log)["dbfs_summary"].shared
@@ -134,7 +190,8 @@ def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> No
 
 def test_every_source_is_compiled_here() -> None:
     assert {path.relative_to(KERNEL_FOLDER).as_posix() for path in KERNEL_FOLDER.rglob("*.cu")} == {
-        source for source, _ in KERNELS
+        *(source for source, _ in KERNELS),
+        *LAUNCHING,
     }
 
 

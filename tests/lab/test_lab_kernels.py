@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import InvalidOptionError, QueueOverflowError, RunCancelledError
+from dbfs_workers.errors import BackendUnavailableError, InvalidOptionError, QueueOverflowError, RunCancelledError
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.enactor import Ahead
 from dbfs_workers.lab.problem import Problem
@@ -32,6 +32,7 @@ ROOMY = Tuning(
     edge_queue=32,
     two_phase_from=100,
     grid_degree=200,
+    child_degree=100,
     block_frontier=20,
     grid_frontier=60,
 )
@@ -40,7 +41,7 @@ PLAIN: Any = {"predecessors": False, "tuning": ROOMY}
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
 EXACT = [
     pytest.param(name, gathering, marks=[] if gathering in ("warp", "scan+warp+cta") else pytest.mark.full)
-    for name in ("atomic-queue", "status-scan", "hierarchical")
+    for name in ("atomic-queue", "status-scan", "hierarchical", "device-loop", "child-kernels")
     for gathering in GATHERING
 ]
 
@@ -58,7 +59,9 @@ def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: boo
         parse(strategy),
         options.pop("watch", lambda level, frontier: None),
         in_edges=_in_edges(matrix),
-        device=EmulatedGpu(options.pop("seed", 0), options.pop("accesses_a_turn", 8)),
+        device=EmulatedGpu(
+            options.pop("seed", 0), options.pop("accesses_a_turn", 8), options.pop("most_launches", 1000)
+        ),
         tuning=options.pop("tuning", ROOMY),
         **options,
     )
@@ -182,11 +185,13 @@ def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", CULLING_ONES)
 def test_claims_leave_no_duplicates(strategy: str) -> None:
     """Duplicates pass the culling, but an atomic operation lets one of them go on."""
+    culled = 0
     for seed in range(3):
         arrays = graphs.random(64, 2000, seed)
         counters = dict(traverse(arrays, 0, f"{strategy}:culling=none", seed=seed, accesses_a_turn=1).counters)
         assert counters["duplicates"] == 0
-        assert counters["claim_culled"] > 0
+        culled += counters["claim_culled"]
+    assert culled > 0
 
 
 def test_the_bitmask_errs_but_the_labels_do_not() -> None:
@@ -261,3 +266,29 @@ def test_the_emulator_finds_missing_barriers_and_shows_lost_updates() -> None:
         device.launch("faulty.cu", "dbfs_missing_barrier", 2)
     device.launch("faulty.cu", "dbfs_lost_updates", 2)
     assert 0 < counters[0] < 2 * THREADS
+
+
+def test_the_main_loop_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path's 70 levels take two launches by the host; where the device refuses launches, the host goes on."""
+    read = EmulatedGpu.read
+    reads: list[int] = []
+    monkeypatch.setattr(EmulatedGpu, "read", lambda self, array: (reads.append(array.ndim), read(self, array))[1])
+    for most_launches, launches in ((1000, 2), (20, 7), (1, 70)):
+        reads.clear()
+        traverse(graphs.GRAPHS["path"](), 0, "device-loop", most_launches=most_launches)
+        assert reads.count(2) == launches
+    with pytest.raises(BackendUnavailableError, match="device-loop, level 0: the GPU took no launch by a kernel"):
+        traverse(graphs.GRAPHS["path"](), 0, "device-loop", most_launches=0)
+
+
+@pytest.mark.parametrize("most_launches", [0, 1, 1000])
+def test_long_lists_get_kernels_of_their_own_or_the_block(most_launches: int) -> None:
+    """Three hubs with a list of 100 or more each: the launches that the device refuses are the block's work."""
+    hubs, leaves = np.arange(3), np.array([100, 250, 600])
+    src = np.concatenate([[0, 0], np.repeat(hubs, leaves)])
+    dst = np.concatenate([[1, 2], 3 + np.arange(leaves.sum())])
+    for gathering in GATHERING:
+        options = {"most_launches": most_launches, "accesses_a_turn": 2}
+        run = traverse((3 + int(leaves.sum()), src, dst), 0, f"child-kernels:gathering={gathering}", **options)
+        assert dict(run.counters)["expanded"] == run.reached
+        assert dict(run.counters)["duplicates"] == 0

@@ -45,7 +45,9 @@ SMALL = {
 }
 SOURCES: Final = 3
 # Small enough that each graph has lists of every class and levels of both kinds of hybrid; room for many duplicates.
-TUNING: Final = Tuning(two_phase_from=4096, grid_degree=2048, vertex_queue=16, edge_queue=16, grid_frontier=4096)
+TUNING: Final = Tuning(
+    two_phase_from=4096, grid_degree=2048, child_degree=256, vertex_queue=16, edge_queue=16, grid_frontier=4096
+)
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,42 @@ inline std::string run(unsigned blocks, unsigned threads, Word seed, std::functi
   return "";
 }
 
+// A grid that a kernel launched.
+struct Launched {
+  unsigned blocks;
+  std::function<void()> kernel;
+};
+
+enum Stream { kFireAndForget, kTail };
+inline std::vector<Launched> children, tails;
+inline unsigned most_launches = 0;  // launches that a run of a grid takes, its children's included
+inline unsigned launches = 0;
+inline bool refused = false;
+
+inline void launch(Stream stream, unsigned blocks, std::function<void()> kernel) {
+  sometimes_let_others_go_first();
+  refused = launches == most_launches;
+  if (refused) return;
+  ++launches;
+  (stream == kTail ? tails : children).push_back({blocks, kernel});
+}
+
+// Run a grid and all that it launches: those in the stream for tails after all others.
+inline std::string run_with_children(unsigned blocks, unsigned threads, Word seed, std::function<void()> kernel) {
+  launches = 0;
+  children.assign({{blocks, kernel}});
+  tails.clear();
+  for (Word at = 0; !children.empty() || !tails.empty(); ++at) {
+    if (children.empty()) children.swap(tails);
+    const unsigned chosen = draw(children.size());
+    const Launched next = children[chosen];
+    children.erase(children.begin() + chosen);
+    const std::string answer = run(next.blocks, threads, seed + (at << 40), next.kernel);
+    if (!answer.empty()) return answer;
+  }
+  return "";
+}
+
 template <class T>
 inline Word word_of(T value) {
   Word word = 0;
@@ -214,6 +250,18 @@ inline T value_of(Word word) {
 #define blockIdx (cuda_on_cpu::Dim{cuda_on_cpu::current->block->index, 0, 0})
 #define gridDim (cuda_on_cpu::grid)
 #define blockDim (cuda_on_cpu::block_shape)
+
+// Launches by kernels run after the grid that made them, in a drawn order. The values are CUDA's words for two streams.
+#define cudaStreamFireAndForget cuda_on_cpu::kFireAndForget
+#define cudaStreamTailLaunch cuda_on_cpu::kTail
+#define DBFS_LAUNCH(kernel, blocks, stream, ...) \
+  cuda_on_cpu::launch(stream, blocks, [=] { kernel(__VA_ARGS__); })
+constexpr int cudaSuccess = 0;
+inline int cudaGetLastError() {
+  const bool was = cuda_on_cpu::refused;
+  cuda_on_cpu::refused = false;
+  return was;
+}
 
 inline void __syncthreads() { cuda_on_cpu::meet_block(0); }
 

@@ -32,11 +32,12 @@ OPTIONS: Final = (
 
 _RUN: Final = """
 extern "C" const char* run_grid(void* kernel, const dbfs::LabArguments* arguments, unsigned blocks, unsigned threads,
-                                unsigned long long seed, unsigned accesses_a_turn) {
+                                unsigned long long seed, unsigned accesses_a_turn, unsigned most_launches) {
   static std::string answer;
   const auto function = reinterpret_cast<void (*)(const dbfs::LabArguments)>(kernel);
   cuda_on_cpu::accesses_a_turn = accesses_a_turn;
-  answer = cuda_on_cpu::run(blocks, threads, seed, [=] { function(*arguments); });
+  cuda_on_cpu::most_launches = most_launches;
+  answer = cuda_on_cpu::run_with_children(blocks, threads, seed, [=] { function(*arguments); });
   return answer.c_str();
 }
 """
@@ -83,9 +84,10 @@ class EmulatedGpu:
         seed: orders the threads.
         accesses_a_turn: a thread lets others go first at one of so many accesses to memory that others may see; at 1
             threads go side by side, as the lanes of a warp do on a GPU.
+        most_launches: kernels that one launch and its children may launch; the others are refused.
     """
 
-    def __init__(self, seed: int = 0, accesses_a_turn: int = 8) -> None:
+    def __init__(self, seed: int = 0, accesses_a_turn: int = 8, most_launches: int = 1000) -> None:
         self.xp: ModuleType = np
         self.threads = THREADS
         self.multiprocessors = 3
@@ -93,6 +95,7 @@ class EmulatedGpu:
         self._library = library()
         self._seed = seed
         self._accesses_a_turn = accesses_a_turn
+        self._most_launches = most_launches
         self.launches = 0
 
     def address(self, array: Any) -> int:
@@ -105,7 +108,8 @@ class EmulatedGpu:
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         seed = ctypes.c_ulonglong(self._seed * 1_000_003 + self.launches)
         place = ctypes.c_void_p(self.arguments.ctypes.data)
-        answer = self._library.run_grid(function, place, blocks, self.threads, seed, self._accesses_a_turn)
+        turns = self._accesses_a_turn, self._most_launches
+        answer = self._library.run_grid(function, place, blocks, self.threads, seed, *turns)
         if answer:
             raise EmulatedError(f"{source}, {kernel}: {answer.decode()}")
 

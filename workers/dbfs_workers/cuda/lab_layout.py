@@ -97,8 +97,9 @@ _ARGUMENTS: Final = Struct(
         Field("gathering", "u32", "a Gathering"),
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
-        Field("grid_degree", "u32", "neighbours from which the whole grid walks a list"),
+        Field("grid_degree", "u32", "neighbours from which the whole grid, or a child kernel, walks a list"),
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
+        Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
     ),
 )
 

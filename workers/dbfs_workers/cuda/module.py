@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dbfs_workers.cuda import lab_layout, layout
+from dbfs_workers.cuda.linking import link, linker_version
 from dbfs_workers.errors import BackendUnavailableError
 
 KERNEL_FOLDER: Final = Path(__file__).parent / "kernels"
@@ -85,6 +86,10 @@ KERNELS: Final = (
 )
 
 
+LAUNCHING: Final = ("lab/device_loop.cu", "lab/child_kernels.cu")
+"""Sources whose kernels launch kernels. They are linked with CUDA's device runtime; no other strategy needs them."""
+
+
 @cache
 def headers() -> dict[str, str]:
     """Return the text of every header by its name in ``#include``: the files, and those that the layouts make."""
@@ -109,7 +114,7 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
 
     Raises:
-        BackendUnavailableError: NVRTC is not installed.
+        BackendUnavailableError: NVRTC is not installed, or what links a source of ``LAUNCHING``.
         RuntimeError: the source does not compile; the message has the compiler's log.
     """
     nvrtc = _nvrtc()
@@ -119,6 +124,7 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         f"-arch={arch}",
         "-std=c++17",
         "-default-device",
+        *(("-rdc=true",) if source in LAUNCHING else ()),
         *(("--ptxas-options=-v",) if verbose else ()),
         *defines,
     ]
@@ -129,7 +135,8 @@ def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verb
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
         if failed:
             raise RuntimeError(f"{source} for {arch}: {failed.name}\n{log}")
-        return _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
+        cubin = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        return link(cubin, arch, source) if source in LAUNCHING else cubin, log
     finally:
         _call(nvrtc.nvrtcDestroyProgram, program)
 
@@ -177,6 +184,8 @@ def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     key = hashlib.sha256()
     for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
+    if source in LAUNCHING:
+        key.update(repr(linker_version()).encode())
     for name, text in headers().items():
         key.update(f"{name}\0{text}".encode())
     path = cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"

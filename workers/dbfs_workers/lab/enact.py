@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.lab import merrill, queues, status
+from dbfs_workers.lab import dynamic, merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
 from dbfs_workers.lab.hierarchical import hierarchical
@@ -29,6 +29,8 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "atomic-queue": queues.atomic_queue,
     "degree-classes": queues.degree_classes,
     "hierarchical": hierarchical,
+    "device-loop": dynamic.device_loop,
+    "child-kernels": dynamic.child_kernels,
 }
 """The strategies that run on a GPU, by name."""
 
@@ -62,6 +64,7 @@ def traverse(
 
     Raises:
         InvalidOptionError: the strategy does not run on a GPU, or needs in-edges that the graph does not have.
+        BackendUnavailableError: the strategy's kernels launch kernels, and what links them is not installed.
         QueueOverflowError: duplicates filled a queue.
     """
     began = time.perf_counter()

@@ -224,7 +224,7 @@ class Enactor:
         return counts
 
     def many_levels(
-        self, step: Step, blocks: int, sizes: tuple[int, int], size: int, distance: int
+        self, step: Step, blocks: int, sizes: tuple[int, int], size: int, distance: int, **arguments: int
     ) -> NDArray[np.int64]:
         """Launch a step that runs level after level, taking its two queues by turns; return the counters of each level.
 
@@ -234,6 +234,7 @@ class Enactor:
             sizes: the smallest and the largest frontier that it follows; the launch ends at any other.
             size: entries of the input queue, within ``sizes``.
             distance: the label of the first level's discoveries.
+            arguments: further arguments of the kernel.
 
         Returns:
             int64[levels, COUNTERS]; the levels that did not run have no counts.
@@ -243,7 +244,7 @@ class Enactor:
         place = self._place + row * _ROW_BYTES
         self._set(**dict(step.arguments))
         self._set(counters=place, barrier=place + _LEVELS * _ROW_BYTES, in_size=size, before=0, distance=distance)
-        self._set(least=sizes[0], most=sizes[1], levels=_LEVELS)
+        self._set(least=sizes[0], most=sizes[1], levels=_LEVELS, **arguments)
         self._device.launch(*self._names(step.source, step.kernel), blocks, cooperative=blocks > 1)
         return self._read(row, _LEVELS)
 

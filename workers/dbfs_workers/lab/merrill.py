@@ -9,12 +9,13 @@ def expand_contract(run: Enactor) -> None:
     vertex_queue_to_vertex_queue(run, "expand_contract", "expand_contract")
 
 
-def vertex_queue_to_vertex_queue(run: Enactor, source: str, kernel: str) -> None:
+def vertex_queue_to_vertex_queue(run: Enactor, source: str, kernel: str, **arguments: int) -> None:
     """Run a strategy with one launch a level, which takes a vertex queue to the next one."""
     queue, after = run.problem.vertex_queue(), run.problem.vertex_queue()
     run.problem.start(run.source)
     after.ids[0] = run.source
-    run.by_levels([[run.step(source, kernel, queue, after)], [run.step(source, kernel, after, queue)]], ahead=True)
+    turns = [[run.step(source, kernel, queue, after)], [run.step(source, kernel, after, queue)]]
+    run.by_levels(turns, ahead=True, **arguments)
 
 
 def two_phase(run: Enactor) -> None:

@@ -18,6 +18,7 @@ class Tuning:
         edge_queue: entries of an edge queue for each edge of the graph.
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
+        child_degree: neighbours from which ``child-kernels`` launches a kernel for a list.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
         block_frontier: largest frontier that one block follows in ``hierarchical``.
         grid_frontier: largest frontier that a block for each multiprocessor follows there.
@@ -34,6 +35,7 @@ class Tuning:
     edge_queue: float = 1.25
     spare: int = 1024
     grid_degree: int = 1 << 16
+    child_degree: int = 1 << 12
     two_phase_from: int = 1 << 20
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15

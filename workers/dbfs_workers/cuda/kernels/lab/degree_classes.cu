@@ -51,12 +51,10 @@ __device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32
   const bool counts = part == 0 && threadIdx.x == 0;
   tally.looked_at += counts;
   const List list = counts ? tally.expand(a, vertex) : list_of(a, vertex);
-  constexpr u32 kRound = kThreads * kItems;
-  for (List rest{list.begin + i64(part) * kRound, list.end, vertex}; rest.size() > 0; rest.begin += i64(parts) * kRound) {
-    Batch batch = batch_of(a, rest, threadIdx.x, kThreads);
+  gather_part(a, list, part, parts, [&](Batch batch) {
     claim_unvisited(a, batch, tally);
     append_by_class(a, batch, s);
-  }
+  });
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(const LabArguments a) {

@@ -87,6 +87,14 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
   }
 }
 
+// One of `parts` blocks takes its part of a list, all its threads together.
+template <class Visit>
+__device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
+  constexpr u32 kRound = kThreads * kItems;
+  List rest{list.begin + i64(part) * kRound, list.end, list.vertex};
+  for (; rest.size() > 0; rest.begin += i64(parts) * kRound) visit(batch_of(a, rest, threadIdx.x, kThreads));
+}
+
 // Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills.
 template <class Visit>
 __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
