@@ -39,6 +39,7 @@ class LabPlan:
         graphs: specs of generators, and files.
         strategies: strategies with their options, as ``Graph.bfs`` takes them.
         sources: number of random sources of each graph.
+        first_vertex: whether every traversal starts at the graph's first vertex, as Tödling's do, ``sources`` times.
         seconds: time after which a strategy takes no further source of a graph; it always takes one.
         predecessors: whether predecessors are recorded.
         backend: backend of the strategies that run on any: cuda or cpu.
@@ -50,6 +51,7 @@ class LabPlan:
     predecessors: bool
     backend: str
     seconds: int = 600
+    first_vertex: bool = False
 
     @classmethod
     def read(cls, path: Path) -> LabPlan:
@@ -67,6 +69,7 @@ class LabPlan:
             section.flag("predecessors", False),
             section.choice("backend", BACKENDS, "cuda"),
             section.count("seconds", 600),
+            section.flag("first-vertex", False),
         )
         section.end()
         for at, strategy in enumerate(plan.strategies):
@@ -97,7 +100,8 @@ def bench_lab(
             by_backend.setdefault("cpu" if device == "cpu" else plan.backend, []).append(strategy)
         for backend, strategies in by_backend.items():
             with dbfs.load(spec, client=client, ranks=1, backend=backend, progress=False) as graph:
-                sources = graph.sample_sources(plan.sources)
+                first = graph.python_ids([0]) * plan.sources
+                sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
                 for strategy in strategies:
                     if started is not None:
                         started(f"{spec}, {strategy}")

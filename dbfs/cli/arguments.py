@@ -5,7 +5,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dbfs.edges.generate.corpus import CORPUS
+from dbfs.edges.generate.corpus import CORPUS, TODLING
 from dbfs.edges.generate.specs import GENERATORS
 
 _CORPUS = "corpus"
@@ -38,4 +38,4 @@ class GraphCommand(click.Command):
 
 
 def _corpus_names() -> list[str]:
-    return [graph.name for graph in CORPUS]
+    return [graph.name for graph in (*CORPUS, *TODLING)]

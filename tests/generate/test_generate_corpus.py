@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order
 
 import dbfs
-from dbfs.edges.generate import CORPUS, CorpusGraph, corpus, parse
+from dbfs.edges.generate import CORPUS, TODLING, CorpusGraph, corpus, parse
 from dbfs.edges.generate.lattice import Lattice
 from dbfs.errors import InvalidOptionError
 
@@ -54,6 +54,20 @@ def test_counts_at_full_size(graph: CorpusGraph) -> None:
     m = directed_edges(graph)
     assert m / 1e6 == pytest.approx(graph.m, abs=PRINTED + share * graph.m)
     assert m / edges.n == pytest.approx(graph.degree, abs=PRINTED + share * graph.degree)
+
+
+@pytest.mark.parametrize("graph", TODLING, ids=lambda graph: graph.name)
+def test_graphs_of_todling(graph: CorpusGraph) -> None:
+    """Counts at full size where they are known before the edges are made, and all of them at 1/64."""
+    full, small = corpus(graph.name), corpus(graph.name, 64)
+    assert full.n / 1e6 == pytest.approx(graph.n, rel=0.01)
+    if full.m is not None:
+        assert full.m * (1 if full.directed else 2) / full.n == pytest.approx(graph.degree, rel=0.06)
+    assert small.n * 64 == pytest.approx(full.n, rel=0.05)
+    edges = sum(piece.read()[0].size for piece in small.cut(2**20)) * (1 if small.directed else 2)
+    # Of a smaller sheet more nodes lie at the border, and a smaller square of points has a smaller radius.
+    assert 0.65 < edges / small.n / graph.degree < 1.05
+    assert parse(f"corpus:{graph.name},scale-down=64") == small
 
 
 def test_exact_graphs() -> None:

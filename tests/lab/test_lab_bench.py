@@ -41,7 +41,8 @@ def test_the_plans_that_come_along() -> None:
         plan = LabPlan.read(find("lab", name))
         found = {parse(strategy).strategy for strategy in plan.strategies}
         assert found == set(STRATEGIES) - {"scipy"}
-        assert (plan.sources, plan.backend) == (10, "cuda")
+        assert (plan.sources, plan.backend, plan.first_vertex) == (10, "cuda", False)
+    assert LabPlan.read(find("lab", "todling")).first_vertex
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,12 @@ def test_a_slow_strategy_takes_fewer_sources(client: distributed.Client, monkeyp
     plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=False, backend="cpu")
     (rate,) = bench_lab(client, plan)
     assert rate.sources == 2
+
+
+def test_traversals_from_the_first_vertex(client: distributed.Client) -> None:
+    plan = LabPlan(("path:n=50",), ("sequential",), 3, predecessors=False, backend="cpu", first_vertex=True)
+    (rate,) = bench_lab(client, plan)
+    assert (rate.sources, rate.depth) == (3, 49)
 
 
 def test_a_file_that_is_no_report(tmp_path: Path) -> None:

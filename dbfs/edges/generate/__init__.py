@@ -5,7 +5,7 @@ on the worker that needs them; the edges do not depend on the cut.
 """
 
 from dbfs.edges.generate.complete import complete
-from dbfs.edges.generate.corpus import CORPUS, CorpusGraph, corpus
+from dbfs.edges.generate.corpus import CORPUS, TODLING, CorpusGraph, corpus
 from dbfs.edges.generate.geometric import geometric
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.edges.generate.lattice import grid2d, grid3d
@@ -19,6 +19,7 @@ from dbfs.edges.generate.uniform import uniform
 __all__ = [
     "CORPUS",
     "GENERATORS",
+    "TODLING",
     "CorpusGraph",
     "Generator",
     "complete",

@@ -2,15 +2,17 @@
 
 Two stand-ins are the paper's graphs themselves, and three are drawn from the same models. The others have nearly the
 paper's numbers of vertices and edges, mean degree and search depth. ``CORPUS`` has the paper's figures of each graph,
-the model of its stand-in, and the law by which the depth falls when the stand-in is scaled down.
+the model of its stand-in, and the law by which the depth falls when the stand-in is scaled down. ``TODLING`` has the
+graphs that Tödling 2019 takes beside, with the counts that public collections give.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, log2, pow, prod, sqrt  # noqa: A004 - the built-in's type is Any
+from math import ceil, log, log2, pow, prod, sqrt  # noqa: A004 - the built-in's type is Any
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.communities import communities, power_law
+from dbfs.edges.generate.geometric import geometric
 from dbfs.edges.generate.kkt import kkt
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.edges.generate.lattice import grid2d, grid3d, lattice
@@ -29,13 +31,13 @@ _STREETS = (5, 5, 4)
 
 @dataclass(frozen=True)
 class CorpusGraph:
-    """A graph of Table 1 and its stand-in.
+    """A graph of a paper and its stand-in.
 
     Attributes:
         name: the paper's name.
         description: the paper's description.
         n, m, degree: vertices and directed edges in millions, and the mean degree, as printed in the paper.
-        depth: the average search depth in the paper.
+        depth: the average search depth in the paper; 0 if it has none.
         made_of: model of the stand-in.
         shrink: exponent x of the law depth / (scale down)^x; 0 if depth falls by a logarithm or not at all.
         make: function of scale down that returns the stand-in, with about 1 / (scale down) of the vertices.
@@ -70,6 +72,16 @@ def _hugebubbles(scale_down: int) -> EdgeList:
 def _audikw(scale_down: int) -> EdgeList:
     side = _side(68, scale_down, 3)
     return stencil27("", (side, side, side), 3)
+
+
+def _sheet(full: int, scale_down: int, unknowns: int) -> EdgeList:
+    side = _side(full, scale_down, 2)
+    return stencil27("", (side, side, 1), unknowns)
+
+
+def _rgg(scale_down: int) -> EdgeList:
+    n = 2**20 // scale_down
+    return geometric(n, 0.55 * sqrt(log(n) / n))
 
 
 def _cage(scale_down: int) -> EdgeList:
@@ -160,14 +172,36 @@ CORPUS = (
 )  # fmt: skip
 """Table 1 of Merrill 2012, from the deepest graph to the shallowest."""
 
-_BY_NAME = {graph.name: graph for graph in CORPUS}
+TODLING = (
+    CorpusGraph(
+        "msdoor", "Finite elements: a door", 0.405, 18.76, 46.3, 0,
+        "9-point stencil on a square sheet, 5 unknowns a node", 1 / 2, lambda scale_down: _sheet(285, scale_down, 5),
+    ),
+    CorpusGraph(
+        "af_shell9", "Finite elements: sheet metal forming", 0.505, 17.08, 33.8, 0,
+        "9-point stencil on a square sheet, 4 unknowns a node", 1 / 2, lambda scale_down: _sheet(355, scale_down, 4),
+    ),
+    CorpusGraph(
+        "in-2004", "Crawl of web pages", 1.383, 16.92, 12.2, 0,
+        "random directed graph with power-law degrees in a chain of 21 communities", 0,
+        _chain(21, 1_382_908, 12.23, 1, 4096, directed=True),
+    ),
+    CorpusGraph(
+        "rgg_n_2_20", "Random geometric graph", 1.049, 13.78, 13.1, 0,
+        "the same model: points in a square, joined up to 0.55 sqrt(ln n / n)", 1 / 2, _rgg,
+    ),
+)  # fmt: skip
+"""Graphs of Tödling 2019 that Merrill 2012 does not have. Counts of the connected part of msdoor as Network Repository
+lists it, of the others as in the 10th DIMACS challenge and the Laboratory for Web Algorithmics; each edge both ways."""
+
+_BY_NAME = {graph.name: graph for graph in (*CORPUS, *TODLING)}
 
 
 def corpus(name: str, scale_down: int = 1) -> EdgeList:
-    """Return the stand-in for a graph of Merrill 2012's Table 1.
+    """Return the stand-in for a graph of Merrill 2012's Table 1, or of Tödling 2019.
 
     Args:
-        name: name in the table, such as ``europe.osm``; ``CORPUS`` lists them.
+        name: name in the paper, such as ``europe.osm``; ``CORPUS`` and ``TODLING`` list them.
         scale_down: shrink the graph to about 1/scale_down of the vertices and of the edges.
 
     Raises:
