@@ -99,7 +99,8 @@ def bench_lab(
             device = STRATEGIES[parse(strategy).strategy].device
             by_backend.setdefault("cpu" if device == "cpu" else plan.backend, []).append(strategy)
         for backend, strategies in by_backend.items():
-            with dbfs.load(spec, client=client, ranks=1, backend=backend, progress=False) as graph:
+            # Of a directed graph, matrix-vector and the engine's bottom-up levels read the in-edges.
+            with dbfs.load(spec, client=client, ranks=1, backend=backend, in_edges=True, progress=False) as graph:
                 first = graph.python_ids([0]) * plan.sources
                 sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
                 for strategy in strategies:
