@@ -4,22 +4,24 @@ import contextlib
 import importlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import dask
 import distributed
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.sparse.csgraph import connected_components
 
 import dbfs
+from dbfs.bench.hosts import pretended_hosts
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, InvalidOptionError, ValidationError
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
-from tests.support.parity import WAYS, assert_options_agree, check, loaded
+from tests.support.parity import WAYS, Way, assert_options_agree, check, loaded
 from tests.support.runs import ENDLESS, kill_rank_1_mid_run
 from tests.support.saved import assert_same, load_arrays
 
@@ -39,6 +41,51 @@ def test_ways_on_more_ranks(sixteen: distributed.Client, ways: tuple[str, str], 
         with loaded(sixteen, arrays, WAYS[way], directed=directed, ranks=ranks) as graph:
             check(graph, arrays, WAYS[way], [5])
             check(graph, arrays, WAYS[way], [5, 30, 5], max_depth=2)
+
+
+# Hosts of the ranks by exchange, for so many ranks.
+ACROSS = {
+    "tcp": {2: (0, 1), 3: (0, 1, 2), 4: (0, 1, 2, 3), 6: tuple(range(6)), 9: tuple(range(9)), 16: tuple(range(16))},
+    "shared_memory+tcp": {
+        3: (0, 1, 0),
+        4: (0, 0, 1, 1),
+        6: (0, 1, 1, 0, 2, 2),
+        9: (0, 1, 2) * 3,
+        16: tuple(rank // 4 for rank in range(16)),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "ranks"),
+    [
+        pytest.param(exchange, ranks, marks=() if (exchange, ranks) == ("shared_memory+tcp", 4) else pytest.mark.full)
+        for exchange, of in ACROSS.items()
+        for ranks in of
+    ],
+)
+def test_ranks_on_several_hosts(request: pytest.FixtureRequest, exchange: str, ranks: int) -> None:
+    """Every direction, with predecessors, validation and components, against SciPy."""
+    client = request.getfixturevalue("client" if ranks <= 4 else "sixteen")
+    for name, directed in (("hub", False), ("dense random", True)):
+        arrays, way = GRAPHS[name](), Way("resident", layout="2d")
+        with (
+            pretended_hosts(client, ACROSS[exchange][ranks]),
+            loaded(client, arrays, way, directed=directed, ranks=ranks) as graph,
+        ):
+            assert (graph.layout, graph.exchange) == ("2d", exchange)
+            for direction in ("auto", "top-down", "bottom-up"):
+                check(graph, arrays, replace(way, direction=direction), [5])
+            check(graph, arrays, way, [5, 30, 5], max_depth=2)
+            matrix = oracle.adjacency(*arrays, directed=directed)
+            assert graph.components().count == connected_components(matrix, directed=directed, connection="weak")[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("of_ranks", [(0, 1, 0, 1), (0, 1, 2, 0, 1, 2)], ids=str)
+def test_any_options_on_several_hosts(sixteen: distributed.Client, of_ranks: tuple[int, ...]) -> None:
+    with pretended_hosts(sixteen, of_ranks):
+        assert_options_agree(sixteen, Way("resident", layout="2d"), len(of_ranks), 5)
 
 
 @pytest.mark.full
@@ -124,9 +171,6 @@ def test_what_2d_has_not_is_refused(client: distributed.Client) -> None:
         dbfs.load(path, client=client, layout="2d", mutable=True)
     with pytest.raises(InvalidOptionError, match="not on GPUs: load with backend='cpu'"):
         dbfs.estimate(path, 4, BuildOptions(layout="2d"), backend="cuda")
-    with dask.config.set({"dbfs.exchange": "tcp"}):
-        with pytest.raises(InvalidOptionError, match="set dbfs.exchange to auto or shared_memory"):
-            dbfs.load(path, client=client, layout="2d")
     with dbfs.load(path, client=client, layout="2d") as graph:
         with pytest.raises(InvalidOptionError, match="engine='taskgraph' has no 2-D partitions"):
             graph.bfs(0, engine="taskgraph")

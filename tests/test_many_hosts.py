@@ -14,6 +14,7 @@ import pytest
 import dbfs
 from dbfs.bench.hosts import bench_gpu_hosts, bench_hosts, pretended_hosts
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
+from dbfs_workers.rpc import NAME
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
 from tests.support.runs import ENDLESS, Background
@@ -94,13 +95,13 @@ def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client
 
 @pytest.mark.full
 @pytest.mark.alone
-@pytest.mark.parametrize("victim", [0, 1, 3])
-def test_a_worker_killed_mid_run(victim: int) -> None:
+@pytest.mark.parametrize(("victim", "layout"), [(0, "1d"), (1, "1d"), (3, "1d"), (1, "2d"), (2, "2d")])
+def test_a_worker_killed_mid_run(victim: int, layout: str) -> None:
     with (
         dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client,
         pretended_hosts(client, (0, 1, 0, 1)),
     ):
-        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4)
+        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout)
         assert graph.exchange == BOTH
         run = Background(graph)
         address = graph.gang.addresses[victim]
@@ -113,6 +114,25 @@ def test_a_worker_killed_mid_run(victim: int) -> None:
         client.wait_for_workers(4, timeout=30)
         with dbfs.load(dbfs.path(50), client=client) as again:
             assert again.bfs(0, validate=True).depth == 49
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["1d", "2d"])
+def test_a_connection_that_is_cut_is_made_anew(client: distributed.Client, layout: str) -> None:
+    with (
+        pretended_hosts(client, (0, 1, 0, 1)),
+        dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout) as graph,
+    ):
+        run = Background(graph)
+        client.run(cut_connections, graph.record.graph_id, workers=[graph.gang.addresses[1]])
+        assert isinstance(run.join(), WorkerLostError)
+        assert graph.bfs(5, max_depth=9, validate=True).reached == 15
+
+
+def cut_connections(graph_id: str, dask_worker: distributed.Worker) -> None:
+    """Cut the connections of a rank to other hosts, as a router between them might."""
+    for link in dask_worker.plugins[NAME].members[graph_id].exchange._links.values():
+        link.live()._connection.shutdown(2)
 
 
 @pytest.mark.full

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dbfs import config
 from dbfs.building.builder import IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.memory import Estimate, usable_bytes
 from dbfs.building.numbering_memory import assumed_ids
@@ -23,7 +22,7 @@ from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
 from dbfs.integers import whole_count
-from dbfs.records import EXCHANGES, BuildProgress
+from dbfs.records import BuildProgress
 from dbfs_workers import gpus
 from dbfs_workers.exchange.hosts import Hosts
 
@@ -200,16 +199,11 @@ def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[Cu
 
 
 def require_layout(backend: str, options: BuildOptions) -> None:
-    """Check that a backend, and the exchange of the configuration, have the layout.
+    """Check that a backend has the layout.
 
     Raises:
-        InvalidOptionError: ``layout="2d"`` on GPUs, or with another exchange than shared memory.
+        InvalidOptionError: ``layout="2d"`` on GPUs.
     """
-    exchange = config.choice("exchange", EXCHANGES)
-    if options.layout == "2d" and exchange not in ("auto", "shared_memory"):
-        raise InvalidOptionError(
-            f"layout='2d' exchanges in shared memory, not by {exchange}; set dbfs.exchange to auto or shared_memory"
-        )
     if options.layout == "2d" and backend == "cuda":
         raise InvalidOptionError("layout='2d' is on CPU cores only, not on GPUs: load with backend='cpu'")
 

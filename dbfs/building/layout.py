@@ -51,8 +51,8 @@ def bytes_share(n: int, directed_edges: int, ranks: int, *, bottom_up: bool) -> 
 def choose_layout(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str) -> str:
     """Return the layout that ``layout="auto"`` takes, ``1d`` or ``2d``.
 
-    It is ``1d`` for graphs whose size is known only after reading, for saved ones, and where there is no 2-D partition:
-    on GPUs, on several hosts, and with another exchange than shared memory.
+    It is ``1d`` for graphs whose size is known only after reading, for saved ones, and on GPUs, which have no 2-D
+    partition. It is ``1d`` on several hosts, too, where a grid's times are not measured.
     """
     if (
         backend != "cpu"

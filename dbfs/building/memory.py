@@ -148,12 +148,12 @@ def estimate_bytes(
         "state": scratch.nbytes(stripe, bottom_up=True),
         "bins": segment.resident_nbytes(stripe, predecessors=True),
     }
-    if hosts is not None and hosts.count > 1:
-        run["frames"] = _envoy_bytes(stripe, hosts)
     if layout == "2d":
         partition = grid.nbytes(stripe, m_local, bottom_up=in_edges)
         edge_bytes = 48
-        run = {"state": grid_scratch.nbytes(stripe, bottom_up=in_edges), "bins": 4 * grid.part_words(stripe)}
+        run = {"state": grid_scratch.nbytes(stripe, bottom_up=in_edges), "bins": grid.message_nbytes(stripe)}
+    if hosts is not None and hosts.count > 1:
+        run["frames"] = _envoy_bytes(stripe, hosts, layout)
     # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
     run["labels"] = (4 + 4 + 8) * rows
     build = {
@@ -256,14 +256,17 @@ def hosts_of(gang: Gang) -> Hosts:
     return Hosts.by_identity([host_of(address) for address in gang.addresses])
 
 
-def _envoy_bytes(stripe: Stripe, hosts: Hosts) -> int:
+def _envoy_bytes(stripe: Stripe, hosts: Hosts, layout: str) -> int:
     """Return the most bytes that the lowest rank of a host takes for the ranks of other hosts.
 
     They are the bins and slices of those ranks in the host's segment, and a frame to and from each host. Large frames
     are received in the segment, and sent from there.
     """
-    owned = [len(hosts.ranks(host)) for host in range(hosts.count)]
-    remote = max(segment.remote_nbytes(stripe, own, predecessors=True) for own in owned)
+    if layout == "2d":
+        remote = grid.remote_nbytes(stripe, hosts.of_ranks)
+    else:
+        owned = [len(hosts.ranks(host)) for host in range(hosts.count)]
+        remote = max(segment.remote_nbytes(stripe, own, predecessors=True) for own in owned)
     return remote + stream.nbytes(hosts.count - 1)
 
 

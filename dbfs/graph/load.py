@@ -98,10 +98,10 @@ def load(
         room: vertices that ``Graph.insert_vertices`` may add beyond those of the edges.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
-            its column only, and fewer bytes are sent with many ranks. It is on CPU cores of one host, for the resident
-            engine; each edge is stored twice for bottom-up levels. ``auto``: ``2d`` where it sends at most three
-            quarters of the bytes and fits the workers, else ``1d``; ``Graph.layout`` says which. It is ``1d`` for
-            ``mutable=True``, for saved graphs, and for files that do not say their size.
+            its column only, and fewer bytes are sent with many ranks. It is on CPU cores, for the resident engine; each
+            edge is stored twice for bottom-up levels. ``auto``: ``2d`` where it sends at most three quarters of the
+            bytes and fits the workers, else ``1d``; ``Graph.layout`` says which. It is ``1d`` for ``mutable=True``, for
+            ranks on several hosts, for saved graphs, and for files that do not say their size.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
@@ -118,7 +118,7 @@ def load(
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
-            ``layout="2d"`` on GPUs, or with ``dbfs.exchange`` of another kind than ``auto`` and ``shared_memory``.
+            ``layout="2d"`` on GPUs.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     if replace and name is None:

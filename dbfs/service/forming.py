@@ -165,7 +165,7 @@ async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
 
 async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
     """Join the ranks of each host by shared memory, and the hosts by streams."""
-    p, wanted = record.stripe.p, "shared_memory" if record.layout == "2d" else record.exchange
+    p, wanted = record.stripe.p, record.exchange
     hosts = Hosts.apart(p)
     if wanted != "tcp":
         hosts = Hosts.by_identity(await _all([call(address, GetHost()) for address in record.addresses]))
@@ -173,7 +173,7 @@ async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
         rank = hosts.envoys[1]
         raise ExchangeUnavailableError(
             f"{record.name}: rank {rank} ({record.addresses[rank]}) is on another host than rank 0 "
-            f"({record.addresses[0]}), so they share no memory; set dbfs.exchange to auto, and layout to 1d"
+            f"({record.addresses[0]}), so they share no memory; set dbfs.exchange to auto"
         )
     try:
         try:
@@ -223,7 +223,7 @@ async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall
                 await _all([_join(record, backend, call, rank, "shared_memory", hosts, handle) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
-                if record.exchange == "shared_memory" or record.layout == "2d":
+                if record.exchange == "shared_memory":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
         await _all([_join(record, backend, call, rank, "comm", hosts, None) for rank in (0, *others)])

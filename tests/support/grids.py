@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.exchange.grid import GridExchange
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import grid_loop, loop
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.grid import GridPartition, count_stores
+from dbfs_workers.storage.grid import GridPartition, bin_entries, count_stores
 from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.label_pool import LabelPool
@@ -59,8 +60,10 @@ class GridGang:
 
     def __init__(self, partitions: Sequence[GridPartition]) -> None:
         self.stripe = stripe = partitions[0].stripe
-        first = GridExchange.create(stripe, "grid")
-        self.exchanges = [first, *(GridExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))]
+        first = SharedMemoryExchange.create(stripe, "grid", bin_entries(stripe))
+        others = (SharedMemoryExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))
+        self.carriers = [first, *others]
+        self.exchanges = [GridExchange(carrier, stripe) for carrier in self.carriers]
         self.scratches = [GridScratch(partition, LabelPool(stripe.n_local, 0)) for partition in partitions]
         self.pool = ThreadPoolExecutor(stripe.p)
         self.number = 0
@@ -87,5 +90,5 @@ def gang(partitions: Sequence[GridPartition]) -> Iterator[GridGang]:
         yield ranks
     finally:
         ranks.pool.shutdown()
-        for exchange in ranks.exchanges:
-            exchange.close()
+        for carrier in ranks.carriers:
+            carrier.close()

@@ -16,7 +16,7 @@ from dbfs_workers.levels import grid_loop, loop
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage import grid_scratch
-from dbfs_workers.storage.grid import Grid, nbytes
+from dbfs_workers.storage.grid import Grid, bin_entries, message_nbytes, nbytes, remote_nbytes
 from dbfs_workers.storage.grid_building import bin_blocks
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, grids, oracle, partitions
@@ -163,7 +163,7 @@ def test_a_cancelled_run_ends_on_all_ranks() -> None:
         def traverse(rank: int) -> object:
             watch = loop.Watch(1)
             if rank == 3:
-                gang.exchanges[3].abort(1, Cause.CANCELLED, "by the test")
+                gang.carriers[3].abort(1, Cause.CANCELLED, "by the test")
             try:
                 scratch, exchange = gang.scratches[rank], gang.exchanges[rank]
                 return grid_loop.traverse(scratch, [spec(0)], exchange, watch=watch, deadline=deadline)
@@ -185,6 +185,27 @@ def test_memory_for_bitmaps_and_lists_falls_with_the_square_root_of_the_ranks() 
     of = {p: grid_scratch.nbytes(Stripe(2**24, p), bottom_up=True) for p in (1, 16, 64)}
     assert of[1] / of[16] > 4
     assert of[1] / of[64] > 8
+
+
+def test_the_bytes_of_messages_are_those_of_bins_that_are_used() -> None:
+    stripe = Stripe(2**20, 4)
+    bitmap, parents = 4 * stripe.words_local, 4 * bin_entries(stripe)
+    assert message_nbytes(stripe) == 2 * (bitmap + parents)
+    # By either parity: a bitmap of each rank below, or above, for each rank of the host.
+    assert remote_nbytes(stripe, (0, 0, 1, 1)) == 2 * 2 * bitmap
+    assert remote_nbytes(stripe, (0, 1, 0, 1)) == 2 * 2 * parents
+    assert remote_nbytes(stripe, (0, 1, 1, 1)) == 2 * (bitmap + parents)
+
+
+@pytest.mark.parametrize("largest", [1, 1000, 33_000])
+def test_parents_that_fill_their_bins_come_at_several_crossings(largest: int) -> None:
+    """A rank of the second row finds all leaves of the star, of which its peer owns half."""
+    n, p = 4 * largest + 8, 4
+    src, dst = np.full(n - 1, 2), np.delete(np.arange(n), 2)
+    with grids.gang(grids.build(Stripe(n, p), src, dst, directed=True)) as gang:
+        for direction in DIRECTIONS:
+            answer = gang.run(spec(2, direction=direction, predecessors=True))[0]
+            assert (answer.parents(gang.stripe) == 2).all()
 
 
 def test_the_estimate_of_a_partition_is_its_bytes() -> None:

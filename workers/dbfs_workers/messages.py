@@ -68,7 +68,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``nccl``, ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are
             several.
-        layout: ``1d`` or ``2d``; the latter only with ``shared_memory`` on one host, on the CPU.
+        layout: ``1d`` or ``2d``; the latter only with ``shared_memory``, on the CPU.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
             and ``nccl``.

@@ -63,6 +63,7 @@ from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
@@ -140,8 +141,6 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @JoinHostGang.handler
     async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
         """See ``JoinHostGang``."""
-        if message.layout == "2d":
-            return self._join_grid(message)
         if message.exchange == "nccl":
             await self._join_by_nccl(message)
             return None
@@ -157,15 +156,24 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
             hosts, stripe, rank, graph_id = Hosts(message.hosts), message.stripe, message.rank, message.graph_id
             shared: SharedMemoryExchange
+            # A level on GPUs has one crossing, so their bins hold all rows.
+            entries = None if message.backend == "cpu" else stripe.n_local
+            if message.layout == "2d":
+                entries = bin_entries(stripe)
             if message.handle is not None:
                 shared = SharedMemoryExchange.attach(message.handle, rank, graph_id, hosts.carriers(rank))
             elif hosts.count > 1:
-                shared = EnvoyExchange.create_for(stripe, graph_id, rank, hosts)
+                shared = EnvoyExchange.create_for(stripe, graph_id, rank, hosts, entries)
             else:
-                entries = None if message.backend == "cpu" else stripe.n_local
                 shared = SharedMemoryExchange.create(stripe, graph_id, entries)
             exchange = shared
             made = None if message.handle is not None else shared.handle
+            if message.layout == "2d":
+                from dbfs_workers.exchange.grid import GridExchange
+                from dbfs_workers.members.on_grid import GridMember
+
+                self._enter(graph_id, GridMember(rank, message.partition_key, GridExchange(shared, stripe)))
+                return made
         if message.backend == "cpu":
             self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange))
             return made
@@ -185,17 +193,6 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         exchange = transport.exchange = NcclExchange(message.stripe, message.rank, transport, nccl.Nccl())
         member = NcclMember(message.rank, message.partition_key, exchange)
         await self._enter_on_gpu(message.graph_id, member, member.make)
-
-    def _join_grid(self, message: JoinHostGang) -> SegmentHandle | None:
-        from dbfs_workers.exchange.grid import GridExchange
-        from dbfs_workers.members.on_grid import GridMember
-
-        if message.handle is None:
-            exchange = GridExchange.create(message.stripe, message.graph_id)
-        else:
-            exchange = GridExchange.attach(message.handle, message.rank, message.graph_id)
-        self._enter(message.graph_id, GridMember(message.rank, message.partition_key, exchange))
-        return exchange.handle if message.handle is None else None
 
     @OpenToHosts.handler
     async def open_to_hosts(self, message: OpenToHosts) -> Address:

@@ -82,7 +82,7 @@ class EnvoyExchange(SharedMemoryExchange):
         super().__init__(segment, hosts.carriers(segment.rank), frame_arguments)
         self._frame_arguments = frame_arguments
         self._links = {
-            host: Link(own, peers, self._entries, self, row, pair)
+            host: Link(own, peers, self.entries, self, row, pair)
             for (host, peers), row, pair in zip(others.items(), rows, frames, strict=True)
         }
         # Held by the thread that uses the streams.
@@ -94,13 +94,14 @@ class EnvoyExchange(SharedMemoryExchange):
         self._line_came = threading.Condition()
 
     @classmethod
-    def create_for(cls, stripe: Stripe, graph_id: str, rank: int, hosts: Hosts) -> "EnvoyExchange":
+    def create_for(
+        cls, stripe: Stripe, graph_id: str, rank: int, hosts: Hosts, entries: int | None = None
+    ) -> "EnvoyExchange":
         """Make the segment of a host, as its envoy. The other ranks of the host attach with its ``handle``.
 
-        Raises:
-            ExchangeUnavailableError: as for ``SharedMemoryExchange.create``.
+        Arguments and errors as of ``SharedMemoryExchange.create``.
         """
-        return cls(Segment.create(stripe, bin_entries(stripe), graph_id, rank), hosts)
+        return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id, rank), hosts)
 
     def accept(self, line: Line) -> None:
         """Take a line of another envoy, which came in by the door. Called in the door's thread."""
@@ -154,7 +155,7 @@ class EnvoyExchange(SharedMemoryExchange):
         with self.in_kernel():
             status, peer = envoy.cross(
                 *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-                *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self._entries),
+                *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self.entries),
                 *(int(self._predecessors), *self._frame_arguments, int(sliced)),
             )
             self._finish(status, peer, level, phase, sliced=sliced)
@@ -175,7 +176,7 @@ class EnvoyExchange(SharedMemoryExchange):
 
     def binned(self, source: int, owner: int, size: int) -> list[NDArray[np.uint32]]:
         """See ``HostMemory.binned``."""
-        parity, place = self._crossing & 1, slice(owner * self._entries, owner * self._entries + size)
+        parity, place = self._crossing & 1, slice(owner * self.entries, owner * self.entries + size)
         rows = self._rows[parity][source][place]
         return [rows, self._parents[parity][source][place]] if self._predecessors else [rows]
 

@@ -1,105 +1,87 @@
-"""The exchange of a 2-D partition, in the shared memory of one host: messages along rows and columns of the grid.
+"""The messages of a 2-D partition: a set of local ids, or parents, for a rank of the same row or column of the grid.
 
-A message is a set of local ids: a list, or a bitmap if that is smaller. A rank writes its messages of a crossing into
-its own part of the segment, and its peers read them until the next crossing. All ranks cross the same barrier, which
-also sums their counts; bins and bitmaps go to the ranks of a row or a column alone.
-
-| uint32 words of a rank's part | content |
-| --- | --- |
-| ``messages[2][columns][words_local]`` | messages by the crossing's parity and slot |
-| ``sizes[2][columns]`` | the number of ids of each message |
-| ``parents[n_local]`` | parents of the rank's own rows, written by the ranks of its row at the end |
+A set of ids travels as a list, or as a bitmap if that is no larger. A message takes the place of the bin for its
+receiver. So messages travel as bins do: in shared memory on one host, and by frames of the envoys between hosts. All
+ranks cross the same barrier, which also sums their counts; messages go to the ranks of a row or a column alone.
 """
 
-from typing import Self
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import grid_kernels as kernels
 from dbfs_workers.backends.cpu_resident_kernels import mark
-from dbfs_workers.exchange.segment import Segment
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.storage.grid import Grid, part_words
 from dbfs_workers.storage.stripe import Stripe
 
 ID_BYTES = 4
-"""Bytes of a local id, and of a word of a bitmap."""
+"""Bytes of a local id, of a parent, and of a word of a bitmap."""
 
 
-class GridExchange(SharedMemoryExchange):
-    """One rank's end of the exchange. ``cross`` is that of ``SharedMemoryExchange``, whose bins and slices are unused.
+class GridExchange:
+    """One rank's messages. A rank sends at most one message to a peer between two crossings.
+
+    Args:
+        carrier: the rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+        stripe: how the vertices lie on the ranks.
 
     Attributes:
-        grid: the ranks' places.
+        carrier: see above; a traversal resets it without predecessors.
+        entries: most parents of a message.
     """
 
-    def __init__(self, segment: Segment) -> None:
-        super().__init__(segment)
-        stripe = segment.handle.stripe
-        self.grid = grid = Grid.of(stripe.p)
-        self._words = words = stripe.words_local
-        self._messages: dict[int, NDArray[np.uint32]] = {}
-        self._sizes: dict[int, NDArray[np.uint32]] = {}
-        self._own_parents: dict[int, NDArray[np.uint32]] = {}
-        for peer in {*grid.row_of(self.rank), *grid.column_of(self.rank)}:
-            part = segment.part(peer, part_words(stripe))
-            sizes, parents = 2 * grid.columns * words, 2 * grid.columns * (words + 1)
-            self._messages[peer] = part[:sizes].reshape(2, grid.columns, words)
-            self._sizes[peer] = part[sizes:parents].reshape(2, grid.columns)
-            self._own_parents[peer] = part[parents:]
+    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe) -> None:
+        self.carrier = carrier
+        self.entries = carrier.entries
+        self._words = stripe.words_local
         self._unpacked = np.empty(stripe.n_local, np.uint32)
 
-    @classmethod
-    def create(cls, stripe: Stripe, graph_id: str, entries: int | None = None) -> Self:
-        """See ``SharedMemoryExchange``. The bins are so large that a rank's part fits into their memory."""
-        return super().create(stripe, graph_id, entries or -(-part_words(stripe) // (4 * stripe.p)))
+    def post(self, peers: Iterable[int], rows: NDArray[np.uint32]) -> int:
+        """Send local ids, each once, to some peers at the next crossing; return the bytes sent."""
+        posted = 0
+        message: NDArray[np.uint32] | None = None if rows.size >= self._words else rows
+        for peer in peers:
+            if message is None:
+                message = self._bin(peer, self._words)
+                mark(rows, message)
+            else:
+                self._bin(peer, message.size)[:] = message
+            posted += ID_BYTES * message.size
+        return posted
 
-    def post(self, slot: int, rows: NDArray[np.uint32]) -> int:
-        """Write a message for the next crossing into a slot; return its bytes. ``rows`` are local ids, each once."""
-        parity = (self._crossing + 1) & 1
-        message = self._messages[self.rank][parity, slot]
-        if rows.size > self._words:
-            mark(rows, message)
+    def post_words(self, peer: int, words: NDArray[np.uint32]) -> None:
+        """Send a whole bitmap, or at most ``entries`` parents, to a peer at the next crossing."""
+        self._bin(peer, words.size)[:] = words
+
+    def rows(self, source: int) -> NDArray[np.uint32]:
+        """Return the local ids of a peer's message, ascending in a bitmap; readable until the next crossing or call."""
+        message = self.words(source)
+        if message.size < self._words:
+            return message
+        return self._unpacked[: kernels.unpack(message, self._unpacked)]
+
+    def words(self, source: int) -> NDArray[np.uint32]:
+        """Return a peer's message as it was sent, readable until the next crossing."""
+        return self.carrier.rows_from(source)
+
+    def copy_bits(self, source: int, into: NDArray[np.uint32]) -> None:
+        """Write the bitmap of the ids that a peer sent into uint32[words_local]."""
+        message = self.words(source)
+        if message.size < self._words:
+            mark(message, into)
         else:
-            message[: rows.size] = rows
-        self._sizes[self.rank][parity, slot] = rows.size
-        return ID_BYTES * min(rows.size, self._words)
+            into[:] = message
 
-    def post_bits(self, slot: int, bits: NDArray[np.uint32]) -> None:
-        """Write a bitmap for the next crossing into a slot. Peers read it with ``bits``, or not at all."""
-        self._messages[self.rank][(self._crossing + 1) & 1, slot] = bits
+    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
+        """Cross with all ranks; return the sums of the counts. Arguments and errors as of ``Exchange.cross``."""
+        return self.carrier.cross(level, phase, counts, sliced=False)
 
-    def rows(self, source: int, slot: int) -> NDArray[np.uint32]:
-        """Return the local ids of a message, readable until the next crossing or the next call."""
-        size = self.size(source, slot)
-        message = self.bits(source, slot)
-        if size <= self._words:
-            return message[:size]
-        kernels.unpack(message, self._unpacked)
-        return self._unpacked[:size]
+    def largest(self, count: int) -> int:
+        """Return the largest of a count among the ranks, at the last crossing."""
+        return int(self.carrier.gathered[:, count].max())
 
-    def bits(self, source: int, slot: int) -> NDArray[np.uint32]:
-        """Return the words of a message that was sent as a bitmap, readable until the next crossing."""
-        message: NDArray[np.uint32] = self._messages[source][self._crossing & 1, slot]
-        return message
-
-    def copy_bits(self, source: int, slot: int, into: NDArray[np.uint32]) -> None:
-        """Write the bitmap of a message into uint32[words_local]."""
-        if self.size(source, slot) <= self._words:
-            mark(self.rows(source, slot), into)
-        else:
-            into[:] = self.bits(source, slot)
-
-    def size(self, source: int, slot: int) -> int:
-        """Return the number of ids of a message."""
-        return int(self._sizes[source][self._crossing & 1, slot])
-
-    def parents_of(self, rank: int) -> NDArray[np.uint32]:
-        """Return uint32[n_local], the memory for the parents of a rank's own rows."""
-        return self._own_parents[rank]
-
-    def close(self) -> None:
-        """See ``Exchange.close``."""
-        self._messages, self._sizes, self._own_parents = {}, {}, {}
-        super().close()
+    def _bin(self, peer: int, size: int) -> NDArray[np.uint32]:
+        carrier = self.carrier
+        carrier.bin_ends[peer] = size
+        return carrier.bin_rows[peer * self.entries : peer * self.entries + size]

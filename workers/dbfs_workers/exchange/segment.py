@@ -208,10 +208,6 @@ class Segment:
         stripe = self.handle.stripe
         return self._body(rank, 4 * stripe.p * self.handle.entries + parity * stripe.words_local, stripe.words_local)
 
-    def part(self, rank: int, size: int) -> NDArray[np.uint32]:
-        """Return the first ``size`` words of a rank's body, for another use than bins and slices."""
-        return self._body(rank, 0, size)
-
     def log(self, rank: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return a rank's log in place of its bins of both parities: rows and parents, uint32[log_words] each."""
         return self._body(rank, 0, self.log_words), self._body(rank, self.log_words, self.log_words)

@@ -44,6 +44,7 @@ class SharedMemoryExchange:
 
     Attributes:
         on_one_host: whether all ranks are on this host.
+        entries: entries of a bin.
         segment: the memory.
         host_rows: the rows of all ranks, if this rank has copied them to lead levels.
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
@@ -65,7 +66,7 @@ class SharedMemoryExchange:
         self.segment = segment
         self.host_rows = HostRows(segment.handle.stripe)
         self.led_size = 0
-        self._entries = segment.handle.entries
+        self.entries = segment.handle.entries
         self._record = np.zeros(1 + COUNTS, np.int64)
         self.bin_ends = np.zeros(self.p, np.int64)
         # One row for each rank, and one for the sums.
@@ -86,7 +87,7 @@ class SharedMemoryExchange:
         self._deadline = 0.0
         self._choose_bins()
         self.kernel_arguments: tuple[Any, ...] = (
-            *(segment.bodies, segment.body_words, self._entries, segment.words, segment.stride),
+            *(segment.bodies, segment.body_words, self.entries, segment.words, segment.stride),
             *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
             *links,
         )
@@ -240,11 +241,16 @@ class SharedMemoryExchange:
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
-        parity, base = self._crossing & 1, self.rank * self._entries
+        parity, base = self._crossing & 1, self.rank * self.entries
         for source, size in enumerate(self._ends.tolist()):
             if size:
                 parents = self._parents[parity][source][base : base + size] if self._predecessors else None
-                yield self._rows[parity][source][base : base + size], parents
+                yield self.rows_from(source), parents
+
+    def rows_from(self, source: int) -> NDArray[np.uint32]:
+        """Return the rows that a peer binned for this rank before the last crossing, readable until the next one."""
+        base = self.rank * self.entries
+        return self._rows[self._crossing & 1][source][base : base + int(self._ends[source])]
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
         """See ``Exchange.slice_of``."""

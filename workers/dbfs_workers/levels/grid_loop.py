@@ -17,13 +17,14 @@ Search on GPU Clusters", 2014).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import grid_kernels as kernels
+from dbfs_workers.backends.cpu_resident_kernels import mark
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.direction import (
@@ -41,8 +42,6 @@ from dbfs_workers.storage.stripe import own_rows
 _NONE = np.empty(0, np.uint32)
 _DISCOVERED = COUNT_FIELDS.index("discovered")
 _BYTES_SENT = COUNT_FIELDS.index("bytes_sent")
-# The slots of the messages to a column, and to a whole row. A grid of one column has no peers in a row.
-_FRONTIER, _VISITED = 0, 1
 # Place among the counts of a crossing: at the start, the largest degree.
 _MAX_DEGREE = 4
 
@@ -52,7 +51,7 @@ def traverse(
 ) -> list[RankRun]:
     """Take part in the traversals of a run; arguments and errors as of ``loop.traverse``."""
     return loop.traverse_each(
-        lambda spec: GridLoop.start(scratch, spec, exchange), specs, exchange, watch=watch, deadline=deadline
+        lambda spec: GridLoop.start(scratch, spec, exchange), specs, exchange.carrier, watch=watch, deadline=deadline
     )
 
 
@@ -100,7 +99,8 @@ class GridLoop:
         began = time.perf_counter()
         partition = scratch.partition
         require_direction(spec, in_edges=partition.blocks.into is not None)
-        exchange.reset(spec.predecessors)
+        # The parents of a bin's entries are not sent with them.
+        exchange.carrier.reset(predecessors=False)
         labels = scratch.start(spec)
         return cls(
             scratch=scratch,
@@ -119,7 +119,7 @@ class GridLoop:
         """Run all levels, fetch the parents, and return the labels, counts and times of this rank."""
         partition = self.scratch.partition
         bytes_sent = self._expand("start", partition.m_local, int(partition.degrees.max()))
-        self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
+        self.max_degree = self.exchange.largest(_MAX_DEGREE)
         started = ended = time.perf_counter()
         while (
             self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
@@ -152,13 +152,15 @@ class GridLoop:
         At the start, ``edges`` are all edges of this rank, and ``largest`` is its largest degree.
         """
         scratch = self.scratch
-        if scratch.grid.columns > 1 and self._may_be_bottom_up():
-            self.exchange.post_bits(_VISITED, scratch.own_visited)
+        if self._may_be_bottom_up():
+            for peer in self._row_peers():
+                self.exchange.post_words(peer, scratch.own_visited)
         degrees = int(scratch.partition.degrees[scratch.frontier].sum())
         self.edges += degrees
-        bytes_sent = self.exchange.post(_FRONTIER, scratch.frontier) * (scratch.grid.rows - 1)
+        bytes_sent = self.exchange.post(self._column_peers(), scratch.frontier)
         missing = 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
-        sums = self._cross(phase, (scratch.frontier.size, degrees, missing, edges, largest or self.searched))
+        counts = (scratch.frontier.size, degrees, missing, edges, largest or self.searched)
+        sums = self.exchange.cross(self.level, phase, counts)
         before = self.frontier_edges
         self.frontier, self.frontier_edges, self.missing_targets, all_edges, searched = sums
         self.unexplored_edges += all_edges
@@ -196,20 +198,18 @@ class GridLoop:
             edges, self.searched = self._search_top_down(), 0
         ends: list[int] = scratch.found_ends.tolist()
         found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
-        for c, rows in enumerate(found):
-            if c != column:
-                bytes_sent += exchange.post(c, rows)
+        for peer in self._row_peers():
+            bytes_sent += exchange.post([peer], found[self._column_of(peer)])
         searched = time.perf_counter()
-        self.found = self._cross("fold", (sum(ends), edges, 0, 0, 0))[0]
+        self.found = exchange.cross(self.level, "fold", (sum(ends), edges, 0, 0, 0))[0]
         crossed = time.perf_counter()
         queue, own = scratch.next_queue, ends[column]
         discovered = self._contract(found[column], column, distance, queue)
         received = 0
-        for c, peer in enumerate(scratch.grid.row_of(scratch.partition.rank)):
-            if c != column:
-                rows = exchange.rows(peer, column)
-                received += rows.size
-                discovered += self._contract(rows, c, distance, queue[discovered:])
+        for peer in self._row_peers():
+            rows = exchange.rows(peer)
+            received += rows.size
+            discovered += self._contract(rows, self._column_of(peer), distance, queue[discovered:])
         scratch.advance(discovered)
         self.reached += discovered
         contracted = time.perf_counter()
@@ -230,7 +230,7 @@ class GridLoop:
             edges += kernels.top_down(
                 csr.row_offsets,
                 csr.columns,
-                self.exchange.rows(peer, _FRONTIER),
+                scratch.frontier if peer == scratch.partition.rank else self.exchange.rows(peer),
                 peer * stripe.n_local,
                 row_first,
                 scratch.visited,
@@ -246,10 +246,14 @@ class GridLoop:
         rank = scratch.partition.rank
         assert scratch.frontier_bits is not None
         for i, peer in enumerate(scratch.grid.column_of(rank)):
-            self.exchange.copy_bits(peer, _FRONTIER, scratch.frontier_bits[i * words : (i + 1) * words])
-        for c, peer in enumerate(scratch.grid.row_of(rank)):
-            if c != self.column:
-                scratch.visited[c * words : (c + 1) * words] |= self.exchange.bits(peer, _VISITED)
+            bits = scratch.frontier_bits[i * words : (i + 1) * words]
+            if peer == rank:
+                mark(scratch.frontier, bits)
+            else:
+                self.exchange.copy_bits(peer, bits)
+        for peer in self._row_peers():
+            c = self._column_of(peer)
+            scratch.visited[c * words : (c + 1) * words] |= self.exchange.words(peer)
         return scratch.own_visited.nbytes * (scratch.grid.columns - 1)
 
     def _search_bottom_up(self) -> int:
@@ -285,29 +289,41 @@ class GridLoop:
     def _fetch_parents(self) -> int:
         """Write the parents of the rank's own rows, which the ranks of its row have; return the bytes sent."""
         scratch, exchange, column = self.scratch, self.exchange, self.column
-        stripe, rank, predecessors = scratch.stripe, scratch.partition.rank, self.labels.predecessors
+        n_local, predecessors = scratch.stripe.n_local, self.labels.predecessors
         assert predecessors is not None
-        peers = scratch.grid.row_of(rank)
-        rows, starts = np.empty(stripe.n_local, np.uint32), np.zeros(scratch.grid.columns + 1, np.int64)
+        rows, starts = np.empty(n_local, np.uint32), np.zeros(scratch.grid.columns + 1, np.int64)
         kernels.sort_by_finder(self.labels.distances, scratch.finders, rows, starts)
         found_by = [rows[starts[c] : starts[c + 1]] for c in range(scratch.grid.columns)]
-        bytes_sent = sum(exchange.post(c, found_by[c]) for c in range(scratch.grid.columns) if c != column)
-        exchange.post(column, _NONE)
-        self._cross("ask for parents", (0, 0, 0, 0, 0))
-        for c, peer in enumerate(peers):
-            if c != column:
-                asked = exchange.rows(peer, column)
-                at = sum(exchange.size(peer, before) for before in range(column))
-                answer = exchange.parents_of(peer)[at : at + asked.size]
-                np.take(scratch.parents[c * stripe.n_local : (c + 1) * stripe.n_local], asked, out=answer)
-                bytes_sent += answer.nbytes
-        self._cross("answer with parents", (0, 0, 0, 0, 0))
+        peers = [(peer, self._column_of(peer)) for peer in self._row_peers()]
+        bytes_sent = sum(exchange.post([peer], found_by[c]) for peer, c in peers)
+        most = max((found_by[c].size for _, c in peers), default=0)
+        exchange.cross(self.level, "ask for parents", (most, 0, 0, 0, 0))
+        # All levels are over, so the lists of found vertices are free for the answers.
+        answers = {}
+        for peer, c in peers:
+            asked = exchange.rows(peer)
+            part = slice(c * n_local, c * n_local + asked.size)
+            answers[peer] = np.take(scratch.parents[c * n_local : (c + 1) * n_local], asked, out=scratch.found[part])
+            bytes_sent += answers[peer].nbytes
+        for first in range(0, exchange.largest(0), exchange.entries):
+            for peer, _ in peers:
+                exchange.post_words(peer, answers[peer][first : first + exchange.entries])
+            exchange.cross(self.level, "answer with parents", (most, 0, 0, 0, 0))
+            for peer, c in peers:
+                predecessors[found_by[c][first : first + exchange.entries]] = exchange.words(peer)
         own = found_by[column]
-        predecessors[own] = scratch.parents[column * stripe.n_local :][own]
-        others = np.concatenate([found_by[c] for c in range(scratch.grid.columns) if c != column] or [own[:0]])
-        predecessors[others] = exchange.parents_of(rank)[: others.size]
+        predecessors[own] = scratch.parents[column * n_local :][own]
         return bytes_sent
 
-    def _cross(self, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
-        """Cross with all ranks; return the sums of the counts."""
-        return self.exchange.cross(self.level, phase, counts, sliced=False)
+    def _row_peers(self) -> Iterator[int]:
+        """Yield the other ranks of the grid's row."""
+        rank = self.scratch.partition.rank
+        return (peer for peer in self.scratch.grid.row_of(rank) if peer != rank)
+
+    def _column_peers(self) -> Iterator[int]:
+        """Yield the other ranks of the grid's column."""
+        rank = self.scratch.partition.rank
+        return (peer for peer in self.scratch.grid.column_of(rank) if peer != rank)
+
+    def _column_of(self, rank: int) -> int:
+        return rank % self.scratch.grid.columns

@@ -1,4 +1,4 @@
-"""A rank of a 2-D partition: the member that runs the grid's level loop in shared memory."""
+"""A rank of a 2-D partition: the member that runs the grid's level loop."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ class GridMember(LoopMember):
     """A member that runs ``levels.grid_loop.traverse``. See ``Member``."""
 
     def __init__(self, rank: int, partition_key: Any, exchange: "GridExchange") -> None:
-        super().__init__(rank, partition_key, exchange)
+        super().__init__(rank, partition_key, exchange.carrier)
         self._grid_exchange = exchange
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:

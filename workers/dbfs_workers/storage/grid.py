@@ -6,7 +6,7 @@ frontier to their columns, and finders send what they found along their rows (Kr
 Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt
 
@@ -167,6 +167,28 @@ def count_stores(p: int, *, bottom_up: bool) -> int:
     return grid.rows + (grid.columns if bottom_up else 0)
 
 
-def part_words(stripe: Stripe) -> int:
-    """Return the uint32 words of one rank's part of the shared memory: see ``exchange.grid``."""
-    return 2 * Grid.of(stripe.p).columns * (stripe.words_local + 1) + stripe.n_local
+def bin_entries(stripe: Stripe) -> int:
+    """Return the entries of a bin that holds any message but that of parents, which come in several.
+
+    The bins for a row's ranks together then hold half of the parents that a rank has for them, by either parity.
+    """
+    return max(stripe.words_local, -(-stripe.n_local // (2 * Grid.of(stripe.p).columns)))
+
+
+def message_nbytes(stripe: Stripe) -> int:
+    """Return the most bytes of a rank's messages that become resident: bitmaps for its column, parents for its row."""
+    grid = Grid.of(stripe.p)
+    return 2 * 4 * ((grid.rows - 1) * stripe.words_local + (grid.columns - 1) * bin_entries(stripe))
+
+
+def remote_nbytes(stripe: Stripe, hosts: Sequence[int]) -> int:
+    """Return the most bytes of messages that the lowest rank of a host holds for ranks of other hosts.
+
+    ``hosts`` has the host of each rank.
+    """
+    grid, held = Grid.of(stripe.p), [0] * (max(hosts) + 1)
+    for rank, host in enumerate(hosts):
+        peers = [(peer, bin_entries(stripe)) for peer in grid.row_of(rank)]
+        peers += [(peer, stripe.words_local) for peer in grid.column_of(rank)]
+        held[host] += sum(2 * 4 * entries for peer, entries in peers if hosts[peer] != host)
+    return max(held)
