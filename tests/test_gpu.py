@@ -22,7 +22,7 @@ from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
 from tests.support import oracle, parity
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
-from tests.support.graphs import GRAPHS
+from tests.support.graphs import GRAPHS, comet
 from tests.support.parity import Way, check, loaded
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 
@@ -93,6 +93,22 @@ def test_graphs_by_nccl(gpus: distributed.Client, name: str, directed: bool, ran
             for way in ways:
                 check(graph, arrays, way, [0])
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
+
+
+@needs_nccl
+@pytest.mark.parametrize("ranks", [needs(ranks) for ranks in (2, 3, 4)])
+def test_levels_queued_ahead_by_nccl(gpus: distributed.Client, ranks: int) -> None:
+    # Large bins at the head, then leaves without neighbours of their own.
+    arrays, source = comet(300, 20_000)
+    way = BY_NCCL["nccl, top-down"]
+    with loaded(gpus, arrays, way, directed=False, ranks=ranks) as graph:
+        for max_depth in (None, 299, 300, 301, 77):
+            check(graph, arrays, way, [source], max_depth=max_depth)
+    # Few vertices a level, and no bottom-up level pays.
+    with dask.config.set({"dbfs.exchange": "nccl"}), dbfs.load(dbfs.path(3001), client=gpus, ranks=ranks) as path:
+        for sources in ([0], [1500], [0, 2999]):
+            expected = np.min([abs(np.arange(3001) - source) for source in sources], axis=0)
+            np.testing.assert_array_equal(path.bfs(sources).distances(), expected)
 
 
 @needs_nccl

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.communicator import FIRST_END, INLINE, QUEUED, Tag
+from dbfs_workers.backends.cuda_messages import queues
+from dbfs_workers.cuda.communicator import FIRST_END, HALTED, INLINE, QUEUED, STATE, Tag
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -55,6 +56,10 @@ class EmulatedMessages(NumpyMessages):
         super().reset()
         self._sums = np.zeros((1 + self._stripe.p, _LINE), np.uint64)
         self._sent_before = np.zeros(self._stripe.p, np.uint64)
+        self._progress = np.zeros(2, np.uint64)
+
+    def most_ahead(self, max_degree: int) -> int:
+        return _THREADS
 
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
         self._run("pack", self._stripe.p, headers, bin_rows, bin_parents, INLINE, self.outgoing)
@@ -68,24 +73,31 @@ class EmulatedMessages(NumpyMessages):
         bin_rows: Any,
         bin_parents: Any | None,
         edges: int,
+        ahead: int,
     ) -> None:
-        stripe, frontier = self._stripe, scratch.frontier
-        assert self._sums[1 + self._rank, 0] == 0
-        if frontier.size <= _THREADS:
+        stripe, size = self._stripe, scratch.frontier.size
+
+        def small_level() -> bool:
+            assert ahead or self._sums[1 + self._rank, 0] == 0
             partition = scratch.partition
+            frontier, discovered = queues(scratch, ahead)
             self._is_expanded = 1
             self._run(
-                *("small_level", 1, partition.row_offsets, frontier, frontier.size, partition.columns, stripe.n_local),
+                *("small_level", 1, partition.row_offsets, frontier, size, partition.columns, stripe.n_local),
                 *(self._rank, stripe.p, scratch.visited, bin_rows, bin_parents, ctypes.c_int32(distance)),
-                *(labels.distances, labels.predecessors, scratch.next_queue, self._sums, self._sent_before, *tag),
-                *(INLINE, self.outgoing),
+                *(labels.distances, labels.predecessors, discovered, self._sums, self._sent_before, *tag),
+                *(INLINE, self.outgoing, self._progress, ahead),
             )
             # The CPU's backend goes on from here in larger levels.
             self._ends[:] = self._sums[1:, 0]
             self._ends[self._rank] = 0
+            return True
+
+        if ahead or size <= _THREADS:
+            self._stream.append(small_level)
             return
-        super().expand(tag, scratch, labels, distance, bin_rows, bin_parents, edges)
-        self._is_expanded = int(frontier.size > 0)
+        super().expand(tag, scratch, labels, distance, bin_rows, bin_parents, edges, ahead)
+        self._is_expanded = int(size > 0)
         # The sum of the edges stays from level to level, and so do the bins' ends.
         self._sums[0, 0] = self._expanded
         self._sums[1:, 0] = self._ends
@@ -93,16 +105,19 @@ class EmulatedMessages(NumpyMessages):
         common = stripe.n_local, self._rank, self._is_expanded, *tag, INLINE, self.outgoing
         self._run("pack_level", stripe.p, self._sums, self._sent_before, bin_rows, bin_parents, *common)
 
-    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
-        def contract() -> None:
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
+        def contract() -> bool:
+            _, discovered = queues(scratch, ahead)
+            result = self.results[ahead]
             self._run(
                 *("contract_messages", 1, self.incoming, self._sums, self._sent_before, self._rank, self._stripe.p),
                 *(self._is_expanded, *tag, INLINE, scratch.own_visited, ctypes.c_int32(distance), labels.distances),
-                *(labels.predecessors, scratch.next_queue, self.result),
+                *(labels.predecessors, discovered, result, self._progress, ahead, most),
             )
-            self._queued = int(self.result[QUEUED])
-            for place in (FIRST_END, FIRST_END + self._stripe.p):
-                self.result[place + self._rank] = -7
+            if result[STATE] != HALTED:
+                self._queued = int(result[QUEUED])
+                result[FIRST_END + self._rank :: self._stripe.p] = -7
+            return True
 
         self._stream.append(contract)
 
@@ -132,10 +147,16 @@ def test_labels_are_scipys(kernels: ctypes.PyDLL, p: int) -> None:
         made.kernels = kernels
         return made
 
-    # The second graph has bins that go with the messages and bins that do not.
-    for arrays in (graphs.random(60, 90, 3), graphs.random(9000, 30_000, 1)):
+    # The second graph has bins that go with the messages and bins that do not. Levels of the third are queued ahead,
+    # among them one with large bins.
+    comet, source = graphs.comet(40, 5000)
+    for arrays, sources in (
+        (graphs.random(60, 90, 3), [20, 1]),
+        (graphs.random(9000, 30_000, 1), [3000, 1]),
+        (comet, [source]),
+    ):
         n, src, dst = arrays
         with by_nccl(p, messages) as gang:
             gang.load(partitions(n, src, dst, p, directed=False))
-            specs = every_spec([n // 3, 1])
+            specs = every_spec(sources)
             assert_scipys(specs, gang.run(*specs), arrays, Stripe(n, p), directed=False)

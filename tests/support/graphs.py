@@ -25,6 +25,15 @@ def hub(n: int) -> Arrays:
     return n, np.zeros(others.size, np.int64), others
 
 
+def comet(tail: int, leaves: int) -> tuple[Arrays, int]:
+    """A path of ``tail`` edges from a source to a hub, which has ``leaves`` more neighbours; and the source."""
+    n = tail + 1 + leaves
+    path, hub = np.arange(tail), np.full(leaves, tail)
+    order = np.random.default_rng(7).permutation(n)
+    src, dst = order[np.concatenate([path, hub])], order[np.concatenate([path + 1, np.arange(tail + 1, n)])]
+    return (n, src, dst), int(order[0])
+
+
 GRAPHS: dict[str, Callable[[], Arrays]] = {
     "one vertex": lambda: _arrays(1, []),
     "one vertex, self-loop": lambda: _arrays(1, [(0, 0)]),

@@ -1,5 +1,6 @@
 """NCCL for tests: ranks are threads of one process, and transfers are copies between their arrays."""
 
+import copy
 import ctypes
 import threading
 import time
@@ -17,13 +18,17 @@ from dbfs_workers import backends
 from dbfs_workers.cuda.communicator import (
     FIRST_COUNT,
     FIRST_END,
+    HALTED,
     HEADER,
     INLINE,
+    LARGE,
     LARGE_BINS,
+    MOST_AHEAD,
     OTHER_CROSSING,
     RUN,
     SIZE,
     START,
+    STATE,
     CommunicatorFailedError,
     Messages,
     Tag,
@@ -46,7 +51,9 @@ class Network:
 
     Attributes:
         broken: what NCCL reports from now on; empty while the network works.
+        breaks_after: the group of transfers after which the network breaks; 0 for none.
         groups: groups of transfers that ranks started.
+        waits: how often a rank saw the end of all that it had queued.
     """
 
     def __init__(self) -> None:
@@ -55,11 +62,13 @@ class Network:
         self.came: dict[bytes, set[int]] = {}
         self.under_way: dict[tuple[bytes, int, int], deque[bytes]] = {}
         self.broken = ""
+        self.breaks_after = 0
         self.groups = 0
+        self.waits = 0
 
 
-Stream = list[Callable[[], None]]
-"""What a rank has queued behind its transfers."""
+Stream = list[Callable[[], bool]]
+"""What a rank has queued, in order. A step that returns False has to wait."""
 
 
 class FakeLibrary:
@@ -105,39 +114,50 @@ class FakeCommunicator:
         self._id = unique_id
         self._rank = rank
         self._stream = stream
-        self._awaited: list[tuple[int, int, int]] = []
         self.aborted = False
 
     def start(self, transfers: Sequence[Transfer]) -> None:
         assert not self.aborted
-        assert not self._awaited
-        assert not self._stream
-        self._network.groups += 1
-        for peer, sent, sent_bytes, received, received_bytes in transfers:
-            assert peer != self._rank
-            if sent_bytes:
-                self._queue(self._rank, peer).append(ctypes.string_at(sent, sent_bytes))
-            if received_bytes:
-                self._awaited.append((peer, received, received_bytes))
+        awaited: list[tuple[int, int, int]] = []
+
+        def send() -> bool:
+            self._network.groups += 1
+            if self._network.groups == self._network.breaks_after:
+                self._network.broken = "cut"
+            for peer, sent, sent_bytes, received, received_bytes in transfers:
+                assert peer != self._rank
+                if sent_bytes:
+                    self._queue(self._rank, peer).append(ctypes.string_at(sent, sent_bytes))
+                if received_bytes:
+                    awaited.append((peer, received, received_bytes))
+            return True
+
+        def receive() -> bool:
+            late: list[tuple[int, int, int]] = []
+            for peer, received, received_bytes in awaited:
+                queue = self._queue(peer, self._rank)
+                # Later transfers from the same peer must not overtake this one.
+                if not queue or any(peer == other for other, _, _ in late):
+                    late.append((peer, received, received_bytes))
+                    continue
+                data = queue.popleft()
+                assert len(data) == received_bytes, f"rank {peer} sends {len(data)} bytes, {received_bytes} are awaited"
+                ctypes.memmove(received, data, received_bytes)
+            awaited[:] = late
+            return not late
+
+        self._stream += [send, receive]
 
     def done(self) -> bool:
         self.check()
-        awaited, self._awaited = self._awaited, []
-        for peer, received, received_bytes in awaited:
-            queue = self._queue(peer, self._rank)
-            # Later transfers from the same peer must not overtake this one.
-            if not queue or any(peer == late for late, _, _ in self._awaited):
-                self._awaited.append((peer, received, received_bytes))
-                continue
-            data = queue.popleft()
-            assert len(data) == received_bytes, f"rank {peer} sends {len(data)} bytes, {received_bytes} are awaited"
-            ctypes.memmove(received, data, received_bytes)
-        if self._awaited:
-            # The ranks share the interpreter.
-            time.sleep(0)
-            return False
         while self._stream:
-            self._stream.pop(0)()
+            if not self._stream[0]():
+                # The ranks share the interpreter.
+                time.sleep(0)
+                return False
+            self._stream.pop(0)
+            self.check()
+        self._network.waits += 1
         return True
 
     def check(self) -> None:
@@ -169,10 +189,14 @@ class NumpyMessages:
     def __init__(self, stripe: Stripe, rank: int, stream: Stream) -> None:
         self.xp = np
         self.outgoing, self.incoming = (np.zeros((stripe.p, HEADER + INLINE), np.int64) for _ in range(2))
-        self.result = np.zeros(FIRST_END + 2 * stripe.p, np.int64)
+        self.results = np.zeros((MOST_AHEAD, FIRST_END + 3 * stripe.p), np.int64)
+        self._size, self._halted = 0, False
         self._stripe, self._rank, self._stream = stripe, rank, stream
         self._backend = backends.get("cpu")
         self.reset()
+
+    def most_ahead(self, max_degree: int) -> int:
+        return min(64, 1024 // max(1, max_degree))
 
     def reset(self) -> None:
         self._sent = np.zeros(self._stripe.p, np.int64)
@@ -192,23 +216,59 @@ class NumpyMessages:
         bin_rows: Any,
         bin_parents: Any | None,
         edges: int,
+        ahead: int,
+    ) -> None:
+        if ahead:
+            self._stream.append(
+                lambda: self._expand_ahead(tag, scratch, labels, distance, bin_rows, bin_parents, ahead)
+            )
+            return
+        assert not self._stream
+        self._expand(tag, scratch, labels, distance, bin_rows, bin_parents)
+        assert self._expanded <= edges
+
+    def _expand_ahead(
+        self,
+        tag: Tag,
+        scratch: Scratch,
+        labels: RankLabels,
+        distance: int,
+        bin_rows: Any,
+        bin_parents: Any | None,
+        ahead: int,
+    ) -> bool:
+        if self._halted:
+            self.outgoing[:, :HEADER] = 0
+            self.outgoing[:, : RUN + 1] = tag
+            return True
+        self._expand(tag, _later(scratch, ahead, self._size), labels, distance, bin_rows, bin_parents)
+        return True
+
+    def _expand(
+        self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, bin_parents: Any | None
     ) -> None:
         bins = Bins(bin_rows, np.empty(0, np.uint32) if bin_parents is None else bin_parents, self._ends)
         self._expanded, self._own, _, unfinished = self._backend.top_down(scratch, labels, distance, bins)
         assert not unfinished
-        assert self._expanded <= edges
         self._queued = self._own
         sizes = self._ends - self._sent
         self.outgoing[:, :HEADER] = 0
         self.outgoing[:, : RUN + 1] = tag
         self.outgoing[:, SIZE] = sizes
         self.outgoing[:, FIRST_COUNT : FIRST_COUNT + 2] = self._own + sizes.sum(), self._expanded
+        self.outgoing[:, LARGE] = sizes.max() > INLINE
         for peer, message in enumerate(self.outgoing):
             self._copy(message, peer * self._stripe.n_local + int(self._sent[peer]), bin_rows, bin_parents)
 
-    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
-        def contract() -> None:
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
+        def contract() -> bool:
+            result = self.results[ahead]
+            if ahead and self._halted:
+                result[STATE] = HALTED
+                return True
+            later = _later(scratch, ahead, 0)
             sizes, state = self._ends - self._sent, 0
+            coming = self.incoming[:, SIZE]
             sums = np.array([self._own + sizes.sum(), self._expanded, 0])
             for peer, message in enumerate(self.incoming):
                 if peer == self._rank:
@@ -218,16 +278,18 @@ class NumpyMessages:
                     continue
                 size, entries = int(message[SIZE]), message[HEADER:].view(np.uint32)
                 sums += *message[FIRST_COUNT : FIRST_COUNT + 2], size
-                if max(size, sizes[peer]) > INLINE:
+                if sizes[peer] > INLINE or message[LARGE]:
                     state |= LARGE_BINS
                 if size <= INLINE:
                     parents = None if labels.predecessors is None else entries[INLINE : INLINE + size]
-                    self._contract(entries[:size], parents, scratch, labels, distance)
-            self.result[:FIRST_END] = self._own, self._queued, self._expanded, *sums, state
-            self.result[FIRST_END:] = *self._ends, *sizes
+                    self._contract(entries[:size], parents, later, labels, distance)
+            result[:FIRST_END] = self._own, self._queued, self._expanded, *sums, state
+            result[FIRST_END:] = *self._ends, *sizes, *coming
             # Mean nothing.
-            self.result[[FIRST_END + self._rank, FIRST_END + self._stripe.p + self._rank]] = -7
+            result[FIRST_END + self._rank :: self._stripe.p] = -7
             self._sent = self._ends.copy()
+            self._size, self._halted = self._queued, bool(state) or not 0 < sums[0] <= most
+            return True
 
         self._stream.append(contract)
 
@@ -251,6 +313,14 @@ class NumpyMessages:
             entries[:size] = bin_rows[start : start + size]
             if bin_parents is not None:
                 entries[INLINE : INLINE + size] = bin_parents[start : start + size]
+
+
+def _later(scratch: Scratch, ahead: int, size: int) -> Scratch:
+    """Return the working memory as it is ``ahead`` levels later, with a frontier of ``size``."""
+    later = copy.copy(scratch)
+    if ahead:
+        later.adopt(scratch.current ^ ahead & 1, size)
+    return later
 
 
 MakeMessages = Callable[[Stripe, int, Stream], Messages]

@@ -1,5 +1,6 @@
 """The exchange by NCCL, with a stand-in for NCCL, against SciPy; and every way in which a run can end early."""
 
+import re
 import time
 from concurrent.futures import Future
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dbfs_workers.cuda.communicator import MOST_AHEAD
 from dbfs_workers.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
@@ -21,7 +23,7 @@ from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import PATIENCE, partitions, spec
-from tests.support.nccl import NcclGang, by_nccl
+from tests.support.nccl import NcclGang, NumpyMessages, by_nccl
 
 LEVELS = 300
 
@@ -38,13 +40,51 @@ def test_labels_are_scipys(p: int, directed: bool) -> None:
             assert_scipys(specs, gang.run(*specs), arrays, Stripe(n, p), directed=directed)
 
 
-def test_small_bins_take_one_group_a_level() -> None:
+def test_small_levels_take_one_group_each_and_wait_together() -> None:
     with by_nccl(2) as gang:
         load_path(gang)
-        before = gang.network.groups
-        gang.run(spec(0))
-        # Both ranks start a group at each level's end, and before the first level.
-        assert gang.network.groups - before == 2 * (LEVELS + 2)
+        groups, waits = gang.network.groups, gang.network.waits
+        (answer,) = gang.run(spec(0))
+        np.testing.assert_array_equal(answer.distances(Stripe(LEVELS + 1, 2)), np.arange(LEVELS + 1))
+        # Both ranks start a group before the first level and at each level's end. Of the levels queued together last,
+        # some come behind the end of the traversal.
+        assert 2 * (LEVELS + 2) <= gang.network.groups - groups < 2 * (LEVELS + 2 + MOST_AHEAD)
+        assert gang.network.waits - waits < 2 * LEVELS / MOST_AHEAD + 20
+
+
+def test_levels_queued_ahead_end_where_the_run_must_look() -> None:
+    arrays, source = graphs.comet(100, 6000)
+    n, src, dst = arrays
+    for p in (2, 3):
+        with by_nccl(p, FarMessages) as gang:
+            gang.load(partitions(n, src, dst, p, directed=False))
+            specs = every_spec([source])
+            assert_scipys(specs, gang.run(*specs), arrays, Stripe(n, p), directed=False)
+            (short,) = gang.run(spec(source, direction="top-down", max_depth=90))
+            assert short.total(lambda run: run.reached) == 91
+            waits = gang.network.waits
+            gang.run(spec(source, direction="top-down"))
+            # The levels run ahead in spite of the head's large degree.
+            assert gang.network.waits - waits < p * 30
+
+
+def test_a_connection_that_breaks_among_levels_queued_together_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nccl, "CAUSE_SECONDS", 0.05)
+    with by_nccl(2) as gang:
+        load_path(gang)
+        gang.network.breaks_after = gang.network.groups + 200
+        for raised in errors(gang.start(spec(0))):
+            assert isinstance(raised, RunAbortedError)
+            level = re.search(r"level (\d+), top-down: .*NCCL failed: cut", str(raised))
+            assert level is not None
+            assert abs(int(level[1]) - 100) < 4
+
+
+class FarMessages(NumpyMessages):
+    """Levels may run ahead whatever the degrees."""
+
+    def most_ahead(self, max_degree: int) -> int:
+        return 64
 
 
 def load_path(gang: NcclGang) -> None:

@@ -48,19 +48,20 @@ extern "C" const char* small_level(unsigned blocks, unsigned long long seed, con
                                    u32 size, const u32* columns, u32 n_local, u32 rank, u32 ranks, u32* visited,
                                    u32* bin_rows, u32* bin_parents, i32 distance, i32* distances, u32* predecessors,
                                    u32* discovered, Line* sums, const u64* sent, i64 number, i64 crossing, i64 run,
-                                   u32 entries, u64* messages) {
+                                   u32 entries, u64* messages, const u64* progress, u32 ahead) {
   return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
     dbfs_small_level(offsets, frontier, size, columns, n_local, rank, ranks, visited, bin_rows, bin_parents, distance,
-                     distances, predecessors, discovered, sums, sent, number, crossing, run, entries, messages);
+                     distances, predecessors, discovered, sums, sent, number, crossing, run, entries, messages, progress,
+                     ahead);
   }));
 }
 
 extern "C" const char* contract_messages(unsigned blocks, unsigned long long seed, const u64* messages, Line* sums, u64* sent,
                                          u32 rank, u32 ranks, u32 expanded, i64 number, i64 crossing, i64 run,
                                          u32 entries, u32* visited, i32 distance, i32* distances, u32* predecessors,
-                                         u32* discovered, i64* result) {
+                                         u32* discovered, i64* result, u64* progress, u32 ahead, u64 most) {
   return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
     dbfs_contract_messages(messages, sums, sent, rank, ranks, expanded, number, crossing, run, entries, visited,
-                           distance, distances, predecessors, discovered, result);
+                           distance, distances, predecessors, discovered, result, progress, ahead, most);
   }));
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, Tag
+from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -53,7 +53,11 @@ class CudaMessages:
         self._blocks = (stripe.p,)
         self.outgoing = cupy.zeros((stripe.p, HEADER + INLINE), np.int64)
         self.incoming = pinned(stripe.p * (HEADER + INLINE)).reshape(stripe.p, HEADER + INLINE)
-        self.result = pinned(FIRST_END + 2 * stripe.p)
+        words = FIRST_END + 3 * stripe.p
+        self.results = pinned(MOST_AHEAD * words).reshape(MOST_AHEAD, words)
+        self._results = [np.uint64(row.ctypes.data) for row in self.results]
+        # See ``ProgressWord`` in ``messages.cu``.
+        self._progress = cupy.zeros(2, np.uint64)
         # The ends of the bins, and those at the last crossing.
         self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
@@ -64,6 +68,10 @@ class CudaMessages:
             for source, names in KERNELS.items()
             for name in names
         }
+
+    def most_ahead(self, max_degree: int) -> int:
+        """See ``communicator.Messages``."""
+        return min(_MOST_THREADS, _SMALL_EDGES // max(1, max_degree))
 
     def reset(self) -> None:
         """See ``communicator.Messages``."""
@@ -84,17 +92,19 @@ class CudaMessages:
         bin_rows: Any,
         bin_parents: Any | None,
         edges: int,
+        ahead: int,
     ) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.top_down``, and the messages."""
-        frontier, partition = scratch.frontier, scratch.partition
-        size, parents = frontier.size, _pointer(bin_parents)
-        if size <= _MOST_THREADS and edges <= _SMALL_EDGES:
+        partition = scratch.partition
+        size, parents = scratch.frontier.size, _pointer(bin_parents)
+        if ahead or (size <= _MOST_THREADS and edges <= _SMALL_EDGES):
             self._expanded = np.uint32(1)
+            frontier, discovered = queues(scratch, ahead)
             arguments = (
                 *(partition.row_offsets, frontier, np.uint32(size), partition.columns, self._n_local, *self._common),
                 *(scratch.visited, bin_rows, parents, np.int32(distance), labels.distances),
-                *(_pointer(labels.predecessors), scratch.next_queue, self._sums, self._sent, *map(np.int64, tag)),
-                *(np.uint32(INLINE), self.outgoing),
+                *(_pointer(labels.predecessors), discovered, self._sums, self._sent, *map(np.int64, tag)),
+                *(np.uint32(INLINE), self.outgoing, self._progress, np.uint32(ahead)),
             )
             self._kernels["small_level"]((1,), (_MOST_THREADS,), arguments)
             return
@@ -107,12 +117,14 @@ class CudaMessages:
         )
         self._kernels["pack_level"](self._blocks, (_THREADS,), arguments)
 
-    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
         """See ``communicator.Messages``."""
+        _, discovered = queues(scratch, ahead)
         arguments = (
             *(np.uint64(self.incoming.ctypes.data), self._sums, self._sent, *self._common, self._expanded),
             *(*map(np.int64, tag), np.uint32(INLINE), scratch.own_visited, np.int32(distance), labels.distances),
-            *(_pointer(labels.predecessors), scratch.next_queue, np.uint64(self.result.ctypes.data)),
+            *(_pointer(labels.predecessors), discovered, self._results[ahead], self._progress, np.uint32(ahead)),
+            np.uint64(most),
         )
         self._kernels["contract_messages"]((1,), (_MOST_THREADS,), arguments)
 
@@ -155,6 +167,12 @@ class CudaMessages:
                 *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
             ),
         )
+
+
+def queues(scratch: Scratch, ahead: int) -> tuple[Any, Any]:
+    """Return the queues that a level reads and writes."""
+    current = scratch.current ^ ahead & 1
+    return scratch.queues[current], scratch.queues[1 - current]
 
 
 def _pointer(array: Any | None) -> Any:

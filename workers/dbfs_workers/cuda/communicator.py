@@ -20,18 +20,26 @@ from dbfs_workers.storage.scratch import Scratch
 INLINE: Final = 1024
 """Entries of a bin that go with the header. NCCL takes 18 us for 128 bytes over NVLink, and 19 for 16 KB."""
 
-# Words of a header. The counts are those of a crossing (``exchange.protocol``); START is the first place of the entries
-# in the sender's bins.
+# Words of a header. The counts are those of a crossing (``exchange.protocol``). Of a level they are the vertices found,
+# the edges expanded and, in place of the fourth, LARGE: 1 if any bin of the sender is too large for its message. START
+# is the first place of the entries in the sender's bins.
 NUMBER, CROSSING, RUN, SIZE, FIRST_COUNT = range(5)
+LARGE: Final = FIRST_COUNT + 3
 START: Final = 9
 HEADER: Final = 16
 
 # Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded;
 # over all ranks, the vertices found and the edges expanded; the entries that came; the state; then the ends of the
-# bins, and the new entries of each. The words of the rank's own bin mean nothing.
+# bins, the new entries of each, and the entries of the bin that came from each rank. The words of the rank's own bin
+# mean nothing.
 OWN, QUEUED, EDGES, FOUND, EXPANDED, RECEIVED, STATE, FIRST_END = range(8)
-# Bits of the state: a bin is too large for its message; a message is of another crossing.
-LARGE_BINS, OTHER_CROSSING = 1, 2
+# Bits of the state: a bin of any rank is too large for its message; a message is of another crossing; the level was not
+# run, since one before it halted the queue.
+LARGE_BINS, OTHER_CROSSING, HALTED = 1, 2, 4
+
+MOST_AHEAD: Final = 16
+"""Levels that may be queued before the host waits. The wait costs a level's time; the levels behind the last one of a
+traversal, which have empty messages, cost some as well."""
 
 Tag = tuple[int, int, int]
 """Of a crossing: the gang's serial number of the run, the number of the crossing in it, and the run's digest."""
@@ -76,13 +84,17 @@ class Messages(Protocol):
         xp: the module of the device's arrays.
         outgoing: on the device, the messages to all ranks.
         incoming: int64[p, HEADER + INLINE] on the host, the messages of all ranks.
-        result: int64[FIRST_END + 2 * p] on the host, the result of a level.
+        results: int64[MOST_AHEAD, FIRST_END + 3 * p] on the host, the results of the levels that were queued together.
     """
 
     xp: Any
     outgoing: Any
     incoming: NDArray[np.int64]
-    result: NDArray[np.int64]
+    results: NDArray[np.int64]
+
+    def most_ahead(self, max_degree: int) -> int:
+        """Return the vertices over all ranks up to which a frontier may be expanded before the host knows its size."""
+        ...
 
     def reset(self) -> None:
         """Forget the bins of the traversal before."""
@@ -101,15 +113,21 @@ class Messages(Protocol):
         bin_rows: Any,
         bin_parents: Any | None,
         edges: int,
+        ahead: int,
     ) -> None:
         """Queue the first part of a level (see ``Backend.top_down``) and the packing of what the level has binned.
 
-        ``edges`` is the most that the frontier has.
+        ``edges`` is the most that the frontier has. ``ahead`` levels have been queued before it since the last wait;
+        each swaps the two queues of ``scratch``, and the host does so later.
         """
         ...
 
-    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int) -> None:
-        """Queue the contraction of the bins that come with the headers of a crossing, and the level's result."""
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
+        """Queue the contraction of the bins that come with the headers of a crossing, and the level's result.
+
+        A level that finds nothing, or more than ``most`` vertices over all ranks, or that has large bins, halts the
+        queue: the levels behind it change nothing.
+        """
         ...
 
     def contract_large(

@@ -6,7 +6,7 @@ needs no more. Slices go in the same group of transfers. Bins with more entries 
 sizes both ends know by then. Messages come into pinned host memory, which NCCL writes like the GPU's, so that the host
 reads the headers without a copy.
 
-``cross_level`` runs a whole top-down level with one wait: the phases, the group and the contraction of what comes are
+``cross_levels`` runs whole top-down levels with one wait: the phases, the group and the contraction of what comes are
 queued on the GPU one behind another (``cuda.communicator.Messages``).
 
 A group that waits for a peer occupies the GPU, and only the end of the communicator stops it. So a run that fails ends
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda.communicator import (
     FIRST_COUNT,
+    HALTED,
     HEADER,
     INLINE,
     LARGE_BINS,
@@ -32,6 +33,7 @@ from dbfs_workers.cuda.communicator import (
     RUN,
     SIZE,
     START,
+    STATE,
     Communicator,
     CommunicatorFailedError,
     Library,
@@ -62,6 +64,8 @@ _SPIN_SECONDS: Final = 2e-3
 _PAUSE_SECONDS: Final = 1e-4
 # A wait looks for failures of NCCL itself at one of so many polls.
 _POLLS_A_LOOK: Final = 256
+# The state of a result that the GPU has not written yet.
+_UNSEEN: Final = -1
 
 
 def nbytes(stripe: Stripe) -> int:
@@ -80,8 +84,6 @@ class LevelResult(NamedTuple):
         discovered: vertices of its next frontier.
         found: over all ranks, vertices found; a vertex that two ranks found counts twice.
         expanded_edges: over all ranks, edges expanded.
-        queued_at: when the level was queued, in seconds of ``time.perf_counter()``.
-        crossed_at: when the crossing ended, on the same clock.
     """
 
     edges: int
@@ -91,6 +93,18 @@ class LevelResult(NamedTuple):
     discovered: int
     found: int
     expanded_edges: int
+
+
+class LevelResults(NamedTuple):
+    """What a rank did in consecutive top-down levels that were queued together.
+
+    Attributes:
+        levels: a result for each level that was run.
+        queued_at: when the last level was queued, in seconds of ``time.perf_counter()``.
+        crossed_at: when the last crossing ended, on the same clock.
+    """
+
+    levels: list[LevelResult]
     queued_at: float
     crossed_at: float
 
@@ -123,7 +137,7 @@ class NcclExchange(AbortMessages):
         self._deadline = 0.0
         self._predecessors = False
         self._incoming: list[tuple[Any, Any | None]] = []
-        # The ends of the bins after ``cross_level``, which ``bin_ends`` does not have yet.
+        # The ends of the bins after ``cross_levels``, which ``bin_ends`` does not have yet.
         self._level_ends: list[int] | None = None
 
     def allocate(self, messages: Messages) -> None:
@@ -216,10 +230,11 @@ class NcclExchange(AbortMessages):
         self._start(self._first(sliced=sliced), level, phase)
         self._wait(level, phase)
         self._gather(tag, counts, level, phase)
-        self._receive_bins(sizes, level, phase)
+        coming = self._messages.incoming[:, SIZE].tolist()
+        self._receive_bins(sizes, coming, level, phase)
         for peer in self._peers:
             # The first entries are in host memory.
-            size = int(self._messages.incoming[peer, SIZE])
+            size = coming[peer]
             if 0 < size <= INLINE:
                 entries = self._xp.asarray(self._messages.incoming[peer, HEADER:].view(np.uint32))
                 parents = entries[INLINE : INLINE + size] if self._predecessors else None
@@ -228,46 +243,80 @@ class NcclExchange(AbortMessages):
         sums: list[int] = self.gathered.sum(axis=0).tolist()
         return sums
 
-    def cross_level(self, level: int, phase: str, scratch: Scratch, labels: RankLabels, edges: int) -> LevelResult:
-        """Run a top-down level and its crossing. The next frontier is in ``scratch.next_queue`` afterwards.
+    def most_ahead(self, max_degree: int) -> int:
+        """See ``communicator.Messages``."""
+        return self._messages.most_ahead(max_degree)
+
+    def cross_levels(
+        self,
+        level: int,
+        phase: str,
+        scratch: Scratch,
+        labels: RankLabels,
+        *,
+        edges: int,
+        count: int = 1,
+        most: int = 0,
+    ) -> LevelResults:
+        """Run top-down levels and their crossings with one wait. Leaves the next frontier in ``scratch.frontier``.
+
+        All ranks call this with the same ``count`` and ``most``. Levels are left out behind one that finds nothing, one
+        with a bin too large for its message, and one that finds more than ``most`` vertices.
 
         Args:
-            level: the level; it labels vertices with ``level + 1``.
+            level: the first level; it labels vertices with ``level + 1``.
             phase: the phase, named in errors.
             scratch: this rank's working memory.
             labels: this rank's labels.
             edges: the most edges that this rank's frontier may have.
+            count: levels to queue, at most ``MOST_AHEAD``; 1 unless the frontier has at most ``most`` vertices.
+            most: vertices over all ranks up to which a level is run ahead: see ``most_ahead``.
 
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
                 ``Exchange.cross``.
         """
-        messages, tag, distance, p = self._messages, self._next_tag(), level + 1, self.p
-        messages.expand(tag, scratch, labels, distance, self.bin_rows, self._parents, edges)
-        self._start(self._first(sliced=False), level, phase)
-        messages.contract(tag, scratch, labels, distance)
+        messages, p = self._messages, self.p
+        messages.results[:count, STATE] = _UNSEEN
+        for ahead in range(count):
+            tag, distance = self._next_tag(), level + 1 + ahead
+            messages.expand(tag, scratch, labels, distance, self.bin_rows, self._parents, edges, ahead)
+            self._start(self._first(sliced=False), level + ahead, phase)
+            messages.contract(tag, scratch, labels, distance, ahead, most)
         queued_at = time.perf_counter()
-        self._wait(level, phase)
-        own, discovered, expanded, found, expanded_edges, received, state, *rest = messages.result.tolist()
-        if state & OTHER_CROSSING:
-            self._require_same(tag, level, phase)
-        rest[self.rank] = rest[p + self.rank] = 0
+        self._wait(level, phase, count)
+        results: list[LevelResult] = []
+        large, bins = False, [0] * 3 * p
+        for own, discovered, expanded, found, expanded_edges, received, state, *rest in messages.results[
+            :count
+        ].tolist():
+            if state & HALTED:
+                break
+            if state & OTHER_CROSSING:
+                raise self._stale(tag, level + len(results), phase)
+            bins, large = rest, bool(state & LARGE_BINS)
+            bins[self.rank] = bins[p + self.rank] = bins[2 * p + self.rank] = 0
+            sent = sum(bins[p : 2 * p])
+            results.append(LevelResult(expanded, own, sent, received, discovered, found, expanded_edges))
         # Kept as a list, since a crossing of another kind comes after many levels.
-        self._level_ends = rest[:p]
-        sent = sum(rest[p:])
+        self._level_ends = bins[:p]
+        last = len(results) - 1
+        # The queue with the frontier of the last level.
+        scratch.adopt(scratch.current ^ last & 1, 0)
         crossed_at = time.perf_counter()
-        if state & LARGE_BINS:
+        if large:
             self._follow_levels()
-            sizes = np.array(rest[p:], np.int64)
+            sizes = np.array(bins[p : 2 * p], np.int64)
             self._sent -= sizes
-            self._receive_bins(sizes, level, phase)
+            self._receive_bins(sizes, bins[2 * p :], level + last, phase)
             self._sent += sizes
             crossed_at = time.perf_counter()
             if self._incoming:
                 for rows, parents in self._incoming:
-                    messages.contract_large(rows, parents, scratch, labels, distance)
-                discovered = messages.queued()
-        return LevelResult(expanded, own, sent, received, discovered, found, expanded_edges, queued_at, crossed_at)
+                    messages.contract_large(rows, parents, scratch, labels, level + last + 1)
+                results[last] = results[last]._replace(discovered=messages.queued())
+        scratch.advance(results[last].discovered)
+        return LevelResults(results, queued_at, crossed_at)
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
@@ -302,7 +351,7 @@ class NcclExchange(AbortMessages):
         return messages + [(peer, own, size, slices + peer * size, size) for peer in self._peers]
 
     def _follow_levels(self) -> None:
-        """Take over the ends of the bins from ``cross_level``."""
+        """Take over the ends of the bins from ``cross_levels``."""
         if self._level_ends is not None:
             self.bin_ends[:] = self._sent[:] = self._level_ends
             self._level_ends = None
@@ -313,37 +362,45 @@ class NcclExchange(AbortMessages):
         Raises:
             StaleRunError: a peer is in another run.
         """
-        self._require_same(tag, level, phase)
+        if self._strangers(tag):
+            raise self._stale(tag, level, phase)
         self.gathered[:] = self._messages.incoming[:, FIRST_COUNT : FIRST_COUNT + COUNTS]
         self.gathered[self.rank] = counts
 
-    def _require_same(self, tag: Tag, level: int, phase: str) -> None:
-        """Check that the messages of all peers are of this crossing.
+    def _strangers(self, tag: Tag) -> list[int]:
+        """Return the peers whose last messages are of another crossing."""
+        return [peer for peer in self._peers if tuple(self._messages.incoming[peer, : RUN + 1].tolist()) != tag]
 
-        Raises:
-            StaleRunError: a peer is in another run.
+    def _stale(self, tag: Tag, level: int, phase: str) -> StaleRunError:
+        """End the communicator, because a peer is in another run."""
+        self._end_communicator()
+        # A peer that went wrong in an earlier level queued together with this one may have come right since.
+        peer = (*self._strangers(tag), *self._peers)[0]
+        return StaleRunError(f"{self._where(level, phase)}: rank {peer} is in another run")
+
+    def _receive_bins(self, sizes: NDArray[np.int64], coming: Sequence[int], level: int, phase: str) -> None:
+        """Exchange the bins that are too large for the messages, and keep those received in ``_incoming``.
+
+        Args:
+            sizes: entries of the bin for each peer.
+            coming: entries of the bin that comes from each peer.
+            level: the level, for errors.
+            phase: the phase, for errors.
         """
-        for peer in self._peers:
-            if tuple(self._messages.incoming[peer, : RUN + 1].tolist()) != tag:
-                self._end_communicator()
-                raise StaleRunError(f"{self._where(level, phase)}: rank {peer} is in another run")
-
-    def _receive_bins(self, sizes: NDArray[np.int64], level: int, phase: str) -> None:
-        """Exchange the bins that are too large for the messages, and keep those received in ``_incoming``."""
         bin_rows, bin_parents = self._addresses[:2]
         starts = (4 * (self._bins + self._sent)).tolist()
         self._incoming = []
         transfers: list[Transfer] = []
         for peer in self._peers:
-            size, coming = int(sizes[peer]), int(self._messages.incoming[peer, SIZE])
+            size, arriving = int(sizes[peer]), coming[peer]
             rows = parents = None
-            if coming > INLINE:
-                rows = self._xp.empty(coming, np.uint32)
-                parents = self._xp.empty(coming, np.uint32) if self._predecessors else None
+            if arriving > INLINE:
+                rows = self._xp.empty(arriving, np.uint32)
+                parents = self._xp.empty(arriving, np.uint32) if self._predecessors else None
                 self._incoming.append((rows, parents))
             for place, arrives, wanted in ((bin_rows, rows, True), (bin_parents, parents, self._predecessors)):
                 sent_bytes = 4 * size if wanted and size > INLINE else 0
-                received = (0, 0) if arrives is None else (self._library.address(arrives), 4 * coming)
+                received = (0, 0) if arrives is None else (self._library.address(arrives), 4 * arriving)
                 if sent_bytes or received[1]:
                     transfers.append((peer, place + starts[peer], sent_bytes, *received))
         if transfers:
@@ -359,20 +416,25 @@ class NcclExchange(AbortMessages):
         except CommunicatorFailedError as error:
             raise self._failed(error, level, phase) from None
 
-    def _wait(self, level: int, phase: str) -> None:
-        """Wait for all that is queued. Every error ends the communicator."""
+    def _wait(self, level: int, phase: str, count: int = 1) -> None:
+        """Wait for all that is queued, ``count`` levels from ``level`` on. Every error ends the communicator."""
         communicator = self._communicator
         assert communicator is not None
+
+        def where() -> str:
+            return self._where(level + self._levels_seen(count), phase)
+
         polls, spinning = 0, time.monotonic() + _SPIN_SECONDS
         try:
             while True:
                 done, now = communicator.done(), time.monotonic()
                 # Looked for at every crossing: a run whose ranks never wait for each other must end as well.
                 if self._abort is not None:
-                    self._raise_if_aborted(self._where(level, phase))
+                    self._raise_if_aborted(where())
                 if now > self._deadline:
-                    self.abort(self._number, Cause.DEADLINE, f"level {level}, {phase}, at the barrier")
-                    raise DeadlineExceededError(f"{self._where(level, phase)}: the deadline passed at the barrier")
+                    late = level + self._levels_seen(count)
+                    self.abort(self._number, Cause.DEADLINE, f"level {late}, {phase}, at the barrier")
+                    raise DeadlineExceededError(f"{where()}: the deadline passed at the barrier")
                 if done:
                     return
                 polls += 1
@@ -381,10 +443,14 @@ class NcclExchange(AbortMessages):
                 if now > spinning:
                     time.sleep(_PAUSE_SECONDS)
         except CommunicatorFailedError as error:
-            raise self._failed(error, level, phase) from None
+            raise self._failed(error, level + self._levels_seen(count), phase) from None
         except BaseException:
             self._end_communicator()
             raise
+
+    def _levels_seen(self, count: int) -> int:
+        """Return how many of ``count`` levels that are queued have ended; the last one is not counted."""
+        return int(np.count_nonzero(self._messages.results[: count - 1, STATE] != _UNSEEN))
 
     def _end_communicator(self) -> None:
         """Begin to end the communicator. NCCL takes half a second; the run's error need not wait for that."""

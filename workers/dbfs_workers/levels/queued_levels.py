@@ -1,16 +1,21 @@
-"""Consecutive top-down levels of a rank on a GPU that exchanges by NCCL: the host waits once a level.
+"""Consecutive top-down levels of a rank on a GPU that exchanges by NCCL.
 
 A level's phases, its messages and the contraction of what comes are queued on the GPU one behind another. Three waits a
-level, as ``loop`` has with other exchanges on GPUs, would cost more than the level of a road network.
+level, as ``loop`` has with other exchanges on GPUs, would cost more than the level of a road network. Small levels are
+queued several at a time: the GPU runs one while the host queues the next, and the host waits once for all of them.
+
+Levels run ahead go top-down, whatever they find. So the ranks queue ahead only while no frontier that may come can make
+a bottom-up level pay.
 """
 
 import time
 
 import numpy as np
 
+from dbfs_workers.cuda.communicator import MOST_AHEAD
 from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import Exchange
-from dbfs_workers.levels.direction import bottom_up_may_pay
+from dbfs_workers.levels.direction import ROWS_PER_EDGE, bottom_up_may_pay
 from dbfs_workers.levels.top_down_levels import Stretch
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
@@ -32,6 +37,8 @@ class QueuedLevels:
         self._exchange = exchange
         self._labels = labels
         self._adaptive = adaptive
+        # Levels to queue together next, and the level for which this holds.
+        self._ahead, self._ahead_at = 1, 0
 
     @classmethod
     def where_possible(
@@ -54,45 +61,58 @@ class QueuedLevels:
     ) -> Stretch:
         """See ``TopDownLevels.run``. No level is led.
 
-        The time of the phases on the GPU counts as exchange, since the host waits for both together.
+        The time of the phases on the GPU counts as exchange, since the host waits for both together. Levels queued
+        together count as equally long.
         """
         scratch, exchange, spec = self._scratch, self._exchange, self._spec
         n, bytes_sent = scratch.partition.stripe.n, 8 if spec.predecessors else 4
-        counts, seconds = [], []
+        counts: list[tuple[int, ...]] = []
+        seconds: list[tuple[float, float, float]] = []
         may_turn = False
+        most = self._most_ahead(max_degree)
+        if level != self._ahead_at:
+            # Levels of another kind came between.
+            self._ahead = 1
         while True:
             expanded = scratch.frontier.size
-            done = exchange.cross_level(level, _PHASE, scratch, self._labels, expanded * max_degree)
-            scratch.advance(done.discovered)
-            unexplored_edges -= done.expanded_edges
-            now = time.perf_counter()
-            # In the order of COUNT_FIELDS and TIME_FIELDS.
-            filtered, culled = done.edges - done.own - done.sent, done.own + done.received - done.discovered
-            counts.append(
-                (
-                    0,
-                    expanded,
-                    done.edges,
-                    filtered,
-                    done.own,
-                    done.sent,
-                    culled,
-                    done.discovered,
-                    done.sent * bytes_sent,
-                )
+            count = min(self._ahead, _MOST_LEVELS - len(counts))
+            if spec.max_depth is not None:
+                count = min(count, spec.max_depth - level)
+            done = exchange.cross_levels(
+                level, _PHASE, scratch, self._labels, edges=expanded * max_degree, count=count, most=most
             )
-            seconds.append((done.queued_at - ended, done.crossed_at - done.queued_at, now - done.crossed_at))
-            ended, level = now, level + 1
-            may_turn = self._adaptive and bottom_up_may_pay(done.found, max_degree, unexplored_edges, n, share)
-            last = not done.found or level == spec.max_depth or bool(spec.targets)
-            if last or may_turn or len(counts) == _MOST_LEVELS:
+            now, ran = time.perf_counter(), len(done.levels)
+            times = (done.queued_at - ended) / ran, (done.crossed_at - done.queued_at) / ran
+            seconds += [(*times, (now - done.crossed_at) / ran)] * ran
+            for one in done.levels:
+                unexplored_edges -= one.expanded_edges
+                # In the order of COUNT_FIELDS.
+                filtered, culled = one.edges - one.own - one.sent, one.own + one.received - one.discovered
+                sent = one.sent, culled, one.discovered, one.sent * bytes_sent
+                counts.append((0, expanded, one.edges, filtered, one.own, *sent))
+                expanded = one.discovered
+            ended, level, last = now, level + ran, done.levels[-1]
+            self._ahead, self._ahead_at = min(2 * self._ahead, MOST_AHEAD) if last.found <= most else 1, level
+            may_turn = self._adaptive and bottom_up_may_pay(last.found, max_degree, unexplored_edges, n, share)
+            over = not last.found or level == spec.max_depth or bool(spec.targets)
+            if over or may_turn or len(counts) == _MOST_LEVELS:
                 return Stretch(
                     counts=np.array(counts, np.int64),
                     seconds=np.array(seconds, np.float64),
-                    frontier=done.found,
-                    expanded_edges=done.expanded_edges,
+                    frontier=last.found,
+                    expanded_edges=last.expanded_edges,
                     unexplored_edges=unexplored_edges,
                     may_turn=may_turn,
                     led=False,
                     ended=ended,
                 )
+
+    def _most_ahead(self, max_degree: int) -> int:
+        """Return the vertices over all ranks up to which a level is run before the host has seen the one before."""
+        if self._spec.targets:
+            return 0
+        most = self._exchange.most_ahead(max_degree)
+        if self._adaptive:
+            # A frontier with fewer edges never goes bottom-up: see ``bottom_up_may_pay``.
+            most = min(most, self._scratch.partition.stripe.n // (ROWS_PER_EDGE * max(1, max_degree)))
+        return most

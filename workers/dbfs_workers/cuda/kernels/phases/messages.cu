@@ -2,6 +2,10 @@
 // what comes, so that the host waits once a level. A message has a header (`HeaderWord`), then rows of the bin, as many
 // parents, and means nothing behind the bin's size. `entries` is how many have room. Messages to all ranks lie one
 // behind another, and so do those from all ranks.
+//
+// Small levels may be queued ahead, before the host has seen the ones before. Such a level takes its frontier's size
+// from `progress`, where the contraction before has left it. Where that contraction has halted the queue, all later
+// levels send empty messages and change nothing. All ranks halt at the same level, by sums that all of them have.
 #include "common/search.cuh"
 #include "phases/reserve.cuh"
 
@@ -33,7 +37,9 @@ enum ResultWord : u32 {
   kResultEnds
 };
 // Bits of a result's state.
-constexpr i64 kLargeBins = 1, kOtherCrossing = 2;
+constexpr i64 kLargeBins = 1, kOtherCrossing = 2, kHalted = 4;
+// Words of a queue's progress: the vertices of the next frontier, and whether the queue is halted.
+enum ProgressWord : u32 { kProgressSize = 0, kProgressHalted };
 // Sums of a level: see phases/levels.cu.
 enum MessageSum : u32 { kSumEdges = 0, kSumEnds };
 
@@ -73,6 +79,18 @@ struct Tag {
   i64 number, crossing, run;
 };
 
+// Write the header of a level's message. `large` is 1 if any bin of the rank is too large for its message.
+__device__ __forceinline__ void write_header(u64* header, Tag tag, u64 size, u64 found, u64 edges, u64 large) {
+  header[kHeaderNumber] = tag.number;
+  header[kHeaderCrossing] = tag.crossing;
+  header[kHeaderRun] = tag.run;
+  header[kHeaderSize] = size;
+  header[kHeaderFound] = found;
+  header[kHeaderEdges] = edges;
+  header[kHeaderExtra] = large;
+  header[kHeaderMissing] = header[kHeaderSearched] = header[kHeaderStart] = 0;
+}
+
 // Pack the message to a peer behind a level whose sums make the header. All threads of a block call it. `sent` has the
 // ends of the bins at the crossing before.
 __device__ __forceinline__ void pack_sums(const Line* sums, u64 edges, const u64* sent, const u32* bin_rows,
@@ -81,17 +99,14 @@ __device__ __forceinline__ void pack_sums(const Line* sums, u64 edges, const u64
   u64* header = header_of(messages, peer, entries);
   const u64 start = sent[peer], size = sums[kSumEnds + peer].value - start;
   if (threadIdx.x == 0) {
-    u64 found = sums[kSumEnds + rank].value;
+    u64 found = sums[kSumEnds + rank].value, large = 0;
     for (u32 other = 0; other < ranks; ++other) {
-      if (other != rank) found += sums[kSumEnds + other].value - sent[other];
+      if (other == rank) continue;
+      const u64 sending = sums[kSumEnds + other].value - sent[other];
+      found += sending;
+      large |= sending > entries;
     }
-    header[kHeaderNumber] = tag.number;
-    header[kHeaderCrossing] = tag.crossing;
-    header[kHeaderRun] = tag.run;
-    header[kHeaderSize] = size;
-    header[kHeaderFound] = found;
-    header[kHeaderEdges] = edges;
-    header[kHeaderMissing] = header[kHeaderExtra] = header[kHeaderSearched] = header[kHeaderStart] = 0;
+    write_header(header, tag, size, found, edges, large);
   }
   copy_entries(header, entries, (u64)peer * n_local + start, size, bin_rows, bin_parents);
 }
@@ -112,13 +127,24 @@ extern "C" __global__ void dbfs_pack_level(const dbfs::Line* sums, const u64* se
 // small_level: `top_down` (phases/levels.cu) and `pack_level` in one launch of one block, for a frontier of at most one
 // row a thread and few edges, or none. A thread takes an edge, and finds its row in the running sums of the degrees.
 // Reads 20 bytes a row, 4 bytes and a bit an edge; writes 4 bytes of bitmap a discovery, 8 to 12 bytes (own) or 4 to 8
-// (other ranks'), and the messages.
+// (other ranks'), and the messages. `ahead` levels were queued before it that the host has not seen; at 0 the size is
+// the host's.
 extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* frontier, u32 size, const u32* columns,
                                             u32 n_local, u32 rank, u32 ranks, u32* visited, u32* bin_rows,
                                             u32* bin_parents, i32 distance, i32* distances, u32* predecessors,
                                             u32* discovered, dbfs::Line* sums, const u64* sent, i64 number,
-                                            i64 crossing, i64 run, u32 entries, u64* messages) {
+                                            i64 crossing, i64 run, u32 entries, u64* messages, const u64* progress,
+                                            u32 ahead) {
   using namespace dbfs;
+  if (ahead) {
+    if (progress[kProgressHalted]) {
+      if (threadIdx.x < ranks && threadIdx.x != rank) {
+        write_header(header_of(messages, threadIdx.x, entries), Tag{number, crossing, run}, 0, 0, 0, 0);
+      }
+      return;
+    }
+    size = (u32)progress[kProgressSize];
+  }
   __shared__ u32 ends[1024], warps[32];
   __shared__ i64 starts[1024];
   const u32 i = threadIdx.x, lane = i % 32, warp = i / 32;
@@ -176,13 +202,18 @@ extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* front
 
 // contract_messages: labels and queues the new rows that came with the headers, behind the rank's own discoveries, and
 // writes the level's result for the host. One block. A header of another crossing is left alone. The own sum is left as
-// it is if a larger bin follows, whose rows are queued behind; else it is cleared. Reads 128 bytes a peer, 4 (8) bytes
-// and a bit a row; writes 8 (12) bytes a new row.
+// it is if a larger bin follows, whose rows are queued behind; else it is cleared. Halts the queue behind the last level
+// of a traversal, behind one with large bins, and before a frontier of more than `most` vertices over all ranks. Reads
+// 128 bytes a peer, 4 (8) bytes and a bit a row; writes 8 (12) bytes a new row.
 extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Line* sums, u64* sent, u32 rank, u32 ranks,
                                                   u32 expanded, i64 number, i64 crossing, i64 run, u32 entries,
                                                   u32* visited, i32 distance, i32* distances, u32* predecessors,
-                                                  u32* discovered, i64* result) {
+                                                  u32* discovered, i64* result, u64* progress, u32 ahead, u64 most) {
   using namespace dbfs;
+  if (ahead && progress[kProgressHalted]) {
+    if (threadIdx.x == 0) result[kResultState] = kHalted;
+    return;
+  }
   u64* queued = &sums[kSumEnds + rank].value;
   const u64 own = *queued, edges = expanded ? sums[kSumEdges].value : 0;
   __syncthreads();
@@ -201,9 +232,8 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
     found += header[kHeaderFound] + sending;
     all_edges += header[kHeaderEdges];
     received += size;
-    if (sending > entries) state |= kLargeBins;
+    if (sending > entries || header[kHeaderExtra]) state |= kLargeBins;
     if (size > entries) {
-      state |= kLargeBins;
       follow = true;
       continue;
     }
@@ -225,6 +255,8 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
     result[kResultExpanded] = all_edges;
     result[kResultReceived] = received;
     result[kResultState] = state;
+    progress[kProgressSize] = *queued;
+    progress[kProgressHalted] = state || !found || found > most;
     if (!follow) *queued = 0;
   }
   for (u32 peer = threadIdx.x; peer < ranks; peer += blockDim.x) {
@@ -232,6 +264,7 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
     const u64 end = sums[kSumEnds + peer].value;
     result[kResultEnds + peer] = end;
     result[kResultEnds + ranks + peer] = end - sent[peer];
+    result[kResultEnds + 2 * ranks + peer] = messages[(u64)peer * (kHeaderWords + entries) + kHeaderSize];
     sent[peer] = end;
   }
 }
