@@ -49,7 +49,10 @@ REGISTERS = 64 * 1024
 SMALL_KERNELS = {
     "resident/summary.cu": {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
-    "phases/messages.cu": {"dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"},
+    "phases/messages.cu": {
+        *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),
+        *("dbfs_absorb", "dbfs_measure", "dbfs_pack_found"),
+    },
     "building/kronecker.cu": {"dbfs_kronecker"},
     "building/binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
     "building/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},

@@ -56,6 +56,7 @@ class EmulatedMessages(NumpyMessages):
         super().reset()
         self._sums = np.zeros((1 + self._stripe.p, _LINE), np.uint64)
         self._sent_before = np.zeros(self._stripe.p, np.uint64)
+        self._search_sums = np.zeros((3, _LINE), np.uint64)
         self._progress = np.zeros(2, np.uint64)
 
     def most_ahead(self, max_degree: int) -> int:
@@ -120,6 +121,24 @@ class EmulatedMessages(NumpyMessages):
             return True
 
         self._stream.append(contract)
+
+    def absorb(self, slices: Any, scratch: Scratch) -> None:
+        self._run("absorb", 2, slices, slices.size, scratch.frontier_bits, scratch.visited)
+
+    def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
+        bits[:] = 0
+        frontier = scratch.frontier
+        self._run("measure", 2, scratch.partition.row_offsets, frontier, frontier.size, bits, self._search_sums)
+        self._run_pack_found(tag)
+
+    def _pack_found(self, tag: Tag, searched: int, found: int, degrees: int) -> None:
+        self._search_sums[:, 0] = searched, found, degrees
+        self._run_pack_found(tag)
+
+    def _run_pack_found(self, tag: Tag) -> None:
+        messages = self.outgoing, self.incoming[self._rank]
+        self._run("pack_found", 1, self._search_sums, self._stripe.p, *tag, INLINE, *messages)
+        assert not self._search_sums.any()
 
     def queued(self) -> int:
         self._sums[1 + self._rank, 0] = 0

@@ -36,7 +36,7 @@ from dbfs_workers.cuda.communicator import (
 )
 from dbfs_workers.exchange.comm import AbortMessages, CrossingMessage
 from dbfs_workers.exchange.nccl import NcclExchange
-from dbfs_workers.exchange.protocol import Abort
+from dbfs_workers.exchange.protocol import COUNTS, Abort
 from dbfs_workers.levels import loop
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
@@ -300,6 +300,25 @@ class NumpyMessages:
 
     def queued(self) -> int:
         return self._queued
+
+    def absorb(self, slices: Any, scratch: Scratch) -> None:
+        assert scratch.frontier_bits is not None
+        self._backend.absorb(slices, scratch.frontier_bits, scratch.visited)
+
+    def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        searched, found, degrees = self._backend.bottom_up(scratch, labels, distance, found_bits)
+        self._pack_found(tag, searched, found, degrees)
+
+    def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
+        self._backend.mark(scratch.frontier, bits)
+        degrees = self._backend.edge_count(scratch.partition, scratch.frontier)
+        self._pack_found(tag, 0, scratch.frontier.size, degrees)
+
+    def _pack_found(self, tag: Tag, searched: int, found: int, degrees: int) -> None:
+        for header in (*self.outgoing[:, :HEADER], self.incoming[self._rank, :HEADER]):
+            header[:] = 0
+            header[: RUN + 1] = tag
+            header[FIRST_COUNT : FIRST_COUNT + COUNTS] = found, degrees, 0, 0, searched
 
     def _contract(self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         queue = scratch.next_queue[self._queued :]

@@ -15,6 +15,8 @@ struct Line {
 };
 
 inline bool claim_unseen(u32* bitmap, u32 id) { return !(atomicOr(&bitmap[id >> 5], 1u << (id & 31)) >> (id & 31) & 1); }
+inline void set_bit(u32* bitmap, u32 id) { atomicOr(&bitmap[id >> 5], 1u << (id & 31)); }
+inline void add_sum(u64* sum, u64 value) { atomicAdd(sum, value); }
 inline u64 reserve(u64* end, u32) { return atomicAdd(end, u64(1)); }
 
 }  // namespace dbfs
@@ -63,5 +65,22 @@ extern "C" const char* contract_messages(unsigned blocks, unsigned long long see
   return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
     dbfs_contract_messages(messages, sums, sent, rank, ranks, expanded, number, crossing, run, entries, visited,
                            distance, distances, predecessors, discovered, result, progress, ahead, most);
+  }));
+}
+
+extern "C" const char* absorb(unsigned blocks, unsigned long long seed, const u32* slices, u32 words, u32* frontier,
+                              u32* visited) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] { dbfs_absorb(slices, words, frontier, visited); }));
+}
+
+extern "C" const char* measure(unsigned blocks, unsigned long long seed, const i64* offsets, const u32* rows, u32 size,
+                               u32* bits, Line* sums) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] { dbfs_measure(offsets, rows, size, bits, sums); }));
+}
+
+extern "C" const char* pack_found(unsigned blocks, unsigned long long seed, Line* sums, u32 ranks, i64 number,
+                                  i64 crossing, i64 run, u32 entries, u64* messages, u64* own) {
+  return said(cuda_on_cpu::run(blocks, 64, seed, [=] {
+    dbfs_pack_found(sums, ranks, number, crossing, run, entries, messages, own);
   }));
 }

@@ -18,11 +18,15 @@ from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
 KERNELS: Final = {
-    "phases/messages.cu": ("pack", "pack_level", "small_level", "contract_messages"),
-    "phases/levels.cu": ("top_down",),
+    "phases/messages.cu": (
+        *("pack", "pack_level", "small_level", "contract_messages"),
+        *("absorb", "measure", "pack_found"),
+    ),
+    "phases/levels.cu": ("top_down", "bottom_up"),
     "phases/phases.cu": ("degrees", "degree_sums", "contract"),
 }
 _THREADS: Final = 256
+_WARP: Final = 32
 _MOST_THREADS: Final = 1024
 # Edges of a frontier up to which one block expands the frontier and packs the messages, in one launch instead of three.
 _SMALL_EDGES: Final = 16 * _MOST_THREADS
@@ -62,6 +66,9 @@ class CudaMessages:
         self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
         self._own = self._sums[1 + rank, :1]
+        # Of bottom-up levels; zeros between them.
+        self._search_sums = cupy.zeros((3, _LINE), np.uint64)
+        self._own_header = np.uint64(self.incoming[rank].ctypes.data)
         self._expanded = np.uint32(0)
         self._kernels = {
             name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
@@ -76,6 +83,7 @@ class CudaMessages:
     def reset(self) -> None:
         """See ``communicator.Messages``."""
         self._sums.fill(0)
+        self._search_sums.fill(0)
         self._sent.fill(0)
 
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
@@ -136,14 +144,48 @@ class CudaMessages:
             *(rows, _pointer(parents), np.int64(rows.size), scratch.own_visited, np.int32(distance)),
             *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._own),
         )
-        blocks = min(_MOST_BLOCKS, -(-rows.size // _THREADS))
-        self._kernels["contract"]((blocks,), (_THREADS,), arguments)
+        self._kernels["contract"](_blocks(rows.size), (_THREADS,), arguments)
+
+    def absorb(self, slices: Any, scratch: Scratch) -> None:
+        """See ``communicator.Messages``."""
+        arguments = slices, np.uint32(slices.size), scratch.frontier_bits, scratch.visited
+        self._kernels["absorb"](_blocks(slices.size), (_THREADS,), arguments)
+
+    def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.bottom_up``."""
+        parents, words = scratch.partition.parents, scratch.own_visited.size
+        assert parents is not None
+        self._kernels["bottom_up"](
+            _blocks(words * _WARP),
+            (_THREADS,),
+            (
+                *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(words)),
+                *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
+                *(_pointer(labels.predecessors), scratch.next_queue, self._search_sums),
+            ),
+        )
+        self._pack_found(tag)
+
+    def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
+        """See ``communicator.Messages``. Reads and writes as ``CudaBackend.mark`` and ``edge_count``."""
+        frontier = scratch.frontier
+        bits.fill(0)
+        arguments = scratch.partition.row_offsets, frontier, np.uint32(frontier.size), bits, self._search_sums
+        self._kernels["measure"](_blocks(max(1, frontier.size)), (_THREADS,), arguments)
+        self._pack_found(tag)
 
     def queued(self) -> int:
         """See ``communicator.Messages``."""
         queued = int(self._own.item())
         self._own.fill(0)
         return queued
+
+    def _pack_found(self, tag: Tag) -> None:
+        arguments = (
+            *(self._search_sums, self._common[1], *map(np.int64, tag), np.uint32(INLINE), self.outgoing),
+            self._own_header,
+        )
+        self._kernels["pack_found"]((1,), (_WARP,), arguments)
 
     def _top_down(
         self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, parents: Any, edges: int
@@ -167,6 +209,10 @@ class CudaMessages:
                 *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
             ),
         )
+
+
+def _blocks(threads: int) -> tuple[int]:
+    return (min(_MOST_BLOCKS, -(-threads // _THREADS)),)
 
 
 def queues(scratch: Scratch, ahead: int) -> tuple[Any, Any]:

@@ -136,6 +136,21 @@ class Messages(Protocol):
         """Queue the contraction of a bin that came behind the headers."""
         ...
 
+    def absorb(self, slices: Any, scratch: Scratch) -> None:
+        """Queue ``Backend.absorb`` of the slices of all ranks, uint32[words]."""
+        ...
+
+    def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        """Queue ``Backend.bottom_up``, and the packing of its counts: those of a crossing behind a bottom-up level.
+
+        The rank's own header is in ``incoming`` after the wait.
+        """
+        ...
+
+    def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
+        """Queue the marking of the frontier in the rank's slice, and the packing of its size and degrees."""
+        ...
+
     def queued(self) -> int:
         """Wait for the queued work; return the vertices that are queued after ``contract_large``."""
         ...

@@ -318,6 +318,49 @@ class NcclExchange(AbortMessages):
         scratch.advance(results[last].discovered)
         return LevelResults(results, queued_at, crossed_at)
 
+    def absorb(self, scratch: Scratch) -> None:
+        """Make the slices of the last crossing the frontier's bitmap, and mark the frontier visited."""
+        self._messages.absorb(self._slices.reshape(-1), scratch)
+
+    def cross_search(
+        self, level: int, phase: str, scratch: Scratch, labels: RankLabels
+    ) -> tuple[list[int], list[int], float]:
+        """Run a bottom-up level and its crossing, with slices. Leaves the next frontier in ``scratch.next_queue``.
+
+        Args:
+            level: the level; it labels vertices with ``level + 1``.
+            phase: the phase, named in errors.
+            scratch: this rank's working memory; the frontier's bitmap is absorbed.
+            labels: this rank's labels.
+
+        Returns:
+            The rank's own counts of the crossing, their sums over all ranks, and when the level was queued, in seconds
+            of ``time.perf_counter()``.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
+                ``Exchange.cross``.
+        """
+        tag = self._next_tag()
+        self._messages.search(tag, self.slice(), scratch, labels, level + 1)
+        return self._cross_found(tag, level, phase)
+
+    def cross_measured(self, level: int, phase: str, scratch: Scratch) -> tuple[list[int], list[int], float]:
+        """Cross with the slice, size and degrees of the frontier; else as ``cross_search``."""
+        tag = self._next_tag()
+        self._messages.measure(tag, self.slice(), scratch)
+        return self._cross_found(tag, level, phase)
+
+    def _cross_found(self, tag: Tag, level: int, phase: str) -> tuple[list[int], list[int], float]:
+        self._start(self._first(sliced=True), level, phase)
+        queued_at = time.perf_counter()
+        self._wait(level, phase)
+        own = self._messages.incoming[self.rank, FIRST_COUNT : FIRST_COUNT + COUNTS].tolist()
+        self._gather(tag, tuple(own), level, phase)
+        self._incoming = []
+        sums: list[int] = self.gathered.sum(axis=0).tolist()
+        return own, sums, queued_at
+
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
         yield from self._incoming

@@ -416,16 +416,21 @@ class LevelLoop:
         scratch, expanded = self.scratch, self.scratch.frontier.size
         start = self.ended
         found_bits = self.exchange.slice()
-        searched, discovered, degrees = self.backend.bottom_up(scratch, self.labels, self.level + 1, found_bits)
+        self.sliced = True
+        if isinstance(self.kernel, QueuedLevels) and self.target_rows is None:
+            own, sums, found = self.kernel.bottom_up(self.level)
+            discovered, degrees, _, _, searched = own
+            scratch.advance(discovered)
+        else:
+            searched, discovered, degrees = self.backend.bottom_up(scratch, self.labels, self.level + 1, found_bits)
+            scratch.advance(discovered)
+            found = time.perf_counter()
+            sums = self._cross("bottom-up", discovered, degrees, self._count_missing_targets(), 0, searched)
+        frontier, edges, missing, _, all_searched = sums
+        self.ended = time.perf_counter()
         self.edges += self.frontier_degrees
         self.frontier_degrees = degrees
-        scratch.advance(discovered)
         self.reached += discovered
-        found = time.perf_counter()
-        self.sliced = True
-        missing = self._count_missing_targets()
-        frontier, edges, missing, _, all_searched = self._cross("bottom-up", discovered, degrees, missing, 0, searched)
-        self.ended = time.perf_counter()
         self.search_share = expected_search_share(all_searched, self.unexplored_edges)
         self._choose_direction(frontier, edges, missing)
         bytes_sent = found_bits.nbytes * (self.exchange.p - 1)
@@ -442,12 +447,15 @@ class LevelLoop:
     def _measure_frontier(self) -> int:
         """Cross again, with the exact size and degrees of the new frontier; return the bytes sent."""
         scratch = self.scratch
-        self.frontier_degrees = self.backend.edge_count(scratch.partition, scratch.frontier)
         self.sliced = self.adaptive
-        self._mark_slice()
-        frontier, edges, missing, _, _ = self._cross(
-            "measure", scratch.frontier.size, self.frontier_degrees, self._count_missing_targets()
-        )
+        if isinstance(self.kernel, QueuedLevels) and self.target_rows is None:
+            (_, self.frontier_degrees, *_), sums = self.kernel.measure(self.level)
+        else:
+            self.frontier_degrees = self.backend.edge_count(scratch.partition, scratch.frontier)
+            self._mark_slice()
+            missing = self._count_missing_targets()
+            sums = self._cross("measure", scratch.frontier.size, self.frontier_degrees, missing)
+        frontier, edges, missing, _, _ = sums
         self._choose_direction(frontier, edges, missing)
         return scratch.partition.stripe.words_local * 4 * (self.exchange.p - 1) if self.sliced else 0
 
@@ -477,6 +485,9 @@ class LevelLoop:
         scratch = self.scratch
         words = scratch.partition.stripe.words_local
         assert scratch.frontier_bits is not None
+        if isinstance(self.kernel, QueuedLevels):
+            self.kernel.absorb()
+            return
         for source in range(self.exchange.p):
             own = slice(source * words, (source + 1) * words)
             self.backend.absorb(self.exchange.slice_of(source), scratch.frontier_bits[own], scratch.visited[own])

@@ -1,11 +1,11 @@
-"""Consecutive top-down levels of a rank on a GPU that exchanges by NCCL.
+"""The levels of a rank on a GPU that exchanges by NCCL: the host waits at most once a level.
 
 A level's phases, its messages and the contraction of what comes are queued on the GPU one behind another. Three waits a
 level, as ``loop`` has with other exchanges on GPUs, would cost more than the level of a road network. Small levels are
 queued several at a time: the GPU runs one while the host queues the next, and the host waits once for all of them.
 
 Levels run ahead go top-down, whatever they find. So the ranks queue ahead only while no frontier that may come can make
-a bottom-up level pay.
+a bottom-up level pay. A bottom-up level, and the measurement of a frontier, is queued with its crossing as well.
 """
 
 import time
@@ -27,7 +27,7 @@ _MOST_LEVELS = 64
 
 
 class QueuedLevels:
-    """Top-down levels of one traversal of a rank; arguments as of ``TopDownLevels``."""
+    """Levels of one traversal of a rank; arguments as of ``TopDownLevels``."""
 
     def __init__(
         self, scratch: Scratch, spec: TraversalSpec, exchange: NcclExchange, labels: RankLabels, *, adaptive: bool
@@ -106,6 +106,19 @@ class QueuedLevels:
                     led=False,
                     ended=ended,
                 )
+
+    def absorb(self) -> None:
+        """Absorb the slices of the last crossing."""
+        self._exchange.absorb(self._scratch)
+
+    def bottom_up(self, level: int) -> tuple[list[int], list[int], float]:
+        """Run a bottom-up level: see ``NcclExchange.cross_search``."""
+        return self._exchange.cross_search(level, "bottom-up", self._scratch, self._labels)
+
+    def measure(self, level: int) -> tuple[list[int], list[int]]:
+        """Cross with the slice, size and degrees of the frontier; return the own counts and their sums."""
+        own, sums, _ = self._exchange.cross_measured(level, "measure", self._scratch)
+        return own, sums
 
     def _most_ahead(self, max_degree: int) -> int:
         """Return the vertices over all ranks up to which a level is run before the host has seen the one before."""

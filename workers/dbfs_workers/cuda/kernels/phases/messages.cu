@@ -42,6 +42,7 @@ constexpr i64 kLargeBins = 1, kOtherCrossing = 2, kHalted = 4;
 enum ProgressWord : u32 { kProgressSize = 0, kProgressHalted };
 // Sums of a level: see phases/levels.cu.
 enum MessageSum : u32 { kSumEdges = 0, kSumEnds };
+enum SearchSum : u32 { kSumSearched = 0, kSumFound, kSumDegrees };
 
 __device__ __forceinline__ u64* header_of(u64* messages, u32 peer, u32 entries) {
   return messages + (u64)peer * (kHeaderWords + entries);
@@ -80,7 +81,8 @@ struct Tag {
 };
 
 // Write the header of a level's message. `large` is 1 if any bin of the rank is too large for its message.
-__device__ __forceinline__ void write_header(u64* header, Tag tag, u64 size, u64 found, u64 edges, u64 large) {
+__device__ __forceinline__ void write_header(u64* header, Tag tag, u64 size, u64 found, u64 edges, u64 large,
+                                             u64 searched = 0) {
   header[kHeaderNumber] = tag.number;
   header[kHeaderCrossing] = tag.crossing;
   header[kHeaderRun] = tag.run;
@@ -88,7 +90,8 @@ __device__ __forceinline__ void write_header(u64* header, Tag tag, u64 size, u64
   header[kHeaderFound] = found;
   header[kHeaderEdges] = edges;
   header[kHeaderExtra] = large;
-  header[kHeaderMissing] = header[kHeaderSearched] = header[kHeaderStart] = 0;
+  header[kHeaderSearched] = searched;
+  header[kHeaderMissing] = header[kHeaderStart] = 0;
 }
 
 // Pack the message to a peer behind a level whose sums make the header. All threads of a block call it. `sent` has the
@@ -138,8 +141,8 @@ extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* front
   using namespace dbfs;
   if (ahead) {
     if (progress[kProgressHalted]) {
-      if (threadIdx.x < ranks && threadIdx.x != rank) {
-        write_header(header_of(messages, threadIdx.x, entries), Tag{number, crossing, run}, 0, 0, 0, 0);
+      for (u32 peer = threadIdx.x; peer < ranks; peer += blockDim.x) {
+        write_header(header_of(messages, peer, entries), Tag{number, crossing, run}, 0, 0, 0, 0);
       }
       return;
     }
@@ -267,4 +270,44 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
     result[kResultEnds + 2 * ranks + peer] = messages[(u64)peer * (kHeaderWords + entries) + kHeaderSize];
     sent[peer] = end;
   }
+}
+
+// absorb: the slices of all ranks become the frontier's bitmap, and are visited. A thread takes a word: reads 8 bytes,
+// writes 8.
+extern "C" __global__ void dbfs_absorb(const u32* slices, u32 words, u32* frontier, u32* visited) {
+  const u32 threads = gridDim.x * blockDim.x;
+  for (u32 word = blockIdx.x * blockDim.x + threadIdx.x; word < words; word += threads) {
+    const u32 bits = slices[word];
+    frontier[word] = bits;
+    if (bits) visited[word] |= bits;
+  }
+}
+
+// measure: the sums and the slice of a queue, for `pack_found`; the host has cleared the slice. A thread takes a row:
+// reads 4 + 16 bytes, sets a bit.
+extern "C" __global__ void dbfs_measure(const i64* offsets, const u32* rows, u32 size, u32* bits, dbfs::Line* sums) {
+  using namespace dbfs;
+  u64 degrees = 0;
+  const u32 threads = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x;
+  for (u32 i = first; i < size; i += threads) {
+    const u32 row = rows[i];
+    degrees += __ldg(&offsets[row + 1]) - __ldg(&offsets[row]);
+    set_bit(bits, row);
+  }
+  add_sum(&sums[kSumDegrees].value, degrees);
+  if (first == 0) sums[kSumFound].value = size;
+}
+
+// pack_found: the headers behind `bottom_up` or `measure`, for the peers and, at `own`, for the host. One block. Clears
+// the sums.
+extern "C" __global__ void dbfs_pack_found(dbfs::Line* sums, u32 ranks, i64 number, i64 crossing, i64 run, u32 entries,
+                                           u64* messages, u64* own) {
+  using namespace dbfs;
+  const u64 found = sums[kSumFound].value, degrees = sums[kSumDegrees].value, searched = sums[kSumSearched].value;
+  for (u32 peer = threadIdx.x; peer <= ranks; peer += blockDim.x) {
+    u64* header = peer < ranks ? header_of(messages, peer, entries) : own;
+    write_header(header, Tag{number, crossing, run}, 0, found, degrees, 0, searched);
+  }
+  __syncthreads();
+  if (threadIdx.x <= kSumDegrees) sums[threadIdx.x].value = 0;
 }
