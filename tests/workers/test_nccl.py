@@ -17,7 +17,7 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.exchange import nccl
+from dbfs_workers.exchange import nccl_groups
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs
@@ -69,7 +69,7 @@ def test_levels_queued_ahead_end_where_the_run_must_look() -> None:
 
 
 def test_a_connection_that_breaks_among_levels_queued_together_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nccl, "CAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(nccl_groups, "CAUSE_SECONDS", 0.05)
     with by_nccl(2) as gang:
         load_path(gang)
         gang.network.breaks_after = gang.network.groups + 200
@@ -157,7 +157,7 @@ def test_a_silent_rank_ends_the_run_at_the_deadline() -> None:
 
 
 def test_a_connection_that_breaks_is_an_error_with_rank_and_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nccl, "CAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(nccl_groups, "CAUSE_SECONDS", 0.05)
     with by_nccl(3) as gang:
         waiting = endless(gang)
         gang.network.broken = "remote process exited"
@@ -209,7 +209,7 @@ def test_ranks_in_different_runs_notice() -> None:
 
 
 def test_a_gang_with_an_absent_rank_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nccl, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(nccl_groups, "CONNECT_SECONDS", 0.05)
     with by_nccl(2) as gang:
         load_path(gang)
         with pytest.raises(ExchangeUnavailableError, match=r"rank 1: no communicator after 0\.05 s"):

@@ -9,13 +9,10 @@ reads the headers without a copy.
 ``cross_levels`` runs whole top-down levels with one wait: the phases, the group and the contraction of what comes are
 queued on the GPU one behind another (``cuda.communicator.Messages``).
 
-A group that waits for a peer occupies the GPU, and only the end of the communicator stops it. So a run that fails ends
-this rank's communicator, and ``connect`` makes a new one before the next run. The end of a run, with its cause, travels
-by ``comm.AbortMessages``: NCCL has no such messages.
+``nccl_groups`` has what can go wrong with a group of transfers.
 """
 
 import hashlib
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -34,36 +31,19 @@ from dbfs_workers.cuda.communicator import (
     SIZE,
     START,
     STATE,
-    Communicator,
-    CommunicatorFailedError,
     Library,
     Messages,
     Tag,
     Transfer,
 )
-from dbfs_workers.errors import (
-    DeadlineExceededError,
-    ExchangeUnavailableError,
-    RunAbortedError,
-    StaleRunError,
-)
-from dbfs_workers.exchange.comm import AbortMessages, Transport
-from dbfs_workers.exchange.protocol import COUNTS, Cause, require_later
+from dbfs_workers.errors import StaleRunError
+from dbfs_workers.exchange.comm import Transport
+from dbfs_workers.exchange.nccl_groups import NcclGroups
+from dbfs_workers.exchange.protocol import COUNTS, require_later
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
-CONNECT_SECONDS: Final = 20.0
-"""Seconds that forming a communicator may take. NCCL looks for network adapters first."""
-
-CAUSE_SECONDS: Final = 1.0
-"""Seconds that a rank waits for the cause of an error of NCCL: a connection breaks before its worker counts as lost."""
-
-# A wait polls without a pause for so long, since a pause takes longer than a level; then it pauses.
-_SPIN_SECONDS: Final = 2e-3
-_PAUSE_SECONDS: Final = 1e-4
-# A wait looks for failures of NCCL itself at one of so many polls.
-_POLLS_A_LOOK: Final = 256
 # The state of a result that the GPU has not written yet.
 _UNSEEN: Final = -1
 
@@ -109,7 +89,7 @@ class LevelResults(NamedTuple):
     crossed_at: float
 
 
-class NcclExchange(AbortMessages):
+class NcclExchange(NcclGroups):
     """An ``Exchange`` by NCCL. Call ``allocate`` once, and ``connect`` before the first run and after a failed one.
 
     Args:
@@ -120,21 +100,16 @@ class NcclExchange(AbortMessages):
     """
 
     def __init__(self, stripe: Stripe, rank: int, transport: Transport, library: Library) -> None:
-        super().__init__(stripe.p, rank, transport)
+        super().__init__(stripe.p, rank, transport, library)
         self._stripe = stripe
-        self._library = library
-        self._communicator: Communicator | None = None
-        self._ending: threading.Thread | None = None
         self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
         self.bin_ends = np.zeros(self.p, np.int64)
         self.gathered = np.zeros((self.p, COUNTS), np.int64)
         self._sent = np.zeros(self.p, np.int64)
         # Places of the bins in their array.
         self._bins = np.arange(self.p) * stripe.n_local
-        self._run_id = ""
         self._digest = 0
         self._crossing = 0
-        self._deadline = 0.0
         self._predecessors = False
         self._incoming: list[tuple[Any, Any | None]] = []
         # The ends of the bins after ``cross_levels``, which ``bin_ends`` does not have yet.
@@ -155,47 +130,11 @@ class NcclExchange(AbortMessages):
             [(peer, outgoing + peer * place, size, incoming + peer * place, size) for peer in self._peers]
             for size in (8 * HEADER + 4 * INLINE, place)
         ]
+        self._connecting = self._message_transfers[0]
 
     def pinned(self, words: int) -> NDArray[np.int64]:
         """See ``communicator.Library``."""
         return self._library.pinned(words)
-
-    def new_id(self) -> bytes:
-        """End the communicator of the run before, and return the id of the next one.
-
-        Raises:
-            ExchangeUnavailableError: NCCL can't make one.
-        """
-        self.disconnect()
-        try:
-            return self._library.new_id()
-        except CommunicatorFailedError as error:
-            raise ExchangeUnavailableError(f"rank {self.rank}: {error}") from None
-
-    def connect(self, unique_id: bytes) -> None:
-        """Become a rank of a communicator in place of the one before.
-
-        Raises:
-            ExchangeUnavailableError: NCCL failed, or a peer did not come in time.
-        """
-        self.disconnect()
-        end = time.monotonic() + CONNECT_SECONDS
-
-        def watch() -> None:
-            if time.monotonic() > end:
-                raise ExchangeUnavailableError(f"rank {self.rank}: no communicator after {CONNECT_SECONDS:g} s")
-
-        try:
-            self._communicator = self._library.connect(self.p, self.rank, unique_id, self._first(sliced=False), watch)
-        except CommunicatorFailedError as error:
-            raise ExchangeUnavailableError(f"rank {self.rank} is not connected by NCCL: {error}") from None
-
-    def disconnect(self) -> None:
-        """End the communicator, if there is one, and wait until it has ended. The run before is over on this rank."""
-        self._end_communicator()
-        if self._ending is not None:
-            self._ending.join(CONNECT_SECONDS)
-            self._ending = None
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
@@ -284,7 +223,7 @@ class NcclExchange(AbortMessages):
             self._start(self._first(sliced=False), level + ahead, phase)
             messages.contract(tag, scratch, labels, distance, ahead, most)
         queued_at = time.perf_counter()
-        self._wait(level, phase, count)
+        self._wait(level, phase, lambda: self._levels_seen(count))
         results: list[LevelResult] = []
         large, bins = False, [0] * 3 * p
         for own, discovered, expanded, found, expanded_edges, received, state, *rest in messages.results[
@@ -450,71 +389,6 @@ class NcclExchange(AbortMessages):
             self._start(transfers, level, phase)
             self._wait(level, phase)
 
-    def _start(self, transfers: Sequence[Transfer], level: int, phase: str) -> None:
-        """Queue a group of transfers."""
-        if self._communicator is None:
-            raise RunAbortedError(f"{self._where(level, phase)}: its communicator has ended with an earlier run")
-        try:
-            self._communicator.start(transfers)
-        except CommunicatorFailedError as error:
-            raise self._failed(error, level, phase) from None
-
-    def _wait(self, level: int, phase: str, count: int = 1) -> None:
-        """Wait for all that is queued, ``count`` levels from ``level`` on. Every error ends the communicator."""
-        communicator = self._communicator
-        assert communicator is not None
-
-        def where() -> str:
-            return self._where(level + self._levels_seen(count), phase)
-
-        polls, spinning = 0, time.monotonic() + _SPIN_SECONDS
-        try:
-            while True:
-                done, now = communicator.done(), time.monotonic()
-                # Looked for at every crossing: a run whose ranks never wait for each other must end as well.
-                if self._abort is not None:
-                    self._raise_if_aborted(where())
-                if now > self._deadline:
-                    late = level + self._levels_seen(count)
-                    self.abort(self._number, Cause.DEADLINE, f"level {late}, {phase}, at the barrier")
-                    raise DeadlineExceededError(f"{where()}: the deadline passed at the barrier")
-                if done:
-                    return
-                polls += 1
-                if polls % _POLLS_A_LOOK == 0:
-                    communicator.check()
-                if now > spinning:
-                    time.sleep(_PAUSE_SECONDS)
-        except CommunicatorFailedError as error:
-            raise self._failed(error, level + self._levels_seen(count), phase) from None
-        except BaseException:
-            self._end_communicator()
-            raise
-
     def _levels_seen(self, count: int) -> int:
-        """Return how many of ``count`` levels that are queued have ended; the last one is not counted."""
+        """Return how many of ``count`` levels queued together have ended; the last one is not counted."""
         return int(np.count_nonzero(self._messages.results[: count - 1, STATE] != _UNSEEN))
-
-    def _end_communicator(self) -> None:
-        """Begin to end the communicator. NCCL takes half a second; the run's error need not wait for that."""
-        communicator, self._communicator = self._communicator, None
-        if communicator is not None:
-            self._ending = threading.Thread(target=communicator.abort, name="dbfs-nccl-end", daemon=True)
-            self._ending.start()
-
-    def _failed(self, error: CommunicatorFailedError, level: int, phase: str) -> RunAbortedError:
-        """End the run on all ranks because NCCL failed, unless the run is ended with the cause of that."""
-        self._end_communicator()
-        where = self._where(level, phase)
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_aborted, CAUSE_SECONDS)
-        self._raise_if_aborted(where)
-        self.abort(self._number, Cause.FAILED, f"NCCL failed: {error}")
-        return RunAbortedError(f"{where}: NCCL failed: {error}")
-
-    @property
-    def _is_aborted(self) -> bool:
-        return self._abort is not None and self._abort.number == self._number
-
-    def _where(self, level: int, phase: str) -> str:
-        return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
