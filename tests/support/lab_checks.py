@@ -3,6 +3,7 @@
 ``make sanitize`` runs it on the smallest graphs; by hand, on larger ones too::
 
     python -m tests.support.lab_checks
+    python -m tests.support.lab_checks --corpus 64
     compute-sanitizer --tool racecheck python -m tests.support.lab_checks --small
 
 All failures are collected into a table. There is no Dask: the sanitizer should slow down the kernels only.
@@ -10,8 +11,9 @@ All failures are collected into a table. There is no Dask: the sanitizer should 
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +46,7 @@ SMALL = {
     "star": lambda: generate.star(3_000),
 }
 SOURCES: Final = 3
+CORPUS_SOURCES: Final = 10
 # Small enough that each graph has lists of every class and levels of both kinds of hybrid; room for many duplicates.
 TUNING: Final = Tuning(
     two_phase_from=4096, grid_degree=2048, child_degree=256, vertex_queue=16, edge_queue=16, grid_frontier=4096
@@ -83,55 +86,77 @@ def words(policy: Policy) -> str:
     return f"{policy.strategy}:{','.join(options)}".rstrip(":")
 
 
+@dataclass(frozen=True)
+class Case:
+    """A graph with what SciPy finds on it.
+
+    Attributes:
+        name: the graph's name, for the failures.
+        matrix: its adjacency matrix.
+        transposed: the in-edges; the matrix itself of an undirected graph.
+        expected: int32[n], the distances, by source.
+        edges: int64[m], ascending: source * n + target.
+    """
+
+    name: str
+    matrix: scipy.sparse.csr_array
+    transposed: scipy.sparse.csr_array
+    expected: dict[int, NDArray[np.int32]]
+    edges: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, name: str, graph: dbfs.EdgeList, sources: int = SOURCES) -> "Case":
+        """Return the case of a graph: the vertex of the longest list, and random vertices that have an edge."""
+        matrix = adjacency(graph)
+        degrees = np.diff(matrix.indptr)
+        random = np.random.default_rng(7).choice(np.flatnonzero(degrees), sources)
+        chosen = [int(degrees.argmax()), *random.tolist()][:sources]
+        edges = np.repeat(np.arange(matrix.shape[0]), degrees) * matrix.shape[0] + matrix.indices
+        edges.sort()
+        transposed = matrix.T.tocsr() if graph.directed else matrix
+        return cls(name, matrix, transposed, {one: oracle.distances(matrix, [one]) for one in chosen}, edges)
+
+
 def adjacency(graph: dbfs.EdgeList) -> scipy.sparse.csr_array:
     """Return a graph's adjacency matrix."""
     pieces = [piece.read() for piece in graph.cut(graph.m or 1)]
     src, dst = (np.concatenate(ends) for ends in zip(*pieces, strict=True))
-    return oracle.adjacency(graph.n or 0, src, dst, directed=False)
-
-
-def sources(matrix: scipy.sparse.csr_array, count: int) -> list[int]:
-    """Return the vertex of the longest list, and random vertices that have an edge."""
-    degrees = np.diff(matrix.indptr)
-    random = np.random.default_rng(7).choice(np.flatnonzero(degrees), count)
-    return [int(degrees.argmax()), *random.tolist()][:count]
+    return oracle.adjacency(graph.n or 0, src, dst, directed=graph.directed)
 
 
 def failures(
-    strategy: str, name: str, graph: dbfs.EdgeList, device: Device | None = None, tuning: Tuning = TUNING
+    chosen: Iterable[Policy], case: Case, device: Device | None = None, tuning: Tuning = TUNING
 ) -> Iterator[Failure | None]:
-    """Traverse a graph by every policy of a strategy from some sources; yield each traversal's failure, or None.
+    """Traverse a graph by policies from each of its sources; yield each traversal's failure, or None.
 
     Args:
-        strategy: the strategy's name.
-        name: the graph's name, for the failures.
-        graph: the graph.
+        chosen: the policies.
+        case: the graph.
         device: where to run; None for the current GPU.
         tuning: sizes of the launches and the queues.
     """
-    matrix = adjacency(graph)
     xp: Any = _cupy() if device is None else device.xp
-    offsets, columns = xp.asarray(matrix.indptr.astype(np.int64)), xp.asarray(matrix.indices.astype(np.uint32))
-    edges = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * matrix.shape[0] + matrix.indices
-    edges.sort()
-    for source in sources(matrix, SOURCES):
-        expected = oracle.distances(matrix, [source])
-        for policy in policies(strategy):
+    lists, in_edges = (
+        (xp.asarray(one.indptr.astype(np.int64)), xp.asarray(one.indices.astype(np.uint32)))
+        for one in (case.matrix, case.transposed)
+    )
+    for policy in chosen:
+        for source, expected in case.expected.items():
             try:
                 run = enact.traverse(
-                    *(offsets, columns, source, policy, lambda level, frontier: None),
+                    *(*lists, source, policy, lambda level, frontier: None),
                     predecessors=True,
-                    in_edges=(offsets, columns),
+                    in_edges=in_edges,
                     device=device,
                     tuning=tuning,
                 )
-                wrong = _wrong(run, source, expected, edges)
+                wrong = _wrong(run, source, expected, case.edges)
             except QueueOverflowError as error:
                 # Without claims, duplicates fill any queue. It depends on the order of the threads.
                 wrong = str(error) if policy.status == "claims" else ""
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
-            yield Failure(name, words(policy), source, wrong) if wrong else None
+            yield Failure(case.name, words(policy), source, wrong) if wrong else None
 
 
 def _cupy() -> Any:
@@ -172,11 +197,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strategy", choices=list(enact.ENACTORS), action="append")
     parser.add_argument("--small", action="store_true", help="small graphs, for compute-sanitizer")
+    parser.add_argument(
+        "--corpus", type=int, help="Merrill's graphs at 1/CORPUS of their size, usual options and sizes, ten sources"
+    )
     chosen = parser.parse_args(arguments)
+    graphs: dict[str, Callable[[], dbfs.EdgeList]] = SMALL if chosen.small else GRAPHS
+    if chosen.corpus:
+        graphs = {one.name: partial(generate.corpus, one.name, chosen.corpus) for one in generate.CORPUS}
     found: list[Failure] = []
-    for strategy in chosen.strategy or enact.ENACTORS:
-        for name, make in (SMALL if chosen.small else GRAPHS).items():
-            outcomes = list(failures(strategy, name, make()))
+    for name, make in graphs.items():
+        case = Case.of(name, make(), CORPUS_SOURCES if chosen.corpus else SOURCES)
+        for strategy in chosen.strategy or enact.ENACTORS:
+            wanted = [Policy(strategy)] if chosen.corpus else policies(strategy)
+            outcomes = list(failures(wanted, case, tuning=Tuning() if chosen.corpus else TUNING))
             found += filter(None, outcomes)
             print(f"{strategy}, {name}: {outcomes.count(None)} of {len(outcomes)} right", flush=True)
     for each in found:
