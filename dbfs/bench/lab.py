@@ -19,7 +19,7 @@ import dask.system
 import distributed
 
 import dbfs
-from dbfs.bench.lab_results import LabRate
+from dbfs.bench.lab_results import MOST_LEVELS, LabRate
 from dbfs.bench.plan import Section
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
@@ -123,6 +123,7 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
     what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
     results: list[tuple[float, float, int]] = []
     edges, looked_at = 0, 0
+    levels: list[int] = []
     counters: Counter[str] = Counter()
     deadline = max(SLOWEST, plan.seconds)
     began = time.perf_counter()
@@ -135,6 +136,8 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
                 source, strategy=strategy, predecessors=plan.predecessors, deadline=deadline, progress=False
             )
             results.append((result.edges / result.seconds / 1e6, result.seconds, result.depth))
+            if len(results) == 2:
+                levels = [report.frontier for report in result.reports]
             if len(results) > 1:
                 edges += result.edges
                 looked_at += sum(report.edges for report in result.reports)
@@ -148,6 +151,7 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         return LabRate(**what, missing="overflow", error=str(error))
     except DeadlineExceededError as error:
         return LabRate(**what, missing="slow", error=str(error))
+    step = -(-len(levels) // MOST_LEVELS)
     rates, seconds, depths = (list(column) for column in zip(*results[1:], strict=True))
     return LabRate(
         **what,
@@ -159,4 +163,6 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         milliseconds=statistics.median(seconds) * 1e3,
         expansion=looked_at / max(1, edges),
         counters=dict(counters),
+        frontier=tuple(levels[::step]),
+        step=step,
     )

@@ -36,6 +36,13 @@ CULLING = ("two-phase:culling=none", "two-phase:culling=warp", "two-phase:cullin
 """Merrill 2012, section 4.2, with claims."""
 STATUS = ("two-phase:status=labels", "two-phase:status=bitmask", "expand-contract:status=bitmask", "two-phase")
 """Merrill 2012, section 4.2, and an exact claim, which is not in the paper."""
+DUPLICATES = (
+    "expand-contract",
+    "expand-contract:status=bitmask",
+    "two-phase:status=bitmask",
+    "two-phase:status=labels",
+)
+"""Queues without duplicates, and with what the status lookup and the culling let pass (Merrill 2012, section 4)."""
 QUADRATIC = ("masks", "warp-centric", "matrix-vector", "status-array", "expand-contract")
 """Merrill 2012, section 5.6, beside a strategy with a queue."""
 QUEUES = (
@@ -61,6 +68,7 @@ def figures(report: LabReport) -> dict[str, Figure]:
         "culling": relative(report, CULLING, "two-phase"),
         "status": relative(report, STATUS, "two-phase"),
         "expansion": expansion(report, STATUS),
+        "frontiers": frontiers(report, DUPLICATES),
         "neighbours": neighbours(report, "two-phase"),
         "quadratic": relative(report, QUADRATIC, "expand-contract"),
         "queues": relative(report, QUEUES, "atomic-queue"),
@@ -92,6 +100,30 @@ def expansion(report: LabReport, strategies: Sequence[str]) -> Figure:
 def levels(report: LabReport, strategies: Sequence[str]) -> Figure:
     """Draw the time of a level."""
     return _bars(report, strategies, lambda rate: rate.milliseconds * 1e3 / (rate.depth + 1), "µs a level")
+
+
+def frontiers(report: LabReport, strategies: Sequence[str]) -> Figure:
+    """Draw the vertices that strategies expand by level, duplicates included, from one source of each graph."""
+    graphs = list(dict.fromkeys(rate.graph for rate in report.rates))
+    figure = _figure(8.0, 2.6 * -(-len(graphs) // 2) + 0.4)
+    axes = figure.subplots(-(-len(graphs) // 2), 2, squeeze=False)
+    for ax in axes.flat[len(graphs) :]:
+        ax.set_axis_off()
+    for ax, graph in zip(axes.flat, graphs, strict=False):
+        for strategy, colour in zip(strategies, _COLOURS, strict=False):
+            for rate in report.rates:
+                if (rate.graph, rate.strategy) == (graph, strategy) and rate.frontier:
+                    at = rate.step * np.arange(len(rate.frontier))
+                    ax.plot(at, rate.frontier, color=colour, label=strategy, linewidth=1.2)
+        ax.set_yscale("log")
+        ax.set_title(short_name(graph), fontsize="small", loc="left")
+        ax.tick_params(labelsize="small")
+        ax.grid(axis="y", alpha=0.3)
+    figure.supxlabel("level", fontsize="small")
+    figure.supylabel("vertices expanded", fontsize="small")
+    handles = {text: line for ax in axes.flat for line, text in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, loc="outside upper right", ncols=2, frameon=False, fontsize="small")
+    return figure
 
 
 def memory(report: LabReport) -> Figure:

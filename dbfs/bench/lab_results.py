@@ -6,12 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dbfs.bench.gpu import revision
 from dbfs.errors import FormatError, MissingFileError
 
 BENCHMARK = "lab"
 """The benchmark's name in its JSON."""
+
+MOST_LEVELS = 64
+"""Levels of one traversal that are kept."""
 
 BASELINE = "sequential"
 """The strategy that the others' speed-ups are over, as in Merrill 2012, table 2."""
@@ -35,6 +39,8 @@ class LabRate:
         expansion: edges looked at, divided by the edges of the components: Merrill's redundant expansion factor. Less
             than 1 if levels run bottom-up.
         counters: the strategy's counters (docs/laboratory.md), summed over the sources; except ``bytes``, of one.
+        frontier: vertices whose lists were read, duplicates included, in each ``step``-th level from the first source.
+        step: see ``frontier``: 1 up to ``MOST_LEVELS`` levels.
         missing: why there are no measurements, in a word: ``overflow`` of a queue, or ``slow``; else empty.
         error: the same in full.
     """
@@ -52,6 +58,8 @@ class LabRate:
     milliseconds: float = 0.0
     expansion: float = 0.0
     counters: dict[str, int] = field(default_factory=dict)
+    frontier: tuple[int, ...] = ()
+    step: int = 1
     missing: str = ""
     error: str = ""
 
@@ -85,7 +93,7 @@ class LabReport:
         """
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            return cls(saved["revision"], saved["machine"], tuple(LabRate(**rate) for rate in saved["rates"]))
+            return cls(saved["revision"], saved["machine"], tuple(_rate(rate) for rate in saved["rates"]))
         except FileNotFoundError:
             raise MissingFileError(f"{path}: no such file") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -98,6 +106,10 @@ class LabReport:
         about = {"benchmark": BENCHMARK, "revision": self.revision, "machine": self.machine}
         rates = ",\n".join(json.dumps(asdict(rate)) for rate in self.rates)
         return f'{json.dumps(about)[:-1]}, "rates": [\n{rates}\n]}}\n'
+
+
+def _rate(saved: dict[str, Any]) -> LabRate:
+    return LabRate(**{**saved, "frontier": tuple(saved.get("frontier", ()))})
 
 
 def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:

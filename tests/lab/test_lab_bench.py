@@ -112,6 +112,9 @@ def test_traversals_from_the_first_vertex(client: distributed.Client) -> None:
     plan = LabPlan(("path:n=50",), ("sequential",), 3, predecessors=False, backend="cpu", first_vertex=True)
     (rate,) = bench_lab(client, plan)
     assert (rate.sources, rate.depth) == (3, 49)
+    assert (rate.frontier, rate.step) == ((1,) * 50, 1)
+    (rate,) = bench_lab(client, replace(plan, graphs=("path:n=200",)))
+    assert (rate.frontier, rate.step) == ((1,) * 50, 4)
 
 
 def test_a_file_that_is_no_report(tmp_path: Path) -> None:
@@ -134,7 +137,9 @@ def test_the_table_has_the_shares_of_the_culling() -> None:
 
 def test_the_figures_of_a_report(tmp_path: Path) -> None:
     """Every figure is drawn; an overflow has its word in the place of a bar."""
-    rate = LabRate("path:n=5", 5, 8, "two-phase", "cuda", 2, 4.0, 3.5, 3.0, 4.0, 0.01, 1.0, {"edges": 8, "bytes": 99})
+    rate = LabRate(
+        "path:n=5", 5, 8, "two-phase", "cuda", 2, 4.0, 3.5, 3.0, 4.0, 0.01, 1.0, {"edges": 8, "bytes": 99}, (1, 2)
+    )
     others = [replace(rate, strategy=name) for name in ("two-phase:gathering=scan", "expand-contract", "atomic-queue")]
     overflow = LabRate("path:n=5", 5, 8, "two-phase:status=labels", "cuda", missing="overflow", error="it needs 9")
     report = LabReport("abc", "a GPU", (rate, *others, overflow))
@@ -145,6 +150,8 @@ def test_the_figures_of_a_report(tmp_path: Path) -> None:
     found = lab_figures.figures(report)
     assert [Path(path).stem for path in drawn] == list(found)
     assert all(Path(path).stat().st_size > 0 for path in drawn)
+    (line_,) = found["frontiers"].axes[0].lines
+    assert line_.get_ydata().tolist() == [1, 2]
     (ax,) = found["status"].axes
     assert [text.get_text().strip() for text in ax.texts] == ["overflow"]
     assert [bar.get_width() for bar in found["ways"].axes[0].patches] == [1, 1]
