@@ -200,12 +200,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--corpus", type=int, help="Merrill's graphs at 1/CORPUS of their size, usual options and sizes, ten sources"
     )
+    parser.add_argument("--graph", action="append", help="only this graph; without it all, one after another")
     chosen = parser.parse_args(arguments)
     graphs: dict[str, Callable[[], dbfs.EdgeList]] = SMALL if chosen.small else GRAPHS
     if chosen.corpus:
         graphs = {one.name: partial(generate.corpus, one.name, chosen.corpus) for one in generate.CORPUS}
     found: list[Failure] = []
-    for name, make in graphs.items():
+    for name, make in ((name, make) for name, make in graphs.items() if name in (chosen.graph or graphs)):
         case = Case.of(name, make(), CORPUS_SOURCES if chosen.corpus else SOURCES)
         for strategy in chosen.strategy or enact.ENACTORS:
             wanted = [Policy(strategy)] if chosen.corpus else policies(strategy)
