@@ -26,6 +26,7 @@ KERNELS = (
     "dbfs_workers.levels.led_kernels",
     "dbfs_workers.reads.kernels",
     "dbfs_workers.intrinsics",
+    "dbfs_workers.storage.saved.check_kernels",
     "dbfs_workers.checks.validation_kernels",
     "dbfs.edges.generate._kronecker_kernel",
     "dbfs.edges.readers._pairs_kernel",

@@ -261,7 +261,7 @@ def test_the_command_line(client: distributed.Client, tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert (json.loads(ran.stdout)["reached"], json.loads(ran.stdout)["depth"]) == (36, 10)
     needed = json.loads(invoke("estimate", path, "--ranks", "3", "--json").stdout)
-    assert needed["build"] == {}
+    assert "build" not in needed
     converted = invoke("convert", path, str(tmp_path / "town.mtx"))
     assert converted.exit_code == 0, converted.output
     assert open_edges(tmp_path / "town.mtx").m == 60

@@ -17,6 +17,8 @@ import pytest
 import dbfs
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
 from dbfs_workers.storage.saved import manifest as manifests
+from dbfs_workers.storage.saved.check_kernels import are_vertices
+from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.saved import Json, change_array, change_manifest, copied, load_arrays
@@ -315,3 +317,17 @@ def test_any_damage_is_a_typed_error_or_does_no_harm(
             load(client, path, ranks)
 
     damage()
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 1000, 2**32 - 999])
+@pytest.mark.parametrize("p", [1, 2, 3, 7])
+def test_the_check_of_columns_is_exact(n: int, p: int) -> None:
+    stripe = Stripe(n, p)
+    near = {0, stripe.p * stripe.n_local - 1, stripe.p * stripe.n_local, 2**32 - 1}
+    for owner in range(p):
+        edges = (owner * stripe.n_local, owner * stripe.n_local + stripe.owned(owner), (owner + 1) * stripe.n_local)
+        near |= {edge + step for edge in edges for step in (-1, 0, 1)}
+    for column in (one for one in near if 0 <= one < 2**32):
+        owner, row = divmod(column, stripe.n_local)
+        right = owner < p and row * p + owner < n
+        assert are_vertices(np.array([column], np.uint32), n, p, stripe.n_local) == right, column

@@ -62,8 +62,8 @@ def share(partition: Partition) -> Partition:
     address = row_offsets.ctypes.data
     _tokens[address] = token
     weakref.finalize(memory, _forget, address).atexit = False
-    _move(csr.row_offsets, row_offsets)
-    _move(csr.columns, columns)
+    _move(csr.row_offsets, token.descriptor, 0)
+    _move(csr.columns, token.descriptor, row_offsets.nbytes)
     return replace(partition, row_offsets=row_offsets, columns=columns)
 
 
@@ -149,13 +149,17 @@ def _map(stripe: Stripe, rank: int, token: Token) -> Csr:
     return Csr(row_offsets, np.frombuffer(memory, np.uint32, offset=8 * offsets))
 
 
-def _move(source: NDArray[np.int64] | NDArray[np.uint32], target: NDArray[np.int64] | NDArray[np.uint32]) -> None:
-    """Copy an array, and give the whole pages of its memory back to the system as they are copied."""
-    step = _STEP // source.itemsize
+def _move(source: NDArray[np.int64] | NDArray[np.uint32], file: int, offset: int) -> None:
+    """Write an array to a file, and give the whole pages of its memory back to the system as they are written.
+
+    Copied by the system, the file's pages take half the time: they are neither filled with zeros nor faulted in before.
+    """
+    content = source.view(np.uint8).data
     first = -(-source.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
-    for start in range(0, source.size, step):
-        target[start : start + step] = source[start : start + step]
-        end = (source.ctypes.data + source.itemsize * min(start + step, source.size)) // mmap.PAGESIZE * mmap.PAGESIZE
+    done = 0
+    while done < source.nbytes:
+        done += os.pwrite(file, content[done : done + _STEP], offset + done)
+        end = (source.ctypes.data + done) // mmap.PAGESIZE * mmap.PAGESIZE
         if end > first and source.flags.owndata:
             _madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
             first = end

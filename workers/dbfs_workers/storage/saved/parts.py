@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.errors import FormatError
 from dbfs_workers.storage.ordering import DegreeOrder
@@ -106,22 +107,45 @@ def check_csr(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
     owned = int(offsets[stripe.owned(rank)])
     if owned != columns.size:
         raise FormatError(f"{path}: {columns.size - owned:,} columns are of rows past the last vertex of rank {rank}")
-    items = _HOST_ITEMS if array_module(columns) is np else _GPU_ITEMS
+    on_cpu = array_module(columns) is np
+    items = _HOST_ITEMS if on_cpu else _GPU_ITEMS
+    ascend, are_vertices = (_ascend_here, _are_vertices_here) if on_cpu else (_ascend, _are_vertices)
     for at in range(0, offsets.size - 1, items):
-        part = offsets[at : at + items + 1]
-        if bool((part[1:] < part[:-1]).any()):
+        if not ascend(offsets[at : at + items + 1]):
             raise FormatError(f"{path}: its row offsets do not ascend between the rows {at:,} and {at + items:,}")
     for at in range(0, columns.size, items):
         ids = columns[at : at + items]
-        if int(ids.max()) >= stripe.p * stripe.n_local or not _are_vertices(ids, stripe):
+        if not are_vertices(ids, stripe):
             raise FormatError(
                 f"{path}: a column between {at:,} and {at + ids.size:,} is the internal id of no vertex, with "
                 f"n = {stripe.n} on {stripe.p} ranks"
             )
 
 
+def _ascend_here(offsets: NDArray[np.int64]) -> bool:
+    """Return whether row offsets on the host ascend."""
+    # Imported here because the import compiles kernels, and GPUs need none of these.
+    from dbfs_workers.storage.saved import check_kernels as kernels
+
+    return bool(kernels.ascend(offsets))
+
+
+def _are_vertices_here(columns: NDArray[np.uint32], stripe: Stripe) -> bool:
+    """Return whether columns on the host are internal ids of vertices."""
+    from dbfs_workers.storage.saved import check_kernels as kernels
+
+    return bool(kernels.are_vertices(columns, stripe.n, stripe.p, stripe.n_local))
+
+
+def _ascend(offsets: Any) -> bool:
+    """Return whether row offsets on the GPU ascend."""
+    return not bool((offsets[1:] < offsets[:-1]).any())
+
+
 def _are_vertices(columns: Any, stripe: Stripe) -> bool:
-    """Return whether internal ids, which are below ``p * n_local``, are of vertices and not of padding rows."""
+    """Return whether columns on the GPU, at least one, are internal ids of vertices and not of padding rows."""
+    if int(columns.max()) >= stripe.p * stripe.n_local:
+        return False
     n_local = np.uint32(stripe.n_local)
     owner = columns // n_local
     row = columns - owner * n_local
