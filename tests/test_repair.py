@@ -8,6 +8,7 @@ import threading
 import time
 from typing import Any
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.messages import GrantLease, StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
+from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
@@ -106,6 +108,19 @@ def test_ranks_on_several_hosts(client: distributed.Client, leaves_nothing: None
             update(result, edges)
             apply(graph, edges, "insert", [(1, 40), (3, 50)])
             update(result, edges)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_that_send_messages(client: distributed.Client, leaves_nothing: None, ranks: int) -> None:
+    with dask.config.set({"dbfs.exchange": "tcp"}):
+        graph, edges = load(client, "undirected", ranks)
+        with graph:
+            result = graph.bfs(1, predecessors=True)
+            for step in (3, 2):
+                apply(graph, edges, "delete", sorted(edges)[::step])
+                update(result, edges)
+                apply(graph, edges, "insert", [(1, 40), (3, 50), (step, 20)])
+                update(result, edges)
 
 
 EDGES = st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)), max_size=30)
@@ -266,19 +281,25 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("phase", ["answers", "search"])
+@pytest.mark.parametrize("phase", ["answers", "doubt", "search"])
 def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
     def die_at(phase: str, rank: int) -> None:
         from dbfs_workers.levels import repair
 
-        cross = repair.RepairLoop._cross_with
+        cross, rounds = repair.RepairLoop._cross_with, repair.RepairLoop._rounds
 
         def crossing(self: repair.RepairLoop, at: str, *counts: int) -> list[int]:
             if at == phase and self._partition.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
             return cross(self, at, *counts)
 
+        def making_rounds(self: repair.RepairLoop, at: str, *rows: Rows, searching: bool) -> None:
+            if at == phase and self._partition.rank == rank:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rounds(self, at, *rows, searching=searching)
+
         repair.RepairLoop._cross_with = crossing  # type: ignore[method-assign]
+        repair.RepairLoop._rounds = making_rounds  # type: ignore[method-assign]
         # However busy the machine is, no new traversal takes the repair's place.
         repair._LEAST_NANOSECONDS = 10**12  # type: ignore[misc]
 

@@ -23,6 +23,7 @@ KERNELS = (
     "dbfs_workers.lab.sequential_kernels",
     "dbfs_workers.levels.level_kernels",
     "dbfs_workers.levels.repair_kernels",
+    "dbfs_workers.levels.repair_round_kernels",
     "dbfs_workers.levels.led_kernels",
     "dbfs_workers.reads.kernels",
     "dbfs_workers.intrinsics",

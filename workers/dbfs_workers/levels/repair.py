@@ -10,7 +10,8 @@ the dynamic algorithms of Ramalingam and Reps 1996 have:
 
 Both parts run in rounds, without order between distances: a vertex may find its support, or a shorter path, more than
 once. That costs some work, and saves the thousands of crossings that the levels of a road network would take.
-Neighbours on other ranks take part by messages in the bins of the exchange (``repair_kernels``).
+Neighbours on other ranks take part by messages in the bins of the exchange (``repair_kernels``). A round has one
+crossing. Ranks that cross in memory make their rounds in a kernel (``repair_round_kernels``).
 
 If a rank has no labels or no log of the changes, or if the ranks have looked at too many edges, all of them make a new
 traversal instead.
@@ -25,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import repair_kernels as kernels
+from dbfs_workers.levels import repair_round_kernels as round_kernels
 from dbfs_workers.levels.loop import LevelLoop
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
@@ -108,7 +111,11 @@ class RepairLoop:
         self._state = np.zeros(kernels.STATE, np.int64)
         n_local = partition.stripe.n_local
         # Pages that are never written take no memory.
-        self._touched, self._waiting, self._lost = (np.empty(n_local + 1, np.uint32) for _ in range(3))
+        self._touched, self._lost = (np.empty(n_local + 1, np.uint32) for _ in range(2))
+        # A row is there once, or twice if its bin was full between two of its questions: at most one row of a round.
+        self._waiting = np.empty(n_local + 4, np.uint32)
+        self._opened = np.zeros(exchange.p, np.int64)
+        self._received: list[Any] = []
         self._before = np.empty(n_local, np.int32)
         self._first = partition.rank * n_local
         exchange.reset(True)
@@ -169,29 +176,14 @@ class RepairLoop:
 
     def _doubt(self, deleted: EdgeChanges) -> None:
         """Take the distance of all rows away that have no support any more."""
-        state, rows, parents = self._state, self._partition.rows, self._partition.parent_rows
-        distances, predecessors, marks = self._labels[:3]
+        rows, parents = self._partition.rows, self._partition.parent_rows
         self._send_edges("deleted edges", deleted, offers=False)
         if parents is None:
             # Of a directed graph without in-edges no rank sees what else supports a row.
             if self._cross("doubt", self._queued()):
                 raise _TooMuchError
             return
-        while True:
-            active = self._queued() + int(state[kernels.LOST] - state[kernels.NOTIFIED])
-            kernels.seek_support(
-                *_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, *self._bins
-            )
-            if not self._cross("questions", active):
-                return
-            self._answer()
-            for received, senders in self._exchange.incoming():
-                kernels.take_support(received, senders, distances, predecessors, marks)
-            kernels.settle(*_arrays(rows), self._first, self._waiting, self._lost, *self._labels)
-            kernels.notify(*_arrays(rows), self._first, self._lost, state, *self._bins)
-            self._cross("notices", 0)
-            self._take_notices()
-            self.level += 1
+        self._rounds("doubt", rows, parents, searching=False)
 
     def _search(self, inserted: EdgeChanges) -> None:
         """Label the lost rows, and all rows that have come nearer."""
@@ -205,13 +197,56 @@ class RepairLoop:
             self._take_offers()
             self.level += 1
         self._send_edges("inserted edges", inserted, offers=True)
-        while True:
-            active = self._queued()
-            kernels.search(*_arrays(rows), self._first, *self._labels, *self._bins)
-            if not self._cross("search", active):
-                return
-            self._take_offers()
-            self.level += 1
+        self._rounds("search", rows, rows if parents is None else parents, searching=True)
+
+    def _rounds(self, phase: str, rows: Rows, parents: Rows, *, searching: bool) -> None:
+        """Make rounds of doubt, or of the search, until nothing changes on any rank.
+
+        Raises:
+            _TooMuchError: see ``_cross``.
+        """
+        exchange = self._exchange
+        mine = (*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, self._opened)
+        if not isinstance(exchange, SharedMemoryExchange):
+            while self._round(phase, rows, parents, searching=searching):
+                self.level += 1
+            return
+        control, before = np.zeros(round_kernels.CONTROL, np.int64), self.level
+        control[round_kernels.SEARCHING], control[round_kernels.FRESH] = searching, 1
+        control[round_kernels.STARTED], control[round_kernels.LIMIT] = int(self._started * 1e9), self._limit
+        control[round_kernels.NUMBER], control[round_kernels.CROSSING] = exchange.number, exchange.crossing
+        while control[round_kernels.OUTCOME] == round_kernels.GOING_ON:
+            with exchange.in_kernel():
+                status, peer = round_kernels.rounds(*mine, control, *exchange.kernel_arguments)
+                exchange.follow(int(control[round_kernels.CROSSING]), status, peer, self.level, phase)
+            self.level = before + int(control[round_kernels.ROUND])
+        if control[round_kernels.OUTCOME] == round_kernels.TOO_MUCH:
+            raise _TooMuchError
+
+    def _round(self, phase: str, rows: Rows, parents: Rows, *, searching: bool) -> bool:
+        """Make one round that Python crosses; return whether another one follows."""
+        labels, bins, opened = self._labels, self._bins, self._opened
+        received, self._received = self._received, []
+        if searching:
+            opened[:] = self._exchange.bin_ends
+            for entries in received:
+                kernels.take_offers(*entries, *labels)
+            kernels.search(*_arrays(rows), self._first, *labels, *bins)
+            left = self._queued() + int((self._exchange.bin_ends - opened).sum())
+        else:
+            round_kernels.open_bins(opened, bins[0].size // opened.size, bins[2])
+            for entries in received:
+                round_kernels.take_answers(*entries, *labels[:3])
+            round_kernels.settle(*_arrays(rows), self._first, self._waiting, self._lost, *labels)
+            for entries in received:
+                round_kernels.take_questions(*entries, self._first, *labels[:4], self._state, *bins)
+            left = round_kernels.send_doubts(
+                *(*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *labels, opened, *bins)
+            )
+        if not self._cross(phase, left):
+            return False
+        self._received = list(self._exchange.incoming())
+        return True
 
     def _send_edges(self, phase: str, edges: EdgeChanges, *, offers: bool) -> None:
         """Send a message along each of some edges."""

@@ -20,7 +20,7 @@ from dbfs_workers.storage.stripe import NO_VERTEX
 # Places in ``state``, int64[STATE].
 HEAD = 0  # rows taken from the queue so far
 TAIL = 1  # rows put into the queue so far
-WAITING = 2  # rows whose questions are under way
+WAITING = 2  # rows whose questions went out so far
 LOST = 3  # rows that have lost their distance
 NOTIFIED = 4  # lost rows whose neighbours have notices
 ASKED = 5  # lost rows whose neighbours have questions
@@ -29,21 +29,23 @@ LOOKED = 7  # edges looked at
 RESUME = 8  # edges of the row in progress that are dealt with
 NOTICE_RESUME = 9  # the same of the row that notices go out from
 MOST = 10  # edges that a rank looks at before it returns; set by the caller
-STATE: Final = 11
+DUE = 11  # rows whose questions went out before the last round
+SETTLED = 12  # rows whose answers have come
+STATE: Final = 13
 
 # Bits of ``marks``, uint8[n_local].
-_IN_DOUBT = np.uint8(1)  # the row is in the queue, or waits for answers: its parent is no support any more
+IN_DOUBT = np.uint8(1)  # the row is in the queue, or waits for answers: its parent is no support any more
 _QUEUED = np.uint8(2)  # the row is in the queue of the search
 _TOUCHED = np.uint8(4)
 
-_UINT8 = types.Array(types.uint8, 1, "C")
+UINT8 = types.Array(types.uint8, 1, "C")
 # distances, predecessors, marks, queue, touched, before, state: see ``repair.RepairLoop``.
-_LABELS = (INT32, UINT32, _UINT8, UINT32, UINT32, INT32, INT64)
-_BINS = (UINT32, UINT32, INT64)
-_ROWS = (READ_INT64, READ_INT64, READ_UINT32)
+LABELS = (INT32, UINT32, UINT8, UINT32, UINT32, INT32, INT64)
+BINS = (UINT32, UINT32, INT64)
+ROWS = (READ_INT64, READ_INT64, READ_UINT32)
 
 
-@kernel(void, int64, INT32, _UINT8, UINT32, INT32, INT64)
+@kernel(void, int64, INT32, UINT8, UINT32, INT32, INT64)
 def _touch(row, distances, marks, touched, before, state):
     """Note a row's distance before its first change."""
     if not marks[row] & _TOUCHED:
@@ -53,7 +55,7 @@ def _touch(row, distances, marks, touched, before, state):
         state[TOUCHED] += 1
 
 
-@kernel(void, int64, types.uint32, int64, *_LABELS)
+@kernel(void, int64, types.uint32, int64, *LABELS)
 def _relax(row, parent, distance, distances, predecessors, marks, queue, touched, before, state):
     """Label a row with a parent at a distance, if that brings the row nearer, and queue the row for the search."""
     if distances[row] < 0 or distance + 1 < distances[row]:
@@ -66,34 +68,34 @@ def _relax(row, parent, distance, distances, predecessors, marks, queue, touched
             state[TAIL] += 1
 
 
-@kernel(void, int64, types.uint32, INT32, UINT32, _UINT8, UINT32, INT64)
-def _doubt(row, parent, distances, predecessors, marks, queue, state):
+@kernel(void, int64, types.uint32, INT32, UINT32, UINT8, UINT32, INT64)
+def doubt(row, parent, distances, predecessors, marks, queue, state):
     """Queue a row whose parent is no support any more, unless the row has another parent by now. Sources stay."""
-    if distances[row] > 0 and predecessors[row] == parent and not marks[row] & _IN_DOUBT:
-        marks[row] |= _IN_DOUBT
+    if distances[row] > 0 and predecessors[row] == parent and not marks[row] & IN_DOUBT:
+        marks[row] |= IN_DOUBT
         queue[state[TAIL] % queue.size] = row
         state[TAIL] += 1
 
 
-@kernel(void, int64, *_ROWS, types.uint32, UINT32, *_LABELS)
-def _lose(row, starts, ends, columns, first, lost, distances, predecessors, marks, queue, touched, before, state):
+@kernel(void, int64, *ROWS, types.uint32, UINT32, *LABELS)
+def lose(row, starts, ends, columns, first, lost, distances, predecessors, marks, queue, touched, before, state):
     """Take a row's distance away, and doubt its children on this rank."""
     width = np.uint32(starts.size)
     _touch(row, distances, marks, touched, before, state)
     distances[row] = -1
     predecessors[row] = NO_VERTEX
-    marks[row] &= ~_IN_DOUBT
+    marks[row] &= ~IN_DOUBT
     lost[state[LOST]] = row
     state[LOST] += 1
     state[LOOKED] += ends[row] - starts[row]
     for k in range(starts[row], ends[row]):
         own = columns[k] - first
         if own < width:
-            _doubt(own, first + np.uint32(row), distances, predecessors, marks, queue, state)
+            doubt(own, first + np.uint32(row), distances, predecessors, marks, queue, state)
 
 
-@kernel(types.boolean, types.uint32, types.uint32, types.uint32, int64, *_BINS)
-def _send(internal, width, sender, most, bin_rows, bin_parents, bin_ends):
+@kernel(types.boolean, types.uint32, types.uint32, types.uint32, int64, *BINS)
+def send(internal, width, sender, most, bin_rows, bin_parents, bin_ends):
     """Append an entry for a vertex of another rank to its bin; return False if the bin has ``most`` entries already."""
     owner = internal // width
     end = bin_ends[owner]
@@ -106,11 +108,11 @@ def _send(internal, width, sender, most, bin_rows, bin_parents, bin_ends):
     return True
 
 
-@kernel(types.boolean, types.uint32, types.uint32, types.uint32, types.int32, *_BINS)
-def _offer(internal, width, sender, distance, bin_rows, bin_parents, bin_ends):
+@kernel(types.boolean, types.uint32, types.uint32, types.uint32, types.int32, *BINS)
+def offer(internal, width, sender, distance, bin_rows, bin_parents, bin_ends):
     """Append an offer of two entries for a vertex of another rank; return False if its bin is full."""
     entries = bin_rows.size // bin_ends.size
-    if not _send(internal, width, sender, entries - 1, bin_rows, bin_parents, bin_ends):
+    if not send(internal, width, sender, entries - 1, bin_rows, bin_parents, bin_ends):
         return False
     owner = internal // width
     at = np.int64(owner) * entries + bin_ends[owner]
@@ -120,7 +122,7 @@ def _offer(internal, width, sender, distance, bin_rows, bin_parents, bin_ends):
     return True
 
 
-@kernel(int64, READ_UINT32, READ_UINT32, int64, types.boolean, types.uint32, *_LABELS, *_BINS)
+@kernel(int64, READ_UINT32, READ_UINT32, int64, types.boolean, types.uint32, *LABELS, *BINS)
 def send_edges(
     rows,
     targets,
@@ -149,82 +151,19 @@ def send_edges(
         own = target - first
         if not offers:
             if own < width:
-                _doubt(own, first + row, distances, predecessors, marks, queue, state)
-            elif not _send(target, width, first + row, entries, bin_rows, bin_parents, bin_ends):
+                doubt(own, first + row, distances, predecessors, marks, queue, state)
+            elif not send(target, width, first + row, entries, bin_rows, bin_parents, bin_ends):
                 return at
         elif distances[row] >= 0:
             if own < width:
                 _relax(own, first + row, distances[row], *labels)
-            elif not _offer(target, width, first + row, distances[row], bin_rows, bin_parents, bin_ends):
+            elif not offer(target, width, first + row, distances[row], bin_rows, bin_parents, bin_ends):
                 return at
         at += 1
     return at
 
 
-@kernel(void, *_ROWS, *_ROWS, types.uint32, UINT32, UINT32, *_LABELS, *_BINS)
-def seek_support(
-    starts,
-    ends,
-    columns,
-    parent_starts,
-    parent_ends,
-    parent_columns,
-    first,
-    waiting,
-    lost,
-    distances,
-    predecessors,
-    marks,
-    queue,
-    touched,
-    before,
-    state,
-    bin_rows,
-    bin_parents,
-    bin_ends,
-):
-    """Take rows in doubt from the queue: find another parent on this rank, or send questions to the other ranks.
-
-    A row keeps its distance if a neighbour is one nearer to the source. That neighbour may be in doubt itself: if it
-    loses its distance later, the row comes to the queue again. A row without such a neighbour here and without
-    neighbours elsewhere loses its distance at once; its children come to the queue's end.
-    """
-    labels = (distances, predecessors, marks, queue, touched, before, state)
-    width = np.uint32(distances.size)
-    # An answer takes two entries.
-    most = bin_rows.size // bin_ends.size // 2
-    while state[HEAD] < state[TAIL] and state[LOOKED] <= state[MOST]:
-        row = np.int64(queue[state[HEAD] % queue.size])
-        start, stop = parent_starts[row], parent_ends[row]
-        remote = False
-        if marks[row] & _IN_DOUBT and state[RESUME] == 0:
-            wanted = distances[row] - 1
-            for k in range(start, stop):
-                state[LOOKED] += 1
-                own = parent_columns[k] - first
-                if own >= width:
-                    remote = True
-                elif distances[own] == wanted:
-                    predecessors[row] = parent_columns[k]
-                    marks[row] &= ~_IN_DOUBT
-                    break
-            if marks[row] & _IN_DOUBT and not remote:
-                _lose(row, starts, ends, columns, first, lost, *labels)
-        # An answer to the row's first questions may have come before the others went out.
-        if marks[row] & _IN_DOUBT:
-            for k in range(start + state[RESUME], stop):
-                if parent_columns[k] - first >= width:
-                    sender = first + np.uint32(row)
-                    if not _send(parent_columns[k], width, sender, most, bin_rows, bin_parents, bin_ends):
-                        state[RESUME] = k - start
-                        return
-            waiting[state[WAITING]] = row
-            state[WAITING] += 1
-        state[RESUME] = 0
-        state[HEAD] += 1
-
-
-@kernel(void, *_ROWS, types.uint32, UINT32, *_LABELS, *_BINS)
+@kernel(void, *ROWS, types.uint32, UINT32, *LABELS, *BINS)
 def ask_around(
     starts,
     ends,
@@ -257,7 +196,7 @@ def ask_around(
             if own < width:
                 if distances[own] >= 0:
                     _relax(row, columns[k], distances[own], *labels)
-            elif not _send(columns[k], width, first + np.uint32(row), most, bin_rows, bin_parents, bin_ends):
+            elif not send(columns[k], width, first + np.uint32(row), most, bin_rows, bin_parents, bin_ends):
                 state[RESUME] = k - start
                 return
             state[LOOKED] += 1
@@ -265,7 +204,7 @@ def ask_around(
         state[ASKED] += 1
 
 
-@kernel(void, READ_UINT32, READ_UINT32, types.uint32, INT32, INT64, *_BINS)
+@kernel(void, READ_UINT32, READ_UINT32, types.uint32, INT32, INT64, *BINS)
 def answer(rows, askers, first, distances, state, bin_rows, bin_parents, bin_ends):
     """Send an offer for each question about a row that has a distance. The bins have room for all answers."""
     width = np.uint32(distances.size)
@@ -273,55 +212,17 @@ def answer(rows, askers, first, distances, state, bin_rows, bin_parents, bin_end
     for i in range(rows.size):
         row = rows[i]
         if distances[row] >= 0:
-            _offer(askers[i], width, first + row, distances[row], bin_rows, bin_parents, bin_ends)
+            offer(askers[i], width, first + row, distances[row], bin_rows, bin_parents, bin_ends)
 
 
-@kernel(void, READ_UINT32, READ_UINT32, INT32, UINT32, _UINT8)
-def take_support(rows, parents, distances, predecessors, marks):
-    """Give rows in doubt the offered parents that are one nearer to the source than they are."""
-    for i in range(0, rows.size, 2):
-        row = rows[i]
-        if marks[row] & _IN_DOUBT and np.int64(rows[i + 1]) == distances[row] - 1:
-            predecessors[row] = parents[i]
-            marks[row] &= ~_IN_DOUBT
-
-
-@kernel(void, *_ROWS, types.uint32, UINT32, UINT32, *_LABELS)
-def settle(starts, ends, columns, first, waiting, lost, distances, predecessors, marks, queue, touched, before, state):
-    """Take the distance of each row away whose questions were answered and which still is in doubt."""
-    labels = (distances, predecessors, marks, queue, touched, before, state)
-    for i in range(state[WAITING]):
-        row = np.int64(waiting[i])
-        if marks[row] & _IN_DOUBT:
-            _lose(row, starts, ends, columns, first, lost, *labels)
-    state[WAITING] = 0
-
-
-@kernel(void, *_ROWS, types.uint32, UINT32, INT64, *_BINS)
-def notify(starts, ends, columns, first, lost, state, bin_rows, bin_parents, bin_ends):
-    """Send notices from the lost rows to their neighbours on other ranks."""
-    width, entries = np.uint32(starts.size), bin_rows.size // bin_ends.size
-    while state[NOTIFIED] < state[LOST]:
-        row = np.int64(lost[state[NOTIFIED]])
-        start = starts[row]
-        for k in range(start + state[NOTICE_RESUME], ends[row]):
-            if columns[k] - first >= width:
-                sender = first + np.uint32(row)
-                if not _send(columns[k], width, sender, entries, bin_rows, bin_parents, bin_ends):
-                    state[NOTICE_RESUME] = k - start
-                    return
-        state[NOTICE_RESUME] = 0
-        state[NOTIFIED] += 1
-
-
-@kernel(void, READ_UINT32, READ_UINT32, INT32, UINT32, _UINT8, UINT32, INT64)
+@kernel(void, READ_UINT32, READ_UINT32, INT32, UINT32, UINT8, UINT32, INT64)
 def take_notices(rows, parents, distances, predecessors, marks, queue, state):
     """Doubt the rows whose parents sent notices."""
     for i in range(rows.size):
-        _doubt(rows[i], parents[i], distances, predecessors, marks, queue, state)
+        doubt(rows[i], parents[i], distances, predecessors, marks, queue, state)
 
 
-@kernel(void, READ_UINT32, READ_UINT32, *_LABELS)
+@kernel(void, READ_UINT32, READ_UINT32, *LABELS)
 def take_offers(rows, parents, distances, predecessors, marks, queue, touched, before, state):
     """Label the rows that the offered parents bring nearer."""
     labels = (distances, predecessors, marks, queue, touched, before, state)
@@ -329,7 +230,7 @@ def take_offers(rows, parents, distances, predecessors, marks, queue, touched, b
         _relax(rows[i], parents[i], np.int64(rows[i + 1]), *labels)
 
 
-@kernel(void, *_ROWS, types.uint32, *_LABELS, *_BINS)
+@kernel(void, *ROWS, types.uint32, *LABELS, *BINS)
 def search(
     starts,
     ends,
@@ -359,7 +260,7 @@ def search(
             own = columns[k] - first
             if own < width:
                 _relax(own, sender, distances[row], *labels)
-            elif not _offer(columns[k], width, sender, distances[row], bin_rows, bin_parents, bin_ends):
+            elif not offer(columns[k], width, sender, distances[row], bin_rows, bin_parents, bin_ends):
                 state[RESUME] = k - start
                 return
             state[LOOKED] += 1
@@ -373,11 +274,13 @@ def count(distances, starts, ends):
 
     Only the others' degrees are read: in a road network there are few.
     """
+    # Two loops, of which the first has no branches and runs on vectors.
     reached, missing, depth = 0, 0, np.int32(0)
     for row in range(distances.size):
         depth = max(depth, distances[row])
-        if distances[row] >= 0:
-            reached += 1
-        else:
-            missing += ends[row] - starts[row]
+        reached += distances[row] >= 0
+    if reached < distances.size:
+        for row in range(distances.size):
+            if distances[row] < 0:
+                missing += ends[row] - starts[row]
     return reached, missing, depth
