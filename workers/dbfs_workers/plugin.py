@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import dask
 import distributed
 import numpy as np
+from dask.system import CPU_COUNT
 from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
@@ -175,7 +176,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 self._enter(graph_id, GridMember(rank, message.partition_key, GridExchange(shared, stripe)))
                 return made
         if message.backend == "cpu":
-            self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange))
+            threads = min(self.worker.state.nthreads, CPU_COUNT)
+            self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange, threads))
             return made
         from dbfs_workers.members.staged import StagedMember
 

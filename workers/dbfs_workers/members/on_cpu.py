@@ -11,6 +11,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.team import Team
 
 if TYPE_CHECKING:
     from dbfs_workers.levels import loop
@@ -22,6 +23,11 @@ _POOL_SHARE: Final = 1 / 16
 class LoopMember(Member):
     """A member that runs ``levels.loop.traverse`` with a ``Scratch`` and an exchange. See ``Member``.
 
+    Args:
+        rank, partition_key: see ``Member``.
+        exchange: see below.
+        threads: threads that share the rank's work.
+
     Attributes:
         backend: name of the backend that runs the phases.
         exchange: this rank's end of the exchange in host memory. It takes aborts and the messages of peers.
@@ -29,8 +35,9 @@ class LoopMember(Member):
 
     backend = "cpu"
 
-    def __init__(self, rank: int, partition_key: Any, exchange: Exchange) -> None:
+    def __init__(self, rank: int, partition_key: Any, exchange: Exchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
+        self._team = Team(threads) if threads > 1 else None
         self.exchange = exchange
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
         self._loop_exchange = exchange
@@ -80,7 +87,7 @@ class LoopMember(Member):
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
         from dbfs_workers.storage.scratch import Scratch
 
-        return Scratch(partition, backends.get(self.backend).xp, pool)
+        return Scratch(partition, backends.get(self.backend).xp, pool, self._team)
 
     def _scratch_of(self, partition: Any) -> Any:
         """Return the scratch of a version."""
@@ -133,6 +140,8 @@ class LoopMember(Member):
 
     def _free(self) -> None:
         self.exchange.close()
+        if self._team is not None:
+            self._team.close()
         self._loop_exchange = self.exchange
         self._scratch = self._traversed = None
         if self._pool is not None:

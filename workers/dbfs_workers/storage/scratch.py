@@ -10,6 +10,7 @@ from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition, require_present
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.team import Team
 
 
 def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
@@ -25,9 +26,11 @@ class Scratch:
         partition: the rank's edges.
         xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there if needed.
         pool: where the memory of labels comes from, only with NumPy; None for new memory.
+        team: threads that share the rank's work on the CPU; None for one thread.
 
     Attributes:
         partition: the rank's edges, as arrays of ``xp``.
+        team: see above.
         first_id: internal id of the rank's row 0.
         max_degree: the largest degree of the rank's rows.
         visited: uint32[words], a bit for each internal id that this rank found visited, or that a slice of the frontier
@@ -43,9 +46,10 @@ class Scratch:
         frontier_bits: uint32[words], the whole frontier for a bottom-up level; None without known parents.
     """
 
-    def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None) -> None:
+    def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None, team: Team | None = None) -> None:
         self._xp = xp
         self._pool = pool
+        self.team = team
         self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
