@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,15 @@ def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Cal
     assert len(ends) == 1
     with pytest.raises(ClientError, match="was closed"):
         wait(other, late)
+
+
+def test_a_loop_that_ended_before_the_coroutine_began(recwarn: pytest.WarningsRecorder) -> None:
+    loop = asyncio.new_event_loop()
+    with pytest.raises(ClientError, match="was closed"):
+        awaiting._outcome(awaiting._begin(late, loop), loop)
+    loop.close()
+    gc.collect()
+    assert not recwarn.list
 
 
 def test_a_coroutine_that_ends_with_a_look(client: distributed.Client) -> None:

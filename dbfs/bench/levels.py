@@ -54,7 +54,8 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
         ranks: number of ranks.
         levels: levels of the first way and of the taskgraph engine; the resident engine runs ``RESIDENT_LEVELS``.
     """
-    with dbfs.load(dbfs.path(levels + 2), client=client, ranks=ranks) as graph:
+    # Near the end of a path the next level may be bottom-up, and such levels share no task.
+    with dbfs.load(dbfs.path(4 * levels), client=client, ranks=ranks) as graph:
         graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
         yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)

@@ -124,11 +124,19 @@ def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop
 
     coroutine = run()
     try:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+        wait = asyncio.run_coroutine_threadsafe(coroutine, loop)
     except RuntimeError:
         # The loop is closed. A coroutine that never runs is closed, or Python would warn of it.
         coroutine.close()
         raise ClientError(_LOOP_ENDED) from None
+
+    def close(_wait: concurrent.futures.Future[T]) -> None:
+        # The loop ended after it took the coroutine, and before it ran it.
+        if not loop.is_running() and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
+
+    wait.add_done_callback(close)
+    return wait
 
 
 def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop) -> T:
