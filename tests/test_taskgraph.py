@@ -204,6 +204,46 @@ def test_small_levels_share_tasks(
     assert len(result.reports) == (max_depth or 40)
 
 
+def test_small_levels_that_may_turn_bottom_up_share_tasks(
+    client: distributed.Client, submitted: list[list[str]]
+) -> None:
+    with dbfs.load("path:n=40", client=client) as graph:
+        submitted.clear()
+        tasks, resident = (graph.bfs(0, engine=engine) for engine in ("taskgraph", "resident"))
+        levels = [names for names in submitted if "state" not in names and "summary" not in names]
+    assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
+    assert tasks.levels["frontier"].tolist() == [1] * 40
+    assert levels == [["small-levels"] * 4] * 3
+
+
+def test_a_window_ends_before_a_bottom_up_level(client: distributed.Client, submitted: list[list[str]]) -> None:
+    # A path into a clique.
+    tails, heads = np.triu_indices(30, 1)
+    edges = dbfs.from_arrays(
+        np.concatenate([np.arange(20), tails + 20]), np.concatenate([np.arange(1, 21), heads + 20])
+    )
+    with dbfs.load(edges, client=client) as graph:
+        submitted.clear()
+        tasks, resident = (graph.bfs(0, engine=engine) for engine in ("taskgraph", "resident"))
+        names = [set(each) for each in submitted]
+    assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
+    assert {"bottom-up", "barrier"} in names
+    assert all(each in ({"state"}, {"small-levels"}, {"bottom-up", "barrier"}) for each in names[:-1])
+
+
+@pytest.mark.parametrize("targets", [[7], [3, 7], [0], [18]])
+def test_a_window_ends_at_the_last_target(
+    client: distributed.Client, submitted: list[list[str]], targets: list[int]
+) -> None:
+    with dbfs.load("path:n=40", client=client) as graph:
+        submitted.clear()
+        result = graph.bfs(0, engine="taskgraph", targets=targets)
+        levels = [names for names in submitted if "state" not in names and "summary" not in names]
+        assert result.distances().tolist() == [d if d <= max(targets) else -1 for d in range(40)]
+    assert levels == [["small-levels"] * 4] * -(-max(targets) // 16)
+    assert len(result.reports) == max(targets)
+
+
 def test_a_window_ends_before_a_large_level(client: distributed.Client, submitted: list[list[str]]) -> None:
     # A path into a star, and a path out of each of its arms.
     arms = np.arange(10, 40)

@@ -34,6 +34,7 @@ class Directions:
             )
         self.bottom_up = spec.direction == "bottom-up"
         self.adaptive = spec.direction == "auto" and has_parents
+        self._targets = bool(spec.targets)
         self._n = record.stripe.n
         self._max_degree = max(info.max_degree for info in record.infos)
         self._unexplored_edges = sum(info.m_local for info in record.infos)
@@ -43,15 +44,20 @@ class Directions:
     def small_levels(self, fuse_below: int) -> SmallLevels:
         """Return the rule for levels that may run in a window, as of the next level."""
         return SmallLevels(
-            fuse_below, self.adaptive, self._n, self._max_degree, self._unexplored_edges, self._search_share
+            fuse_below,
+            self.adaptive,
+            self._targets,
+            self._n,
+            self._max_degree,
+            self._unexplored_edges,
+            self._search_share,
         )
 
-    def pass_uncounted(self, barrier: Barrier) -> None:
-        """Take note of a top-down level whose next frontier is not counted; the next level is top-down."""
-        self._unexplored_edges -= barrier.edges
-
-    def pass_counted(self, barrier: Barrier) -> None:
-        """Choose the direction of the next level after a level whose next frontier is counted."""
+    def pass_level(self, barrier: Barrier) -> None:
+        """Choose the direction of the next level; after a barrier without an exact count it is top-down."""
+        if not barrier.counted:
+            self._unexplored_edges -= barrier.edges
+            return
         if self.bottom_up:
             before = self._frontier_edges
             self._search_share = expected_search_share(barrier.searched, self._unexplored_edges)

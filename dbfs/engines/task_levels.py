@@ -57,13 +57,11 @@ class Submission:
         first: number of the first level.
         last: the last task of each rank.
         bottom_up: the direction of the levels.
-        counted: whether the barriers count the next frontier exactly; else several ranks may count the same vertex.
     """
 
     first: int
     last: tuple[Ref, ...]
     bottom_up: bool
-    counted: bool
 
 
 class TaskGraphTraversal:
@@ -112,10 +110,7 @@ class TaskGraphTraversal:
                 barriers.append(counts)
                 directions.append(submission.bottom_up)
                 self.level += 1
-                if submission.counted:
-                    self.directions.pass_counted(counts)
-                else:
-                    self.directions.pass_uncounted(counts)
+                self.directions.pass_level(counts)
                 found = counts.count
                 over = not found or (bool(spec.targets) and not counts.missing)
             self.found_bottom_up = submission.bottom_up
@@ -140,7 +135,7 @@ class TaskGraphTraversal:
         small = self.directions.small_levels(self.fuse_below)
         if self.directions.bottom_up:
             submission = self._bottom_up_level(graph)
-        elif not self.spec.targets and small.include(found):
+        elif small.include(found):
             submission = self._window(graph, small)
         else:
             submission = self._large_level(graph)
@@ -169,7 +164,7 @@ class TaskGraphTraversal:
             )
             for rank in self.ranks
         )
-        return Submission(first, last, bottom_up=False, counted=False)
+        return Submission(first, last, bottom_up=False)
 
     def _large_level(self, graph: TaskGraph) -> Submission:
         """Add two tasks per rank, or one for each phase. A rank sends its bins to their owners."""
@@ -211,7 +206,7 @@ class TaskGraphTraversal:
         """Add the barrier of a level; ``last`` has the last task of each rank before it."""
         key, level = self._key("barrier", self.level), self.level
         barrier = graph.add(0, key, reach, self.state[0], level, self._post(), last[0])
-        return Submission(level, (barrier, *last[1:]), bottom_up, counted=True)
+        return Submission(level, (barrier, *last[1:]), bottom_up)
 
     def _post(self) -> Post:
         return Post(self.gang.addresses, self.deadline.remaining)

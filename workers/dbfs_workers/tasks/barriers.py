@@ -48,6 +48,8 @@ class Barrier:
         expanded, edges, count, degrees, missing, searched: sums of ``RankCounts``. A ``count`` of 0 ends the traversal.
         at: when the barrier was reached, in seconds of rank 0's ``time.perf_counter()``.
         last: whether the level is the last of its tasks.
+        counted: whether ``count`` is exact. Else several ranks may have counted the same vertex, and ``degrees`` and
+            ``missing`` are 0.
     """
 
     expanded: int
@@ -58,6 +60,7 @@ class Barrier:
     searched: int
     at: float
     last: bool = True
+    counted: bool = True
 
     @classmethod
     def total(cls, counts: Iterable[RankCounts]) -> "Barrier":
@@ -82,11 +85,16 @@ def keep(traversal: TraversalState, level: int, barrier: Barrier) -> None:
 
 async def reach(traversal: TraversalState, level: int, post: Post, _after: object) -> Barrier:
     """Receive all ranks' counts of a level, and sum them. Runs on rank 0."""
-    run_id = traversal.spec.run_id
-    letters = [await receive(post, run_id, 0, ("counts", level, rank)) for rank in range(len(post.addresses))]
-    barrier = Barrier.total(letters)
+    barrier = await receive_counts(traversal.spec.run_id, level, post)
     keep(traversal, level, barrier)
     return barrier
+
+
+async def receive_counts(run_id: str, level: int, post: Post) -> Barrier:
+    """Receive all ranks' exact counts of a level, and sum them. Runs on rank 0."""
+    return Barrier.total(
+        [await receive(post, run_id, 0, ("counts", level, rank)) for rank in range(len(post.addresses))]
+    )
 
 
 async def read_barriers(run_id: str, level: int, seconds: float) -> list[Barrier]:

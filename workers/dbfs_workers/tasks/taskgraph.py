@@ -119,14 +119,14 @@ async def contract(traversal: TraversalState, run_id: str, level: int, post: Pos
         return phases.measure(traversal, level + 1, bits=False)
 
     counts, part = traversal.levels[level], await asyncio.to_thread(run)
-    await _send_counts(traversal, level, part, post, counts.frontier, counts.edges)
+    await send_counts(traversal, level, part, post, counts.frontier, counts.edges)
 
 
 async def bottom_up(traversal: TraversalState, run_id: str, level: int, post: Post, _after: object) -> None:
     """Share the frontier, run a bottom-up level, and send rank 0 the level's counts."""
     frontier = await _exchange_frontier(traversal, level, post)
     part = await asyncio.to_thread(phases.bottom_up, traversal, run_id, level, frontier)
-    await _send_counts(traversal, level, part, post)
+    await send_counts(traversal, level, part, post)
 
 
 def summarise(traversal: TraversalState, levels: int, _after: object) -> RankSummary:
@@ -179,6 +179,14 @@ async def share_frontier(traversal: TraversalState, level: int, post: Post) -> N
     await asyncio.to_thread(phases.absorb, traversal, frontier)
 
 
+async def send_counts(
+    traversal: TraversalState, level: int, part: FrontierPart, post: Post, expanded: int = 0, edges: int = 0
+) -> None:
+    """Send rank 0 the exact counts of a level; ``part`` is the rank's part of the next frontier."""
+    counts = RankCounts(expanded, edges, part.count, part.degrees, part.missing, part.searched)
+    await send(post, traversal.spec.run_id, 0, ("counts", level, traversal.rank), counts)
+
+
 async def _exchange_frontier(traversal: TraversalState, level: int, post: Post) -> list[FrontierPart]:
     """Send the rank's part of a level's frontier to all ranks, and return the parts of all."""
     run_id, ranks = traversal.spec.run_id, range(len(post.addresses))
@@ -192,10 +200,3 @@ async def _exchange_frontier(traversal: TraversalState, level: int, post: Post) 
 async def _send_bins(bins: tuple[Bin, ...], post: Post) -> None:
     for sent in bins:
         await send(post, sent.run_id, sent.target, ("bin", sent.level, sent.source), sent, sent.nbytes)
-
-
-async def _send_counts(
-    traversal: TraversalState, level: int, part: FrontierPart, post: Post, expanded: int = 0, edges: int = 0
-) -> None:
-    counts = RankCounts(expanded, edges, part.count, part.degrees, part.missing, part.searched)
-    await send(post, traversal.spec.run_id, 0, ("counts", level, traversal.rank), counts)
