@@ -6,19 +6,28 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import distributed
 import numpy as np
+from numpy.typing import NDArray
 
 import dbfs
 from dbfs.bench.plan import Section
 from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 
-FORMS = ("generator", "arrays", "text", "matrix-market", "parquet")
-"""Forms of a graph: drawn on the workers, arrays of the client, or files in the formats of ``_SUFFIXES``."""
+FORMS = ("generator", "arrays", "text", "matrix-market", "parquet", "parquet-ids", "parquet-names")
+"""Forms of a graph: drawn on the workers, arrays of the client, or files in the formats of ``_SUFFIXES``.
+
+The ids of ``parquet-ids`` are sparse integers, those of ``parquet-names`` strings; ``parquet`` has vertices 0..n-1.
+"""
 
 _SUFFIXES = {"text": ".txt", "matrix-market": ".mtx", "parquet": ".parquet"}
+# Edges of a row group of ids, and of a piece that is drawn at a time.
+_GROUP = 1 << 20
+# Odd, so that the product differs for each vertex below 2^32.
+_SCATTER = 2_654_435_761
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,8 @@ def bench_build(
     with tempfile.TemporaryDirectory(prefix="dbfs-bench-") as folder:
         for graph in plan.graphs:
             for form in plan.forms:
-                source = _arrives(graph, form, Path(folder))
-                warm_up = _arrives("kronecker:scale=10", form, Path(folder))
+                source = arrives(graph, form, Path(folder))
+                warm_up = arrives("kronecker:scale=10", form, Path(folder))
                 for ranks in plan.ranks:
                     if started is not None:
                         started(f"{graph} from {form}, {ranks} rank{'s' * (ranks > 1)}")
@@ -151,7 +160,7 @@ def _estimate(source: dbfs.EdgeList | Path, ranks: int, order: str) -> int | Non
     return needed.partition_bytes + sum(needed.build.values())
 
 
-def _arrives(graph: str, form: str, folder: Path) -> dbfs.EdgeList | Path:
+def arrives(graph: str, form: str, folder: Path) -> dbfs.EdgeList | Path:
     """Return a generated graph in a form; files are written to ``folder``."""
     edges = generate.parse(graph)
     if form == "generator":
@@ -160,11 +169,31 @@ def _arrives(graph: str, form: str, folder: Path) -> dbfs.EdgeList | Path:
         pieces = [piece.read() for piece in edges.cut(1 << 22)]
         src, dst = (np.concatenate(ids) for ids in zip(*pieces, strict=True))
         return dbfs.from_arrays(src, dst, n=edges.n, directed=edges.directed)
+    if form in ("parquet-ids", "parquet-names"):
+        path = folder / f"{edges.n}-{edges.m}-{form}.parquet"
+        _write_ids(edges, path, names=form == "parquet-names")
+        return path
     from dbfs.edges.writers import write_edges
 
     path = folder / f"{edges.n}-{edges.m}{_SUFFIXES[form]}"
     write_edges(edges, path)
     return path
+
+
+def _write_ids(edges: dbfs.EdgeList, path: Path, *, names: bool) -> None:
+    """Write a Parquet file of edges between scattered ids: integers below 2^32, or strings of about 15 bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def ids_of(vertices: NDArray[np.int64]) -> Any:
+        ids = pa.array((vertices * _SCATTER) & 0xFFFFFFFF)
+        return pc.binary_join_element_wise(pa.scalar("user-"), ids.cast(pa.string()), "") if names else ids
+
+    schema = pa.schema([(end, pa.string() if names else pa.int64()) for end in ("source", "target")])
+    with pq.ParquetWriter(path, schema) as table:
+        for piece in edges.cut(_GROUP):
+            table.write_table(pa.table([ids_of(end) for end in piece.read()], schema=schema), row_group_size=_GROUP)
 
 
 def _forget_peak() -> int:

@@ -15,7 +15,7 @@ from dbfs.display import progress
 from dbfs.units import format_bytes
 
 # As ``dbfs.bench.build.FORMS``, whose import takes a second.
-_FORMS = ("generator", "arrays", "text", "matrix-market", "parquet")
+_FORMS = ("generator", "arrays", "text", "matrix-market", "parquet", "parquet-ids", "parquet-names")
 
 
 @click.command()
@@ -35,7 +35,8 @@ def build(
 ) -> None:
     """Measure the time and memory of building graphs.
 
-    A graph is built from its generator, from arrays, and from files. The peak is the memory that a worker took above
+    A graph is built from its generator, from arrays, and from files: of vertices, of sparse integer ids (parquet-ids)
+    or of strings (parquet-names). The peak is the memory that a worker took above
     what it had before the build, next to the memory of its partition. --graph, --form and --ranks may be repeated.
 
     Example: dbfs bench build --graph kronecker:scale=18 --form generator --ranks 2
