@@ -112,7 +112,7 @@ def _errors(model: TimeModel, points: Sequence[LayoutCost]) -> Errors:
 
 
 def count_crossings(point: LayoutCost) -> float:
-    """Return the crossings of a traversal: see ``levels.loop`` and ``levels.grid_loop``."""
+    """Return the crossings of a traversal, about: see ``levels.loop`` and ``levels.grid_loop``."""
     if point.layout == "1d":
         # Before the first bottom-up level the ranks measure the frontier.
         return point.levels + (point.bottom_up_levels > 0)
