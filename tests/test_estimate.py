@@ -255,3 +255,29 @@ def test_the_edges_of_a_text_are_counted_in_samples(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(b"1 2\n"))
     with pytest.raises(EdgeInputError, match=r"packed.txt.gz: .* convert it to a file with a header first"):
         dbfs.estimate(packed, 2, vertices=2)
+
+
+def test_what_updates_need() -> None:
+    def needed(**options: bool | str) -> dbfs.Estimate:
+        return dbfs.estimate("kronecker:scale=20", 2, BuildOptions(**options), mutable=True)  # type: ignore[arg-type]
+
+    still, living = dbfs.estimate("kronecker:scale=20", 2), needed()
+    assert still.update == {}
+    assert living.partition == still.partition
+    assert living.peak_bytes == still.partition_bytes + sum(still.run.values()) + sum(living.update.values())
+    # The pages, of which the second version has no part of the first one's.
+    assert living.update["next pages"] == living.update["pages"] + living.partition_bytes
+    assert living.update["next pages"] < 2 * living.partition_bytes
+    printed = estimate("kronecker:scale=20", "--ranks", "2", "--mutable", "--memory", "1GB")
+    assert "next pages" in printed
+    assert "build or run and update" in printed
+    assert "does not fit" in estimate("kronecker:scale=20", "--ranks", "2", "--mutable", "--memory", "250MB")
+    assert "It fits" in estimate("kronecker:scale=20", "--ranks", "2", "--memory", "250MB")
+    for words, options in {"layout='2d'": {"layout": "2d"}, "keep_edges=True": {"keep_edges": True}}.items():
+        with pytest.raises(InvalidOptionError, match=words):
+            needed(**options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="on GPUs"):
+        dbfs.estimate("kronecker:scale=20", 2, backend="cuda", mutable=True)
+    both = dbfs.estimate(dbfs.rmat(20, directed=True), 2, BuildOptions(in_edges=True), mutable=True)
+    one = dbfs.estimate(dbfs.rmat(20, directed=True), 2, mutable=True)
+    assert both.update["next pages"] == 2 * one.update["next pages"]

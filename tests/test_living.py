@@ -164,7 +164,7 @@ def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None,
             graph.insert_vertices(1)
 
 
-def test_bad_input_leaves_the_version(client: distributed.Client, leaves_nothing: None) -> None:
+def test_bad_input_leaves_the_version(client: distributed.Client, leaves_nothing: None, tmp_path: Path) -> None:
     calls: list[tuple[type[DbfsError], str, Callable[[Graph], object]]] = [
         (InvalidVertexError, r"edge \(0, 300\) .* ids are 0..29", lambda graph: graph.insert_edges([(0, 300)])),
         (InvalidVertexError, "vertex 7 was deleted", lambda graph: graph.insert_edges([(6, 7)])),
@@ -217,6 +217,31 @@ def test_bad_input_leaves_the_version(client: distributed.Client, leaves_nothing
         with dbfs.load("path:n=5", client=client, **other) as graph:
             with pytest.raises(InvalidOptionError, match="no pages|updates leave behind"):
                 graph.thaw()
+    with dbfs.load("path:n=5", client=client, keep_edges=True) as graph:
+        graph.save(tmp_path / "kept")
+    with pytest.raises(InvalidOptionError, match="leave the kept edges behind"):
+        dbfs.load(tmp_path / "kept", client=client, mutable=True)
+
+
+@pytest.mark.full
+def test_pages_take_half_as_much_again_as_a_csr_at_most(client: distributed.Client, leaves_nothing: None) -> None:
+    generator, n, m = np.random.default_rng(1), 2**14, 2**14 * 16
+    spec = f"kronecker:scale=14,edgefactor={m // n}"
+    needed = dbfs.estimate(spec, len(client.ncores()), mutable=True)
+    with dbfs.load(spec, client=client, mutable=True) as graph:
+        csr, most = sum(graph.nbytes), 0
+        # In all, updates of as large a part of the edges as 10 million are of Kronecker 24, and more.
+        for _ in range(10):
+            batch = dbfs.from_arrays(*generator.integers(0, n, (2, m // 100)), n=n)
+            graph.insert_edges(batch)
+            most = max(most, sum(graph.nbytes))
+            graph.delete_edges(batch)
+        assert most <= 1.5 * csr
+        assert most <= graph.ranks * (needed.partition_bytes + needed.update["pages"])
+        # Pages that became free are used again.
+        assert sum(graph.nbytes) <= most
+        graph.compact()
+        assert sum(graph.nbytes) <= 1.3 * csr
 
 
 def test_any_client_updates_a_named_graph(client: distributed.Client, leaves_nothing: None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dbfs.building.builder import IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
-from dbfs.building.memory import Estimate, usable_bytes
+from dbfs.building.memory import Estimate, usable_bytes, with_updates
 from dbfs.building.numbering_memory import assumed_ids
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
@@ -29,6 +29,7 @@ from dbfs_workers.exchange.hosts import Hosts
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
+    from dbfs_workers.storage.stripe import Stripe
 
 __all__ = ["IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
@@ -51,6 +52,7 @@ def estimate(
     target: ColumnNames = None,
     vertices: int | None = None,
     hosts: int = 1,
+    mutable: bool = False,
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
@@ -72,13 +74,15 @@ def estimate(
             are taken to be as long as the first ones, which are read.
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
             ranks of other hosts, and the estimate is of such a rank.
+        mutable: count the pages that updates need as well: see ``Estimate.update``.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` or ``hosts`` is below 1,
-            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes.
+            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes. Or
+            ``load`` refuses ``mutable=True`` with the other options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
@@ -100,18 +104,28 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
+    require_changeable(listed, options, backend, mutable)
     stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
     of_ranks = Hosts.even(stripe.p, whole_count(hosts, "hosts", 1))
     if isinstance(listed, SavedEdges):
         options = layout(listed, options)
         if is_as_saved(listed, stripe.p, options):
-            return estimate_as_saved(listed, backend, usable, hosts=of_ranks)
+            needed = estimate_as_saved(listed, backend, usable, hosts=of_ranks)
+            return _changeable(needed, listed, stripe, m, options) if mutable else needed
     builder = _builder(backend, options)
     if issubclass(builder, HostBuilder):
         needed = builder.estimate(listed, stripe, m, options, usable, hosts=of_ranks, ids=ids)
     else:
         needed = builder.estimate(listed, stripe, m, options, usable)
+    if mutable:
+        needed = _changeable(needed, listed, stripe, m, options)
     return replace(needed, sampled_edges=m if listed.m is None else None)
+
+
+def _changeable(needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions) -> Estimate:
+    """Return an estimate with the pages that updates need."""
+    copies = 2 if HostBuilder.stores_twice(edges, options) else 1
+    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -206,6 +220,28 @@ def require_layout(backend: str, options: BuildOptions) -> None:
     """
     if options.layout == "2d" and backend == "cuda":
         raise InvalidOptionError("layout='2d' is on CPU cores only, not on GPUs: load with backend='cpu'")
+
+
+def require_changeable(edges: EdgeList, options: BuildOptions, backend: str, mutable: bool) -> None:
+    """Refuse options of a graph that updates may change which do not go together.
+
+    Raises:
+        InvalidOptionError: they do not, or the graph was saved with its input edges; or ``options`` has room and the
+            graph is not mutable.
+    """
+    if mutable and isinstance(edges, SavedEdges):
+        options = layout(edges, options)
+    if not mutable:
+        if options.room:
+            raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
+    elif backend != "cpu":
+        raise InvalidOptionError("mutable=True is not supported on GPUs, which have no pages: it needs backend='cpu'")
+    elif options.layout == "2d":
+        raise InvalidOptionError("mutable=True does not go with layout='2d', whose blocks have no pages")
+    elif options.keep_edges:
+        raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
+    elif options.room and options.order == "degree":
+        raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
 
 
 def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:

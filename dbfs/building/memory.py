@@ -17,7 +17,7 @@ from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
 from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.storage import grid, grid_scratch, scratch
+from dbfs_workers.storage import grid, grid_scratch, page_sizes, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
@@ -52,6 +52,9 @@ class Estimate:
         numbering: bytes while the ranks number ids, before the build; empty if there is nothing to number. These
             are bytes of the worker's memory; an estimate for GPUs has none.
         sampled_edges: number of edges by samples of a text that does not say it; None if the number is known.
+        update: most bytes that the versions of a living graph take, on top of the partition: ``pages`` of the version
+            in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all rows anew.
+            The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
     """
 
     partition: dict[str, int]
@@ -66,6 +69,7 @@ class Estimate:
     process: int = 0
     numbering: dict[str, int] = field(default_factory=dict)
     sampled_edges: int | None = None
+    update: dict[str, int] = field(default_factory=dict)
 
     @property
     def partition_bytes(self) -> int:
@@ -76,12 +80,16 @@ class Estimate:
     def stages(self) -> dict[str, dict[str, int]]:
         """The parts by stage, without stages that take nothing."""
         stages = {"numbering": self.numbering, "partition": self.partition, "build": self.build, "run": self.run}
+        stages["update"] = self.update
         return {name: parts for name, parts in stages.items() if parts}
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes in use at any time: while ids are numbered, or the partition, and the larger of build and run."""
-        built = self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()))
+        """Most bytes in use at any time: while ids are numbered, or the partition, and the larger of build and run.
+
+        The state of a run, and the labels of its result, stay while an update is made.
+        """
+        built = self.partition_bytes + max(sum(self.build.values()), sum(self.run.values()) + sum(self.update.values()))
         return max(sum(self.numbering.values()), built)
 
     @property
@@ -98,6 +106,7 @@ class Estimate:
         if self.memory is None or not self.result:
             return None
         beside = self.process + self.partition_bytes + sum(self.run.values()) - self.run["labels"]
+        beside += sum(self.update.values())
         return max(0, int(self.label_share * self.memory) - beside) // self.result
 
     def __str__(self) -> str:
@@ -217,6 +226,23 @@ def estimate_device_bytes(
         run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
+
+
+def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: int) -> Estimate:
+    """Return the estimate of a rank whose graph updates may change.
+
+    Args:
+        needed: the estimate without updates.
+        stripe: how the graph lies on the ranks.
+        directed_edges: number of edges stored once.
+        copies: 2 if each edge is also stored by its end, else 1.
+    """
+    m_local = -(-directed_edges // stripe.p)
+    pages = copies * page_sizes.most_bytes(stripe.n_local, m_local)
+    # The pages take the place of the CSR.
+    csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)
+    updated = replace(needed, update={"pages": pages - csr, "next pages": pages})
+    return replace(updated, peaks=(updated.peak_bytes,))
 
 
 def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:

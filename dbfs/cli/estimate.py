@@ -47,6 +47,7 @@ from dbfs_workers.text import printable
     metavar="BYTES",
     help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
 )
+@click.option("--mutable", is_flag=True, help="Count what updates need as well: pages of rows, on CPU cores only.")
 @columns_options
 @click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option
@@ -60,6 +61,7 @@ def estimate(
     layout: str,
     backend: str,
     memory: str | None,
+    mutable: bool,
     vertices: int | None,
     as_json: bool,
     **columns: Any,
@@ -89,6 +91,7 @@ def estimate(
         directed=directed,
         vertices=vertices,
         hosts=hosts,
+        mutable=mutable,
         **columns_of(columns),
     )
     if as_json:
@@ -113,7 +116,8 @@ def estimate(
         for what, size in parts.items():
             table.add_row(stage, what, format_bytes(size))
     table.add_section()
-    when = "numbering, or partition and build or run" if needed.numbering else "partition, and build or run"
+    run = "run and update" if needed.update else "run"
+    when = f"numbering, or partition and build or {run}" if needed.numbering else f"partition, and build or {run}"
     table.add_row("at most", when, format_bytes(needed.peak_bytes))
     console = Console()
     console.print(table)

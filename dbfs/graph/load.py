@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import distributed
 
 from dbfs import config
-from dbfs.building.build import LAYOUTS, BuildOptions, build, require_layout
+from dbfs.building.build import LAYOUTS, BuildOptions, build, require_changeable, require_layout
 from dbfs.building.layout import AUTO, choose_layout
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
@@ -141,7 +141,7 @@ def load(
     chosen = choose_backend(gang, backend)
     if layout == AUTO and not mutable:
         options = replaced(options, layout=choose_layout(listed, gang, options, chosen))
-    _require_changeable(options, chosen, mutable)
+    require_changeable(listed, options, chosen, mutable)
     require_layout(chosen, options)
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
@@ -201,21 +201,6 @@ def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # no
     client = current_client(client)
     record, formed = ServiceClient.of(client).call(OpenGraph(name))
     return Graph(record, formed, client)
-
-
-def _require_changeable(options: BuildOptions, backend: str, mutable: bool) -> None:
-    """Refuse options of a graph that updates may change which do not go together."""
-    if not mutable:
-        if options.room:
-            raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
-    elif backend != "cpu":
-        raise InvalidOptionError("mutable=True is not supported on GPUs, which have no pages: it needs backend='cpu'")
-    elif options.layout == "2d":
-        raise InvalidOptionError("mutable=True does not go with layout='2d', whose blocks have no pages")
-    elif options.keep_edges:
-        raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
-    elif options.room and options.order == "degree":
-        raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
 
 
 def choose_backend(gang: Gang, backend: str) -> str:

@@ -18,16 +18,12 @@ from numpy.typing import NDArray
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage import pages_kernels as kernels
 from dbfs_workers.storage.edge_bins import BinStore, bucket_bits
+from dbfs_workers.storage.page_sizes import PAGE, SPARE
 from dbfs_workers.storage.partition import Csr, Rows
 from dbfs_workers.storage.row_versions import RowVersion
 from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
 
-PAGE = 4
-"""Columns of a page: 16 bytes. A row of a road network fills one; a row of degree 32 wastes 1.5 columns on average."""
-
-# Room of a pool beyond the rows that it was made for, as a part of these.
-_SPARE = 0.25
 _NONE = np.empty(0, np.int64)
 # Edges of a batch below which one sort takes less time than a sort of each bucket.
 _SMALL_BATCH = 1 << 15
@@ -176,7 +172,7 @@ class Pages:
         Raises:
             GraphTooLargeError: the pool does not fit in the memory that is free.
         """
-        pages = cls._laid_out(rows.ends - rows.starts, _SPARE if spare else 0, free_bytes)
+        pages = cls._laid_out(rows.ends - rows.starts, SPARE if spare else 0, free_bytes)
         kernels.copy_rows(rows.starts, rows.ends, rows.columns, pages.rows.starts, pages.rows.columns)
         return pages
 
@@ -266,7 +262,7 @@ class Pages:
             # The version gets a pool of its own, without gaps.
             after, staying = rows.ends - rows.starts, rows.ends.copy()
             after[moved], staying[moved] = degrees, rows.starts[moved]
-            following = Pages._laid_out(after, _SPARE, free_bytes)
+            following = Pages._laid_out(after, SPARE, free_bytes)
             pool = following.pool
             kernels.copy_rows(rows.starts, staying, rows.columns, following.places.starts, pool)
             new_starts = following.places.starts[moved]
