@@ -12,6 +12,8 @@ import dbfs
 from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
+from dbfs_workers.members.on_cpu import LoopMember
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
 
@@ -53,6 +55,31 @@ def test_two_results_are_never_refused() -> None:
         require(5, 2, 1)
     with pytest.raises(NoRoomForLabelsError, match="the labels of 3 traversals need .*, 0 bytes are free"):
         require(-1, 0, 3)
+
+
+def test_later_parts_of_a_run_are_not_checked_again() -> None:
+    asked: list[int] = []
+
+    class Room(LabelRoom):
+        def free_bytes(self) -> int:
+            asked.append(1)
+            return 10 * RESULT
+
+    exchange: Any = SimpleNamespace()
+    member = LoopMember(1, "key", exchange)
+    member.room = Room()
+    spec = TraversalSpec("run", (0,), predecessors=True, backend="cpu")
+    for specs, following, checks in (([spec] * 2, 5, 1), ([spec] * 3, 2, 1), ([spec] * 2, 0, 1), ([spec] * 3, 0, 2)):
+        member._following = following
+        member.require_room(STRIPE, specs)
+        assert len(asked) == checks
+    member._following = 11
+    with pytest.raises(NoRoomForLabelsError, match="the labels of 12 traversals"):
+        member.require_room(STRIPE, [spec])
+    # The refused run was not counted.
+    member._following = 0
+    member.require_room(STRIPE, [spec] * 3)
+    assert len(asked) == 4
 
 
 def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:

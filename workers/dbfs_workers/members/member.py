@@ -78,6 +78,8 @@ class Member(ABC):
         self.number = 0
         self.closed = False
         self._following = 0
+        # The run that was checked for room last, and how many of its later traversals that check counted.
+        self._roomy = ("", 0)
         self.latest: Partition | None = None
         self.log = ChangeLog()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
@@ -146,9 +148,16 @@ class Member(ABC):
     def require_room(self, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
         """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
 
+        The check of a part counts the traversals that follow. Their own parts are not checked again: reading the free
+        memory takes 0.3 ms.
+
         Raises:
             NoRoomForLabelsError: see ``label_room.require``.
         """
+        run_id, counted = self._roomy
+        if specs[0].run_id == run_id and len(specs) + self._following <= counted:
+            self._roomy = run_id, self._following
+            return
         label_room.require(
             self.free_bytes,
             [kept.labels for kept in list(self.kept.values())],
@@ -157,6 +166,7 @@ class Member(ABC):
             predecessors=specs[0].predecessors,
             where=f"run {specs[0].run_id}, rank {self.rank}",
         )
+        self._roomy = specs[0].run_id, self._following
 
     def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
         """Release labels, given by run id and index."""
