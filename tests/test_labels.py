@@ -206,3 +206,31 @@ def test_a_window_serves_every_read(client: distributed.Client, monkeypatch: pyt
         assert labels._windows[client] is used
         # The array is the caller's own: the next read leaves it alone.
         np.testing.assert_array_equal(first, [0, 1, 2])
+
+
+def overwrite(array: np.ndarray) -> None:
+    array[...] = 7
+
+
+def test_labels_that_take_over_memory_are_right(client: distributed.Client) -> None:
+    """Half of the vertices have no edge: their labels stay from one traversal to the next."""
+    rng = np.random.default_rng(3)
+    src, dst = rng.integers(0, 150, (2, 200)) * 2
+    matrix = oracle.adjacency(300, src, dst, directed=False)
+    with dbfs.load(dbfs.from_arrays(src, dst, n=300), client=client, ranks=2) as graph:
+        for turn in range(24):
+            # Odd vertices have no edge.
+            first, *others = (int(source) for source in rng.integers(0, 300, 3))
+            max_depth = (None, 2, 0)[turn % 3]
+            results = graph.bfs_many([first, first], predecessors=turn % 2 == 0, max_depth=max_depth)
+            results.append(graph.bfs([first, *others], targets=[0, 2], predecessors=True))
+            for result in results:
+                sources = list(result.sources)
+                expected = oracle.distances(matrix, sources, max_depth if len(sources) == 1 else result.depth)
+                assert result.distances().tolist() == expected.tolist()
+                if result is results[2] or turn % 2 == 0:
+                    oracle.assert_valid_parents(matrix, expected, result.predecessors(), sources)
+            published = results[1].published_labels()
+            client.gather([client.submit(overwrite, part, pure=False) for part in published.distances])
+            for result in results:
+                result.release()

@@ -13,6 +13,7 @@ KERNELS = (
     "dbfs_workers.storage.id_kernels",
     "dbfs_workers.storage.string_kernels",
     "dbfs_workers.storage.pages_kernels",
+    "dbfs_workers.storage.label_kernels",
     "dbfs_workers.backends.cpu_kernels",
     "dbfs_workers.backends.cpu_resident_kernels",
     "dbfs_workers.backends.grid_kernels",

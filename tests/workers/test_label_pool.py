@@ -43,6 +43,27 @@ def test_no_more_is_kept_than_allowed() -> None:
     assert none.nbytes == 0
 
 
+def test_memory_of_another_owner_is_written_in_full() -> None:
+    pool, owner = LabelPool(100, 1000), object()
+    labels = pool.begun(owner, np.int32)
+    assert (labels == -1).all()
+    labels[:50] = 3
+    del labels
+    again = pool.begun(owner, np.int32)
+    assert (again[50:] == -1).all()
+    assert (again[:50] == 3).all()
+    del again
+    assert (pool.begun(object(), np.uint32) == 2**32 - 1).all()
+    full = pool.full(4, np.int32)
+    del full
+    written = pool.begun(owner, np.int32)
+    assert (written == -1).all()
+    written[:] = 5
+    pool.forget_owner(written)
+    del written
+    assert (pool.begun(owner, np.int32) == -1).all()
+
+
 @given(st.integers(0, 2**32), st.integers(1, 50))
 def test_labels_that_are_held_stay(seed: int, rows: int) -> None:
     choose, pool = random.Random(seed), LabelPool(rows, 5 * 4 * rows)

@@ -244,7 +244,7 @@ class LevelLoop:
         partition = scratch.partition
         require_direction(spec, in_edges=partition.parent_rows is not None)
         exchange.reset(spec.predecessors)
-        labels = scratch.start(spec)
+        labels = scratch.start(spec, ends=True)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
         adaptive = spec.direction == "auto" and partition.parent_rows is not None
         common = (backend, scratch, spec, exchange, labels)
@@ -295,6 +295,7 @@ class LevelLoop:
                 self._top_down_levels(self.kernel)
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
+        scratch.end(self.labels)
         counts, seconds = np.concatenate(self.counts), np.concatenate(self.seconds)
         if led is not None and led.leads:
             led.learn(counts, seconds)

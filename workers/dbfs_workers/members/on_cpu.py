@@ -70,6 +70,11 @@ class LoopMember(Member):
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Return the labels as they are: NumPy arrays."""
+        if self._pool is not None:
+            # A task of a user may write them.
+            for label in (labels.distances, labels.predecessors):
+                if label is not None:
+                    self._pool.forget_owner(label)
         return labels
 
     def free_bytes(self) -> int:

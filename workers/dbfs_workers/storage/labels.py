@@ -31,6 +31,11 @@ class RankLabels:
         return self.distances.nbytes + (0 if self.predecessors is None else self.predecessors.nbytes)
 
     @classmethod
+    def begun(cls, pool: LabelPool, owner: object, *, predecessors: bool) -> "RankLabels":
+        """Return labels that are unreached in the rows without in-edges; see ``LabelPool.begun``."""
+        return cls(pool.begun(owner, np.int32), pool.begun(owner, np.uint32) if predecessors else None)
+
+    @classmethod
     def unreached(cls, xp: Any, stripe: Stripe, *, predecessors: bool, pool: LabelPool | None = None) -> "RankLabels":
         """Return the labels of a rank that has reached nothing, as arrays of ``xp`` (NumPy, CuPy).
 

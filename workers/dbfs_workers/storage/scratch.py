@@ -6,11 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage import label_kernels
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition, require_present
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 from dbfs_workers.team import Team
+
+_NONE = np.empty(0, np.uint32)
 
 
 def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
@@ -50,6 +53,10 @@ class Scratch:
         self._xp = xp
         self._pool = pool
         self.team = team
+        # Stands for this partition's rows without in-edges, in the pool.
+        self._owner = object()
+        # Whether the labels of the traversal under way lack those of unvisited rows.
+        self._begun = False
         self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
@@ -91,21 +98,48 @@ class Scratch:
         self.queued = 0
         self.resume[:] = 0
 
-    def start(self, spec: TraversalSpec) -> RankLabels:
+    def start(self, spec: TraversalSpec, *, ends: bool = False) -> RankLabels:
         """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier.
+
+        Args:
+            spec: the traversal.
+            ends: whether the caller calls ``end`` after the traversal, and before anything else reads the labels.
 
         Raises:
             InvalidVertexError: a source was deleted.
         """
-        stripe = self.partition.stripe
+        stripe, pool = self.partition.stripe, self._pool
         require_present(self.partition, spec.sources)
         self.visited[:] = 0
         # The last traversal may have ended in the middle of a level.
         self.queued = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
-        labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=self._pool)
+        # Labels of targets are read during the traversal.
+        self._begun = ends and self._unreachable is not None and not spec.targets
+        if self._begun and pool is not None:
+            labels = RankLabels.begun(pool, self._owner, predecessors=spec.predecessors)
+        else:
+            self._begun = False
+            labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=pool)
         rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.visited, labels)
+        if self._begun:
+            self._keep_unreached(rows, labels)
         self.next_queue[: rows.size] = rows
         self.advance(rows.size)
         return labels
+
+    def end(self, labels: RankLabels) -> None:
+        """Write the labels of the rows that the traversal has not visited, if ``start`` left that to the end."""
+        if self._begun:
+            parents = labels.predecessors
+            label_kernels.label_unvisited(self.own_visited, labels.distances, _NONE if parents is None else parents)
+
+    def _keep_unreached(self, sources: NDArray[np.uint32], labels: RankLabels) -> None:
+        """Have the labels' memory written in full at its next use, if a source lies in a row without in-edges."""
+        assert self._unreachable is not None
+        assert self._pool is not None
+        if (self._unreachable[sources // WORD_BITS] >> (sources % WORD_BITS) & 1).any():
+            self._pool.forget_owner(labels.distances)
+            if labels.predecessors is not None:
+                self._pool.forget_owner(labels.predecessors)
