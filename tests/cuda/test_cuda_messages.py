@@ -1,14 +1,14 @@
 """The kernels of the messages between ranks, compiled for this CPU, in whole traversals against SciPy.
 
-The phases before them are the CPU backend's; NCCL is a stand-in.
+So is the kernel of bottom-up levels. The top-down phases before them are the CPU backend's; NCCL is a stand-in.
 """
 
 import ctypes
 import itertools
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -34,23 +34,39 @@ _THREADS = 64
 _seeds = itertools.count()
 
 
+class Kernels(NamedTuple):
+    """The kernels of a source each, and of ``phases/levels.cu`` the bottom-up one."""
+
+    messages: ctypes.PyDLL
+    levels: ctypes.PyDLL
+
+
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
-    folder, emulator = tmp_path_factory.mktemp("messages"), Path(cuda_on_cpu.__file__).parent
-    for header in ("common/search.cuh", "phases/reserve.cuh"):
-        (folder / header).parent.mkdir()
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
+    # Headers in place of those that a source takes from here, by the source.
+    replaced = {
+        "messages": ("common/search.cuh", "phases/reserve.cuh"),
+        "levels": ("common/memory.cuh", "phases/edges.cuh", "phases/reserve.cuh"),
+    }
+    # With the interpreter locked: the emulator runs one grid at a time.
+    return Kernels(*(ctypes.PyDLL(str(compiled(tmp_path_factory, name, replaced[name]))) for name in Kernels._fields))
+
+
+def compiled(tmp_path_factory: pytest.TempPathFactory, name: str, replaced: Iterable[str]) -> Path:
+    folder, emulator = tmp_path_factory.mktemp(name), Path(cuda_on_cpu.__file__).parent
+    for header in replaced:
+        (folder / header).parent.mkdir(exist_ok=True)
         (folder / header).touch()
     includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-    built = folder / "messages.so"
-    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / "messages.cpp"), "-o", str(built)], check=True)
-    # With the interpreter locked: the emulator runs one grid at a time.
-    yield ctypes.PyDLL(str(built))
+    built = folder / f"{name}.so"
+    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{name}.cpp"), "-o", str(built)], check=True)
+    return built
 
 
 class EmulatedMessages(NumpyMessages):
     """The messages of ``backends.cuda_messages``, by its kernels."""
 
-    kernels: ctypes.PyDLL
+    kernels: Kernels
 
     def reset(self) -> None:
         super().reset()
@@ -131,8 +147,14 @@ class EmulatedMessages(NumpyMessages):
         self._run("measure", 2, scratch.partition.row_offsets, frontier, frontier.size, bits, self._search_sums)
         self._run_pack_found(tag)
 
-    def _pack_found(self, tag: Tag, searched: int, found: int, degrees: int) -> None:
-        self._search_sums[:, 0] = searched, found, degrees
+    def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
+        parents, words = scratch.partition.parents, scratch.own_visited.size
+        assert parents is not None
+        self._run(
+            *("bottom_up", 2, parents.row_offsets, parents.columns, scratch.partition.row_offsets, words),
+            *(scratch.frontier_bits, scratch.own_visited, found_bits, ctypes.c_int32(distance), labels.distances),
+            *(labels.predecessors, scratch.next_queue, self._search_sums),
+        )
         self._run_pack_found(tag)
 
     def _run_pack_found(self, tag: Tag) -> None:
@@ -145,7 +167,7 @@ class EmulatedMessages(NumpyMessages):
         return super().queued()
 
     def _run(self, kernel: str, blocks: int, *arguments: Any) -> None:
-        function = getattr(self.kernels, kernel)
+        function = getattr(self.kernels.levels if kernel == "bottom_up" else self.kernels.messages, kernel)
         function.restype = ctypes.c_char_p
         answer = function(ctypes.c_uint(blocks), ctypes.c_ulonglong(next(_seeds)), *map(_argument, arguments))
         assert not answer, answer.decode()
@@ -160,7 +182,7 @@ def _argument(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_labels_are_scipys(kernels: ctypes.PyDLL, p: int) -> None:
+def test_labels_are_scipys(kernels: Kernels, p: int) -> None:
     def messages(stripe: Stripe, rank: int, stream: Stream) -> EmulatedMessages:
         made = EmulatedMessages(stripe, rank, stream)
         made.kernels = kernels

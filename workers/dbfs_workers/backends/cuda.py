@@ -32,6 +32,8 @@ KERNELS: Final = {
     "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
 _WARP: Final = 32
+SEARCH_WORDS: Final = 8
+"""Words of a bitmap that a warp takes at a time: ``kSearchWords`` of ``phases/levels.cu``."""
 # u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in ``layout.py``), for speed.
 _LINE: Final = layout.LINE_BYTES // 8
 _NULL: Final = np.uint64(0)
@@ -152,7 +154,7 @@ class CudaBackend:
         sums = self.xp.zeros((3, _LINE), np.uint64)
         self._launch(
             "bottom_up",
-            scratch.own_visited.size * _WARP,
+            -(-scratch.own_visited.size // SEARCH_WORDS) * _WARP,
             *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(scratch.own_visited.size)),
             *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
             *(_pointer(labels.predecessors), scratch.next_queue, sums),

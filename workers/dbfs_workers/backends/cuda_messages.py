@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cuda import SEARCH_WORDS
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
@@ -156,7 +157,7 @@ class CudaMessages:
         parents, words = scratch.partition.parents, scratch.own_visited.size
         assert parents is not None
         self._kernels["bottom_up"](
-            _blocks(words * _WARP),
+            _blocks(-(-words // SEARCH_WORDS) * _WARP),
             (_THREADS,),
             (
                 *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(words)),
