@@ -97,7 +97,7 @@ class EmulatedMessages(NumpyMessages):
         def small_level() -> bool:
             assert ahead or self._sums[1 + self._rank, 0] == 0
             partition = scratch.partition
-            frontier, discovered = queues(scratch, ahead)
+            frontier, discovered = (scratch.queues[queue] for queue in queues(scratch, ahead))
             self._is_expanded = 1
             self._run(
                 *("small_level", 1, partition.row_offsets, frontier, size, partition.columns, stripe.n_local),
@@ -124,7 +124,7 @@ class EmulatedMessages(NumpyMessages):
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
         def contract() -> bool:
-            _, discovered = queues(scratch, ahead)
+            discovered = scratch.queues[queues(scratch, ahead)[1]]
             result = self.results[ahead]
             self._run(
                 *("contract_messages", 1, self.incoming, self._sums, self._sent_before, self._rank, self._stripe.p),

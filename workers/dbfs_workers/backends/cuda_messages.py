@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dbfs_workers.backends.cuda import SEARCH_WORDS
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
+from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -36,7 +37,6 @@ _MOST_BLOCKS: Final = 132 * 16
 # Edges that a block takes at a time: ``kWarpEdges`` of ``edges.cuh`` for each warp.
 _BLOCK_EDGES: Final = _THREADS // 32 * 512
 _LINE: Final = layout.LINE_BYTES // 8
-_NULL: Final = np.uint64(0)
 
 
 class CudaMessages:
@@ -52,30 +52,34 @@ class CudaMessages:
         import cupy
 
         self.xp: Any = cupy
-        self._rank = rank
-        self._common = np.uint32(rank), np.uint32(stripe.p)
-        self._n_local = np.uint32(stripe.n_local)
-        self._blocks = (stripe.p,)
+        self._rank, self._p, self._n_local = rank, stripe.p, stripe.n_local
         self.outgoing = cupy.zeros((stripe.p, HEADER + INLINE), np.int64)
         self.incoming = pinned(stripe.p * (HEADER + INLINE)).reshape(stripe.p, HEADER + INLINE)
         words = FIRST_END + 3 * stripe.p
         self.results = pinned(MOST_AHEAD * words).reshape(MOST_AHEAD, words)
-        self._results = [np.uint64(row.ctypes.data) for row in self.results]
         # See ``ProgressWord`` in ``messages.cu``.
-        self._progress = cupy.zeros(2, np.uint64)
+        self._progress_words = cupy.zeros(2, np.uint64)
         # The ends of the bins, and those at the last crossing.
         self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
         self._own = self._sums[1 + rank, :1]
         # Of bottom-up levels; zeros between them.
         self._search_sums = cupy.zeros((3, _LINE), np.uint64)
-        self._own_header = np.uint64(self.incoming[rank].ctypes.data)
-        self._expanded = np.uint32(0)
+        self._expanded = 0
+        # Looked up here, since a look-up at every launch costs time.
+        self._messages_place, self._progress_place = _place(self.outgoing), _place(self._progress_words)
+        self._sums_place, self._sent_place = _place(self._sums), _place(self._sent)
+        self._search_place = _place(self._search_sums)
+        self._incoming_place, self._own_header = self.incoming.ctypes.data, self.incoming[rank].ctypes.data
+        self._result_places = [row.ctypes.data for row in self.results]
+        self._level_places: tuple[int, ...] = ()
         self._kernels = {
             name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
             for source, names in KERNELS.items()
             for name in names
         }
+        # By name, the arguments of a kernel, and what launches it with them.
+        self._launches: dict[str, tuple[NDArray[np.int64], Launch]] = {}
 
     def most_ahead(self, max_degree: int) -> int:
         """See ``communicator.Messages``."""
@@ -89,8 +93,8 @@ class CudaMessages:
 
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
         """See ``communicator.Messages``."""
-        arguments = np.uint64(headers.ctypes.data), bin_rows, _pointer(bin_parents), np.uint32(INLINE), self.outgoing
-        self._kernels["pack"](self._blocks, (_THREADS,), arguments)
+        bins = _place(bin_rows), _place(bin_parents)
+        self._launch("pack", self._p, _THREADS, headers.ctypes.data, *bins, INLINE, self._messages_place)
 
     def expand(
         self,
@@ -104,75 +108,83 @@ class CudaMessages:
         ahead: int,
     ) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.top_down``, and the messages."""
-        partition = scratch.partition
-        size, parents = scratch.frontier.size, _pointer(bin_parents)
-        if ahead or (size <= _MOST_THREADS and edges <= _SMALL_EDGES):
-            self._expanded = np.uint32(1)
-            frontier, discovered = queues(scratch, ahead)
-            arguments = (
-                *(partition.row_offsets, frontier, np.uint32(size), partition.columns, self._n_local, *self._common),
-                *(scratch.visited, bin_rows, parents, np.int32(distance), labels.distances),
-                *(_pointer(labels.predecessors), discovered, self._sums, self._sent, *map(np.int64, tag)),
-                *(np.uint32(INLINE), self.outgoing, self._progress, np.uint32(ahead)),
+        size = scratch.frontier.size
+        if not ahead:
+            # The same for all levels that are queued together.
+            partition = scratch.partition
+            self._level_places = (
+                *(_place(partition.row_offsets), _place(partition.columns), _place(scratch.visited)),
+                *(_place(bin_rows), _place(bin_parents), _place(scratch.own_visited)),
+                *(_place(labels.distances), _place(labels.predecessors), *map(_place, scratch.queues)),
             )
-            self._kernels["small_level"]((1,), (_MOST_THREADS,), arguments)
+        offsets, columns, visited, rows, parents, _, distances, predecessors, *queue_places = self._level_places
+        if ahead or (size <= _MOST_THREADS and edges <= _SMALL_EDGES):
+            self._expanded = 1
+            frontier, discovered = queues(scratch, ahead)
+            self._launch(
+                *("small_level", 1, _MOST_THREADS),
+                *(offsets, queue_places[frontier], size, columns, self._n_local, self._rank, self._p),
+                *(visited, rows, parents, distance, distances, predecessors, queue_places[discovered]),
+                *(self._sums_place, self._sent_place, *tag, INLINE, self._messages_place),
+                *(self._progress_place, ahead),
+            )
             return
-        self._expanded = np.uint32(size > 0)
+        self._expanded = int(size > 0)
         if size:
-            self._top_down(scratch, labels, distance, bin_rows, parents, edges)
-        arguments = (
-            *(self._sums, self._sent, bin_rows, parents, self._n_local, self._common[0], self._expanded),
-            *(*map(np.int64, tag), np.uint32(INLINE), self.outgoing),
+            self._top_down(scratch, distance, edges)
+        self._launch(
+            *("pack_level", self._p, _THREADS),
+            *(self._sums_place, self._sent_place, rows, parents, self._n_local, self._rank, self._expanded),
+            *(*tag, INLINE, self._messages_place),
         )
-        self._kernels["pack_level"](self._blocks, (_THREADS,), arguments)
 
-    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
-        """See ``communicator.Messages``."""
+    def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:  # noqa: ARG002
+        """See ``communicator.Messages``. The labels are those of ``expand``."""
+        *_, own_visited, distances, predecessors, first, second = self._level_places
         _, discovered = queues(scratch, ahead)
-        arguments = (
-            *(np.uint64(self.incoming.ctypes.data), self._sums, self._sent, *self._common, self._expanded),
-            *(*map(np.int64, tag), np.uint32(INLINE), scratch.own_visited, np.int32(distance), labels.distances),
-            *(_pointer(labels.predecessors), discovered, self._results[ahead], self._progress, np.uint32(ahead)),
-            np.uint64(most),
+        self._launch(
+            *("contract_messages", 1, _MOST_THREADS),
+            *(self._incoming_place, self._sums_place, self._sent_place, self._rank, self._p, self._expanded),
+            *(*tag, INLINE, own_visited, distance, distances, predecessors, (first, second)[discovered]),
+            *(self._result_places[ahead], self._progress_place, ahead, most),
         )
-        self._kernels["contract_messages"]((1,), (_MOST_THREADS,), arguments)
 
     def contract_large(
         self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int
     ) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.contract``."""
-        arguments = (
-            *(rows, _pointer(parents), np.int64(rows.size), scratch.own_visited, np.int32(distance)),
-            *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._own),
+        self._launch(
+            *("contract", _blocks(rows.size), _THREADS),
+            *(_place(rows), _place(parents), rows.size, _place(scratch.own_visited), distance),
+            *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), _place(self._own)),
         )
-        self._kernels["contract"](_blocks(rows.size), (_THREADS,), arguments)
 
     def absorb(self, slices: Any, scratch: Scratch) -> None:
         """See ``communicator.Messages``."""
-        arguments = slices, np.uint32(slices.size), scratch.frontier_bits, scratch.visited
-        self._kernels["absorb"](_blocks(slices.size), (_THREADS,), arguments)
+        arguments = _place(slices), slices.size, _place(scratch.frontier_bits), _place(scratch.visited)
+        self._launch("absorb", _blocks(slices.size), _THREADS, *arguments)
 
     def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.bottom_up``."""
         parents, words = scratch.partition.parents, scratch.own_visited.size
         assert parents is not None
-        self._kernels["bottom_up"](
-            _blocks(-(-words // SEARCH_WORDS) * _WARP),
-            (_THREADS,),
-            (
-                *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(words)),
-                *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
-                *(_pointer(labels.predecessors), scratch.next_queue, self._search_sums),
-            ),
+        self._launch(
+            *("bottom_up", _blocks(-(-words // SEARCH_WORDS) * _WARP), _THREADS),
+            *(_place(parents.row_offsets), _place(parents.columns), _place(scratch.partition.row_offsets), words),
+            *(_place(scratch.frontier_bits), _place(scratch.own_visited), _place(found_bits), distance),
+            *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), self._search_place),
         )
         self._pack_found(tag)
 
     def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.mark`` and ``edge_count``."""
-        frontier = scratch.frontier
-        bits.fill(0)
-        arguments = scratch.partition.row_offsets, frontier, np.uint32(frontier.size), bits, self._search_sums
-        self._kernels["measure"](_blocks(max(1, frontier.size)), (_THREADS,), arguments)
+        frontier, stream = scratch.frontier, self.xp.cuda.get_current_stream()
+        self.xp.cuda.runtime.memsetAsync(_place(bits), 0, bits.nbytes, stream.ptr)
+        self._launch(
+            *("measure", _blocks(max(1, frontier.size)), _THREADS),
+            *(_place(scratch.partition.row_offsets), _place(frontier), frontier.size, _place(bits)),
+            self._search_place,
+        )
         self._pack_found(tag)
 
     def queued(self) -> int:
@@ -182,45 +194,50 @@ class CudaMessages:
         return queued
 
     def _pack_found(self, tag: Tag) -> None:
-        arguments = (
-            *(self._search_sums, self._common[1], *map(np.int64, tag), np.uint32(INLINE), self.outgoing),
-            self._own_header,
-        )
-        self._kernels["pack_found"]((1,), (_WARP,), arguments)
+        arguments = self._search_place, self._p, *tag, INLINE, self._messages_place, self._own_header
+        self._launch("pack_found", 1, _WARP, *arguments)
 
-    def _top_down(
-        self, scratch: Scratch, labels: RankLabels, distance: int, bin_rows: Any, parents: Any, edges: int
-    ) -> None:
-        frontier, partition = scratch.frontier, scratch.partition
-        size = frontier.size
+    def _top_down(self, scratch: Scratch, distance: int, edges: int) -> None:
+        """Queue the phases of a frontier that may be large."""
+        offsets, columns, visited, rows, parents, _, distances, predecessors, *queue_places = self._level_places
+        size, frontier = scratch.frontier.size, queue_places[scratch.current]
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
-        arguments = partition.row_offsets, frontier, np.int64(size), starts, degrees
+        arguments = offsets, frontier, size, _place(starts), _place(degrees)
         if size <= _MOST_THREADS:
-            self._kernels["degree_sums"]((1,), (_MOST_THREADS,), arguments)
+            self._launch("degree_sums", 1, _MOST_THREADS, *arguments)
             ends = degrees
         else:
-            self._kernels["degrees"]((min(_MOST_BLOCKS, -(-size // _THREADS)),), (_THREADS,), arguments)
+            self._launch("degrees", _blocks(size), _THREADS, *arguments)
             ends = self.xp.cumsum(degrees)
-        self._kernels["top_down"](
-            (min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)),),
-            (_THREADS,),
-            (
-                *(frontier, starts, ends, np.int64(size), partition.columns, np.uint32(scratch.first_id)),
-                *(self._n_local, scratch.visited, bin_rows, parents, np.int32(distance)),
-                *(labels.distances, _pointer(labels.predecessors), scratch.next_queue, self._sums),
-            ),
+        self._launch(
+            *("top_down", min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)), _THREADS),
+            *(frontier, _place(starts), _place(ends), size, columns, scratch.first_id, self._n_local, visited),
+            *(rows, parents, distance, distances, predecessors, queue_places[1 - scratch.current], self._sums_place),
         )
 
+    def _launch(self, name: str, blocks: int, threads: int, *arguments: int) -> None:
+        """Launch a kernel on the current stream. All arguments are integers or addresses.
 
-def _blocks(threads: int) -> tuple[int]:
-    return (min(_MOST_BLOCKS, -(-threads // _THREADS)),)
+        Each has 8 bytes in host memory. CUDA takes as many of them as the kernel's parameter has, the lowest first.
+        """
+        if name not in self._launches:
+            structure = np.zeros(1, [(f"argument{place}", np.int64) for place in range(len(arguments))])
+            self._launches[name] = structure.view(np.int64), Launch(self._kernels[name], structure)
+        values, launch = self._launches[name]
+        values[:] = arguments
+        launch(blocks, threads, 0, self.xp.cuda.get_current_stream().ptr)
 
 
-def queues(scratch: Scratch, ahead: int) -> tuple[Any, Any]:
-    """Return the queues that a level reads and writes."""
+def _blocks(threads: int) -> int:
+    return min(_MOST_BLOCKS, -(-threads // _THREADS))
+
+
+def queues(scratch: Scratch, ahead: int) -> tuple[int, int]:
+    """Return the numbers of the queues that a level reads and writes, ``ahead`` levels behind the current one."""
     current = scratch.current ^ ahead & 1
-    return scratch.queues[current], scratch.queues[1 - current]
+    return current, 1 - current
 
 
-def _pointer(array: Any | None) -> Any:
-    return _NULL if array is None else array
+def _place(array: Any | None) -> int:
+    """Return the address of an array on the GPU; 0 stands for none."""
+    return 0 if array is None else int(array.data.ptr)
