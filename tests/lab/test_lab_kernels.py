@@ -292,3 +292,15 @@ def test_long_lists_get_kernels_of_their_own_or_the_block(most_launches: int) ->
         run = traverse((3 + int(leaves.sum()), src, dst), 0, f"child-kernels:gathering={gathering}", **options)
         assert dict(run.counters)["expanded"] == run.reached
         assert dict(run.counters)["duplicates"] == 0
+
+
+def test_a_level_launches_only_so_many_kernels() -> None:
+    """Nine long lists in one level, of which two get a kernel, though the device would take more."""
+    src = np.concatenate([np.zeros(9, int), np.repeat(np.arange(1, 10), 120)])
+    dst = np.concatenate([np.arange(1, 10), 10 + np.arange(9 * 120)])
+    graph = (int(dst.max()) + 1, src, dst)
+    for most_children, most_launches in ((2, 2), (9, 1000)):
+        tuning = replace(ROOMY, most_children=most_children)
+        run = traverse(graph, 0, "child-kernels", tuning=tuning, most_launches=most_launches)
+        assert dict(run.counters)["long_lists"] == 9
+        assert dict(run.counters)["expanded"] == run.reached

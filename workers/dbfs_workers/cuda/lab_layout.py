@@ -47,8 +47,9 @@ class LabCounter(enum.IntEnum):
 
     ``QUEUED`` is the length that the output queue would have, room or not. ``EXPANDED`` counts vertices whose lists
     were read, ``EDGES`` the neighbours in these lists, ``LOOKED_AT`` the vertices or queue entries that threads looked
-    at. From ``QUEUED_THREADS`` on, there is a counter of appended vertices for each class of them. The others count
-    neighbours dropped, by what dropped them, and neighbours that got a label.
+    at, ``LONG_LISTS`` the lists long enough for a kernel of their own. From ``QUEUED_THREADS`` on, there is a counter
+    of appended vertices for each class of them. The others count neighbours dropped, by what dropped them, and
+    neighbours that got a label.
     """
 
     QUEUED = 0
@@ -61,10 +62,11 @@ class LabCounter(enum.IntEnum):
     HISTORY_CULLED = 7
     CLAIM_CULLED = 8
     LABELLED = 9
-    QUEUED_THREADS = 10
-    QUEUED_WARPS = 11
-    QUEUED_BLOCKS = 12
-    QUEUED_GRID = 13
+    LONG_LISTS = 10
+    QUEUED_THREADS = 11
+    QUEUED_WARPS = 12
+    QUEUED_BLOCKS = 13
+    QUEUED_GRID = 14
 
 
 COUNTERS: Final = len(LabCounter)
@@ -100,6 +102,7 @@ _ARGUMENTS: Final = Struct(
         Field("grid_degree", "u32", "neighbours from which the whole grid, or a child kernel, walks a list"),
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
         Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
+        Field("most_children", "u32", "the most kernels that a launch launches for long lists"),
     ),
 )
 

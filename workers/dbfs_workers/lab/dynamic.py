@@ -35,4 +35,5 @@ def child_kernels(run: Enactor) -> None:
     """Enact a launch a level, whose threads launch kernels for long lists."""
     tuning = run.problem.tuning
     sizes = {"grid_degree": tuning.child_degree, "most_blocks": tuning.most_blocks}
+    sizes["most_children"] = tuning.most_children
     vertex_queue_to_vertex_queue(run, "child_kernels", "child_kernels", **sizes)

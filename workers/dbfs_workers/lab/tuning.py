@@ -19,6 +19,7 @@ class Tuning:
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
         child_degree: neighbours from which ``child-kernels`` launches a kernel for a list.
+        most_children: kernels that ``child-kernels`` launches in a level, below the 2,048 for which a GPU has room.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
         block_frontier: largest frontier that one block follows in ``hierarchical``.
         grid_frontier: largest frontier that a block for each multiprocessor follows there.
@@ -36,6 +37,7 @@ class Tuning:
     spare: int = 1024
     grid_degree: int = 1 << 16
     child_degree: int = 1 << 12
+    most_children: int = 1 << 10
     two_phase_from: int = 1 << 20
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15

@@ -1,5 +1,6 @@
 // Child kernels for large vertices (Tödling 2019): one launch a level, from vertex queue to vertex queue. The thread that
-// holds a long list launches a grid for it; the block gathers the others, and those whose launch the device refuses.
+// holds a long list launches a grid for it; the block gathers the others. A device has room for 2,048 launches that wait,
+// so the block also gathers the lists above `most_children`, and those whose launch the device refuses.
 //
 // Claims and queues are those of the atomic queue; parent and children append to one queue.
 #include "lab/launch.cuh"
@@ -25,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_child_kernels
   for_each_tile(in_size(a), [&](bool valid, u64 place) {
     tally.looked_at += valid;
     List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    if (list.size() >= a.grid_degree) {
+    if (list.size() >= a.grid_degree && atomicAdd(&a.counters[kLongLists], u64(1)) < a.most_children) {
       DBFS_LAUNCH(dbfs_lab_large_list, blocks_for(a, list.size(), kThreads * kItems), cudaStreamFireAndForget, a,
                   list.vertex);
       if (cudaGetLastError() == cudaSuccess) list = no_list();
