@@ -1,0 +1,65 @@
+"""What Merrill 2012 and Tödling 2019 say, checked on the saved results of an H200: ``examples/laboratory.json``."""
+
+from pathlib import Path
+
+import pytest
+
+from dbfs.bench.lab_results import LabRate, LabReport, speedup
+from dbfs.lab import STRATEGIES, parse
+
+SAVED = Path(__file__).parents[2] / "examples" / "laboratory.json"
+REPORT = LabReport.read(SAVED)
+RATES = {(rate.graph, rate.strategy): rate for rate in REPORT.rates}
+GRAPHS = list(dict.fromkeys(rate.graph for rate in REPORT.rates))
+KRONECKER = "kronecker:scale=20"
+SHALLOW = [graph for graph in GRAPHS if RATES[graph, "expand-contract"].depth < 10]
+DEEP = [graph for graph in GRAPHS if RATES[graph, "expand-contract"].depth > 1000]
+
+
+def mteps(graph: str, strategy: str) -> float:
+    return RATES[graph, strategy].mteps
+
+
+def with_claims(rate: LabRate) -> bool:
+    return "expanded" in rate.counters and "status=" not in rate.strategy and rate.strategy != "matrix-vector"
+
+
+def test_the_results_are_of_all_strategies_on_a_gpu() -> None:
+    assert REPORT.machine == "NVIDIA H200"
+    assert {parse(rate.strategy).strategy for rate in REPORT.rates} == set(STRATEGIES) - {"scipy"}
+    assert (len(SHALLOW), len(DEEP)) == (2, 2)
+
+
+def test_without_claims_duplicates_fill_the_queue_of_a_kronecker_graph() -> None:
+    assert RATES[KRONECKER, "two-phase:status=labels"].missing == "overflow"
+    assert "duplicates fill it" in RATES[KRONECKER, "two-phase:status=labels"].error
+
+
+def test_with_claims_hardly_an_edge_is_looked_at_twice() -> None:
+    expansions = [rate.expansion for rate in REPORT.rates if with_claims(rate)]
+    assert len(expansions) > 80
+    assert max(expansions) < 1.05
+
+
+@pytest.mark.parametrize("graph", DEEP)
+def test_quadratic_work_loses_where_there_are_many_levels(graph: str) -> None:
+    """By 3 times and more for looking at all vertices, at 1/16 and 1/64 of the size; by orders for all edges."""
+    for strategy in ("masks", "warp-centric", "status-array"):
+        assert mteps(graph, strategy) < mteps(graph, "expand-contract") / 3
+    assert mteps(graph, "matrix-vector") < mteps(graph, "expand-contract") / 10
+
+
+def test_two_phase_wins_on_large_frontiers_and_contract_expand_on_small_ones() -> None:
+    assert all(mteps(graph, "two-phase") > mteps(graph, "contract-expand") for graph in SHALLOW)
+    assert all(mteps(graph, "two-phase") < mteps(graph, "contract-expand") for graph in DEEP)
+
+
+def test_the_engine_wins_on_every_graph() -> None:
+    for graph in GRAPHS:
+        best = max(rate.mteps for rate in REPORT.rates if rate.graph == graph and rate.strategy != "resident")
+        assert mteps(graph, "resident") > 1.9 * best
+
+
+def test_speedups_over_one_core() -> None:
+    for rate in REPORT.rates:
+        assert (speedup(REPORT.rates, rate) is None) == bool(rate.missing)
