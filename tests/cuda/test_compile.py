@@ -47,7 +47,7 @@ VARIANT_ROWS = [
 # The register file of a multiprocessor, of every architecture above.
 REGISTERS = 64 * 1024
 SMALL_KERNELS = {
-    "resident/summary.cu": {"dbfs_summary"},
+    "resident/summary.cu": {"dbfs_summary", "dbfs_common_degrees"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
     "phases/messages.cu": {
         *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),

@@ -29,9 +29,11 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     derived = 4 * rows + rows // 8 if bottom_up else 0
     # Per row: two queues of 4 bytes without predecessors, four with; a bit of each engine's bitmap of known vertices.
     state = (2 + 4) * 4 * rows + 2 * rows // 8 + int(_CHUNKS * m_local)
+    # Common degrees: see ``summary``.
+    groups = rows // 32
     # Distances of both engines, parents of one.
     spare = (4 + 8) * rows if has_spare(stripe) else 0
-    return {"windows": windows, "state": derived + state + spare}
+    return {"windows": windows, "state": derived + groups + state + spare}
 
 
 def labels(stripe: Stripe) -> int:

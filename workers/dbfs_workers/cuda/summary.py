@@ -19,6 +19,9 @@ SHARED_BYTES: Final = 48 << 10
 SHARED_BINS: Final = 6112
 # Bins of a run whose number of levels is not known yet: few enough for the most copies of each counter.
 MOST_BINS: Final = 128
+# Lanes of a warp, and the rows that a warp reads at a time.
+_LANES: Final = 32
+_GROUP: Final = 4 * _LANES
 # log2 of the copies of each counter in shared memory. More copies take longer to clear and to add up.
 MOST_COPIES: Final = 3
 
@@ -26,6 +29,7 @@ MOST_COPIES: Final = 3
 _ARGUMENTS: Final = np.dtype(
     [
         ("offsets", np.uint64),
+        ("common", np.uint64),
         ("distances", np.uint64),
         ("rows", np.int64),
         ("sums", np.uint64),
@@ -92,8 +96,16 @@ class Summary:
         self._arguments = np.zeros(1, _ARGUMENTS)
         self._arguments["offsets"], self._arguments["rows"] = graph.row_offsets.data.ptr, self._rows
         self._arguments["finished"] = self._finished.data.ptr
-        kernel = load("resident/summary.cu", PLAIN_DEFINES).get_function("dbfs_summary")
-        self._kernel = Launch(kernel, self._arguments)
+        module = load("resident/summary.cu", PLAIN_DEFINES)
+        # Of rows ordered by degree, neighbours have one degree: then a summary need not read their offsets.
+        groups = -(-self._rows // _GROUP)
+        self._common = cupy.empty(max(1, groups), np.uint32)
+        warps = THREADS // _LANES
+        if groups:
+            fill = module.get_function("dbfs_common_degrees")
+            fill((-(-groups // warps),), (THREADS,), (graph.row_offsets, np.int64(self._rows), self._common))
+        self._arguments["common"] = self._common.data.ptr
+        self._kernel = Launch(module.get_function("dbfs_summary"), self._arguments)
         cupy.cuda.get_current_stream().synchronize()
 
     def enqueue(self, distances: Any, stream: Any) -> NDArray[np.uint64]:

@@ -50,12 +50,34 @@ __device__ __forceinline__ void count_far(const Counters& of_block, u32 shared_b
   if (high) atomicAdd(&sums[bins + bin], high << 32);
 }
 
-// A thread reads four rows at a time: 12 bytes a row. It counts the first kNear distances in registers. A block counts
-// the others up to `shared_bins` in shared memory, and the rest goes to global memory: a run with more distances has few
-// rows at each. `rows` is a multiple of 4, `bins` at least kNear. `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
-// block copies the sums, or null; then the sums stay.
-extern "C" __global__ void dbfs_summary(const i64* offsets, const i32* distances, i64 rows, u64* sums, u32* finished,
-                                        u64* on_host, u32 bins, u32 shared_bins, u32 copies) {
+// Rows of a group: those that a warp reads at a time.
+constexpr i64 kGroup = 4 * dbfs::kLanes;
+// Common degree of a group whose rows have none, or one of more than 32 bits.
+constexpr u32 kMixed = 0xffffffffu;
+
+// Write the degree that the rows of each group have in common, or kMixed. Most groups have one if the rows are ordered
+// by degree. A warp takes a group, and reads 8 bytes a row. The last group is mixed unless it is whole.
+extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32* common) {
+  const i64 group = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / dbfs::kLanes;
+  const i64 first = group * kGroup;
+  if (first >= rows) return;
+  bool same = first + kGroup <= rows;
+  const u64 degree = offsets[first + 1] - offsets[first];
+  for (i64 row = first + dbfs::lane_id(); same && row < first + kGroup; row += dbfs::kLanes) {
+    same = (u64)(offsets[row + 1] - offsets[row]) == degree;
+  }
+  same = __all_sync(dbfs::kAll, same);
+  if (dbfs::lane_id() == 0) common[group] = same && degree < kMixed ? (u32)degree : kMixed;
+}
+
+// A thread reads four rows at a time: 4 bytes a row, and 8 more in a group of mixed degrees. It counts the first kNear
+// distances in registers. A block counts the others up to `shared_bins` in shared memory, and the rest goes to global
+// memory: a run with more distances has few rows at each. `rows` is a multiple of 4, `bins` at least kNear. `common`:
+// of dbfs_common_degrees. `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last block copies the
+// sums, or null; then the sums stay.
+extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, const i32* distances, i64 rows,
+                                        u64* sums, u32* finished, u64* on_host, u32 bins, u32 shared_bins,
+                                        u32 copies) {
   extern __shared__ u32 counted[];
   __shared__ u64 near_sums[2 * kNear];
   const Counters of_block = {counted, counted + (shared_bins << copies), copies};
@@ -64,12 +86,34 @@ extern "C" __global__ void dbfs_summary(const i64* offsets, const i32* distances
   __syncthreads();
   u32 near_rows[kNear] = {};
   u64 near_degrees[kNear] = {};
-  const i64 threads = (i64)gridDim.x * blockDim.x;
-  for (i64 quad = (i64)blockIdx.x * blockDim.x + threadIdx.x; quad < rows / 4; quad += threads) {
-    const int4 four = ((const int4*)distances)[quad];
+  const i64 threads = (i64)gridDim.x * blockDim.x, quads = rows / 4;
+  const int4* const fours = (const int4*)distances;
+  i64 next = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  // One turn ahead, since a block has too few threads to keep the memory busy.
+  int4 four_ahead = {};
+  u32 common_ahead = 0;
+  if (next < quads) four_ahead = fours[next], common_ahead = common[next / dbfs::kLanes];
+  while (next < quads) {
+    const i64 quad = next;
+    const u32 at[4] = {(u32)four_ahead.x, (u32)four_ahead.y, (u32)four_ahead.z, (u32)four_ahead.w};
+    const u32 degree_of_all = common_ahead;
+    next += threads;
+    if (next < quads) four_ahead = fours[next], common_ahead = common[next / dbfs::kLanes];
+    if (degree_of_all != kMixed) {
+#pragma unroll
+      for (u32 bin = 0; bin < kNear; ++bin) {
+        const u32 count = (at[0] == bin) + (at[1] == bin) + (at[2] == bin) + (at[3] == bin);
+        near_rows[bin] += count;
+        near_degrees[bin] += (u64)count * degree_of_all;
+      }
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) {
+        if (at[i] >= kNear) count_far(of_block, shared_bins, bins, sums, at[i], degree_of_all);
+      }
+      continue;
+    }
     const longlong2 first = ((const longlong2*)offsets)[2 * quad], second = ((const longlong2*)offsets)[2 * quad + 1];
     const i64 ends[5] = {first.x, first.y, second.x, second.y, offsets[4 * quad + 4]};
-    const u32 at[4] = {(u32)four.x, (u32)four.y, (u32)four.z, (u32)four.w};
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
       const u64 degree = ends[i + 1] - ends[i];

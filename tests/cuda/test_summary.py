@@ -1,0 +1,75 @@
+"""The kernels that add up a run's labels, compiled for this CPU, against NumPy.
+
+Axes: rows ordered by degree or not, groups that are whole or not, distances in registers, in shared memory and beyond.
+"""
+
+import ctypes
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dbfs_workers.cuda.module import KERNEL_FOLDER
+from tests.support import cuda_on_cpu
+from tests.support.cuda_on_cpu.device import COMPILER
+
+pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+
+_GROUP = 128
+_MIXED = 2**32 - 1
+_DYNAMIC = "extern __shared__ u32 counted[];"
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
+    folder, emulator = tmp_path_factory.mktemp("summary"), Path(cuda_on_cpu.__file__).parent
+    (folder / "common").mkdir()
+    (folder / "common/memory.cuh").touch()
+    source = (KERNEL_FOLDER / "resident/summary.cu").read_text()
+    assert _DYNAMIC in source
+    (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
+    built = folder / "summary.so"
+    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", f"-I{folder}", f"-I{emulator}"]
+    subprocess.run([COMPILER, *options, str(emulator / "summary.cpp"), "-o", str(built)], check=True)
+    library = ctypes.PyDLL(str(built))
+    library.common_degrees.restype = library.summary.restype = ctypes.c_char_p
+    yield library
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("rows", [32, 128, 1184])
+@pytest.mark.parametrize("deepest", [3, 30, 100])
+def test_sums_are_those_of_numpy(kernels: ctypes.PyDLL, ordered: bool, rows: int, deepest: int) -> None:
+    rng = np.random.default_rng([ordered, rows, deepest])
+    degrees = rng.geometric(0.4, rows).astype(np.int64) - 1
+    degrees[:5] += 2**31
+    if ordered:
+        degrees = -np.sort(-degrees)
+    offsets = np.concatenate([[0], np.cumsum(degrees)])
+    distances = rng.integers(-1, deepest, rows).astype(np.int32)
+
+    groups = -(-rows // _GROUP)
+    common = np.zeros(groups, np.uint32)
+    place = offsets.ctypes
+    assert not kernels.common_degrees(groups, 64, 1, place, ctypes.c_longlong(rows), common.ctypes)
+    of_groups = [np.unique(degrees[first : first + _GROUP]) for first in range(0, rows, _GROUP)]
+    whole = [(index + 1) * _GROUP <= rows for index in range(groups)]
+    expected = [
+        int(found[0]) if found.size == 1 and all_ else _MIXED for found, all_ in zip(of_groups, whole, strict=True)
+    ]
+    assert common.tolist() == expected
+    assert not ordered or rows < 1000 or min(expected) < _MIXED
+
+    bins, shared_bins = 128, 64
+    sums, on_host, finished = np.zeros((2, bins), np.uint64), np.zeros((2, bins), np.uint64), np.zeros(1, np.uint32)
+    arguments = (place, common.ctypes, distances.ctypes, ctypes.c_longlong(rows), sums.ctypes, finished.ctypes)
+    # Twice, since the sums are left clear for the next run.
+    for seed in (1, 2):
+        on_host[:] = 7
+        assert not kernels.summary(2, 64, seed, *arguments, on_host.ctypes, bins, shared_bins, 2)
+        reached = distances >= 0
+        assert on_host[0].tolist() == np.bincount(distances[reached], minlength=bins).tolist()
+        assert [int(degrees[distances == bin_].sum()) for bin_ in range(bins)] == on_host[1].tolist()
+        assert not sums.any()

@@ -1,0 +1,52 @@
+// The kernels of resident/summary.cu on a CPU. Their headers are PTX; the little that the kernels take of them is here.
+#include "cuda_on_cpu.h"
+
+using u32 = unsigned;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+struct int4 {
+  int x, y, z, w;
+};
+struct longlong2 {
+  i64 x, y;
+};
+
+namespace dbfs {
+
+constexpr u32 kLanes = 32, kAll = 0xffffffffu;
+
+inline u32 lane_id() { return threadIdx.x & (kLanes - 1); }
+inline u64 load_relaxed(const u64* place) { return *place; }
+inline u32 warp_sum(u32 v) {
+  for (u32 step = kLanes / 2; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
+  return v;
+}
+
+}  // namespace dbfs
+
+// The shared variables of inline functions would lie in a section of their own.
+#undef __forceinline__
+#define __forceinline__ static
+// A copy whose dynamic shared memory has a size.
+#include "sized_summary.cu"
+
+static const char* said(std::string answer) {
+  static std::string kept;
+  kept = answer;
+  return kept.c_str();
+}
+
+extern "C" const char* common_degrees(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, i64 rows,
+                                      u32* common) {
+  return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_common_degrees(offsets, rows, common); }));
+}
+
+extern "C" const char* summary(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, const u32* common,
+                               const i32* distances, i64 rows, u64* sums, u32* finished, u64* on_host, u32 bins,
+                               u32 shared_bins, u32 copies) {
+  return said(cuda_on_cpu::run(blocks, threads, seed, [=] {
+    dbfs_summary(offsets, common, distances, rows, sums, finished, on_host, bins, shared_bins, copies);
+  }));
+}
