@@ -337,3 +337,9 @@ def test_the_log_has_the_last_change_of_each_edge() -> None:
     log.add(changes(5, list(range(1 << 16)), delete=False), 100)
     assert log.between(4, 5) is None
     assert log.between(5, 5) is not None
+    log.add(changes(6, [], delete=False), 100)
+    assert log.between(5, 6) is not None
+    log.add(VersionChanges(7, None, delete=True), 100)
+    log.add(changes(8, [], delete=False), 100)
+    assert log.between(6, 8) is None
+    assert log.between(7, 8) is not None

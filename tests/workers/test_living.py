@@ -72,6 +72,7 @@ batches = st.lists(
     directed=st.booleans(),
     hub_first=st.booleans(),
     in_buckets=st.booleans(),
+    rewritten=st.sampled_from([0, 0.5, 2]),
 )
 def test_random_updates_against_a_set(
     batches: list[tuple[bool, list[Edge]]],
@@ -80,6 +81,7 @@ def test_random_updates_against_a_set(
     directed: bool,
     hub_first: bool,
     in_buckets: bool,
+    rewritten: float,
 ) -> None:
     stripe = Stripe(40, p)
     src, dst = np.array(built, np.int64).reshape(-1, 2).T
@@ -94,6 +96,7 @@ def test_random_updates_against_a_set(
     expected = both(built)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pages, "_SMALL_BATCH", 0 if in_buckets else 1 << 15)
+        patch.setattr(pages, "_REWRITTEN", rewritten)
         for number, (delete, batch) in enumerate(batches, 1):
             before = expected
             expected = before - both(batch) if delete else before | both(batch)

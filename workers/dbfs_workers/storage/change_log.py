@@ -47,45 +47,54 @@ class VersionChanges:
 
     Attributes:
         version: number of the version.
-        edges: the edges inserted or deleted.
+        edges: the edges inserted or deleted; None if there are more than a log keeps.
         delete: whether they were deleted.
     """
 
     version: int
-    edges: EdgeChanges
+    edges: EdgeChanges | None
     delete: bool
+
+
+def most_edges(m_local: int) -> int:
+    """Return the most edges that the log of a rank with ``m_local`` columns keeps."""
+    return max(_LEAST, int(_SHARE * m_local))
 
 
 class ChangeLog:
     """The changes of the latest versions; the oldest go when the log has too many edges."""
 
     def __init__(self) -> None:
-        self._versions: deque[VersionChanges] = deque()
+        # By version, the edges and whether they were deleted.
+        self._versions: deque[tuple[int, EdgeChanges, bool]] = deque()
         self._edges = 0
 
     def add(self, changes: VersionChanges, m_local: int) -> None:
         """Add the changes that made the latest version, in which the rank has ``m_local`` columns."""
-        self._versions.append(changes)
+        if changes.edges is None:
+            self._versions.clear()
+            self._edges = 0
+            return
+        self._versions.append((changes.version, changes.edges, changes.delete))
         self._edges += _VERSION + changes.edges.rows.size
-        most = max(_LEAST, int(_SHARE * m_local))
-        while self._edges > most:
-            self._edges -= _VERSION + self._versions.popleft().edges.rows.size
+        while self._edges > most_edges(m_local):
+            self._edges -= _VERSION + self._versions.popleft()[1].rows.size
 
     def between(self, before: int, now: int) -> tuple[EdgeChanges, EdgeChanges] | None:
         """Return the edges deleted, and those inserted, between two versions; None if the log is too short.
 
         An edge that came and went is among those of its last change only.
         """
-        found = [changes for changes in self._versions if before < changes.version <= now]
+        found = [(edges, delete) for version, edges, delete in self._versions if before < version <= now]
         if len(found) != now - before:
             return None
         if not found:
             return EdgeChanges.none(), EdgeChanges.none()
         # The last change first: ``unique`` returns the first of equal keys.
         found.reverse()
-        rows = np.concatenate([changes.edges.rows for changes in found])
-        columns = np.concatenate([changes.edges.columns for changes in found])
-        deleted = np.repeat([changes.delete for changes in found], [changes.edges.rows.size for changes in found])
+        rows = np.concatenate([edges.rows for edges, _ in found])
+        columns = np.concatenate([edges.columns for edges, _ in found])
+        deleted = np.repeat([delete for _, delete in found], [edges.rows.size for edges, _ in found])
         if len(found) > 1:
             _, last = np.unique(rows.astype(np.uint64) << np.uint64(32) | columns, return_index=True)
             rows, columns, deleted = rows[last], columns[last], deleted[last]

@@ -11,6 +11,7 @@ the pool. So the version before stays whole until the batch commits: a batch tha
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
 
 _NONE = np.empty(0, np.int64)
+# A batch with edges of this part of the rows, or more, writes all rows to a new pool. So no row is read twice: to find
+# its place, and to copy it.
+_REWRITTEN = 0.5
 # Edges of a batch below which one sort takes less time than a sort of each bucket.
 _SMALL_BATCH = 1 << 15
 
@@ -238,10 +242,12 @@ class Pages:
             GraphTooLargeError: the rows need a larger pool, which does not fit.
         """
         rows, size = self.rows, keys.size
-        takes, counts = np.zeros(size, bool), np.zeros(6, np.int64)
+        takes, counts = np.zeros(size, bool), np.zeros(7, np.int64)
         groups, degrees = np.empty(size + 1, np.int64), np.empty(size, np.int64)
-        arguments = (rows.starts, rows.ends, rows.columns, order.first_id, order.ranks, order.stripe.n_local)
-        changed = int(kernels.plan(keys, *arguments, directed, delete, takes, groups, degrees, counts))
+        before = (rows.starts, rows.ends, rows.columns)
+        batch = (keys, *before, order.first_id, order.ranks, order.stripe.n_local, directed, delete, takes)
+        rewritten = self._rewritten(batch, counts, free_bytes)
+        changed = int(kernels.plan(*batch, groups, degrees, counts) if rewritten is None else counts[6])
         sign = -1 if delete else 1
         changes = Changes(
             edges=int(counts[0]),
@@ -255,6 +261,8 @@ class Pages:
         )
         if not changed:
             return self, changes
+        if rewritten is not None:
+            return rewritten, changes
         degrees = degrees[:changed]
         moved = (keys[groups[:changed]] >> np.uint64(32)).astype(np.int64)
         place = self._places(degrees)
@@ -277,11 +285,29 @@ class Pages:
                 most = kernels.largest_degree(places.starts, places.ends, most)
             freed = _with_runs(free, rows.starts[moved], run_pages(before_degrees))
             following = Pages(places, pool, used, m_local, most, freed)
-        before = (rows.starts, rows.ends, rows.columns)
         kernels.merge(
             keys, takes, groups, changed, *before, order.ranks, order.stripe.n_local, delete, new_starts, pool
         )
         return following, changes
+
+    def _rewritten(self, batch: tuple[Any, ...], counts: NDArray[np.int64], free_bytes: FreeBytes) -> "Pages | None":
+        """Return the version after a batch with edges of many rows, in a pool of its own; None for other batches.
+
+        Args:
+            batch: the arguments of ``kernels.plan`` up to ``takes``, which is filled in.
+            counts: int64[7], filled in: see ``kernels.rewrite``.
+            free_bytes: see ``changed``; as are the errors.
+        """
+        keys, delete = batch[0], batch[8]
+        grown, least = self.rows.ends - self.rows.starts, _REWRITTEN * self.places.starts.size
+        if keys.size < least or kernels.add_degrees(keys, grown) < least:
+            return None
+        # With the room that the rows need if each key changes its row.
+        most = self.rows.ends - self.rows.starts if delete else grown
+        room = Pages._laid_out(most, SPARE, free_bytes)
+        used, largest = kernels.rewrite(*batch, counts, room.places.starts, room.places.ends, room.pool)
+        m_local = self.m_local + int(-counts[2] if delete else counts[2])
+        return Pages(room.places, room.pool[: used + int(SPARE * used)], used, m_local, largest)
 
     def _places(self, degrees: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, dict[int, NDArray[np.int64]]] | None:
         """Find free pages for rows: their first columns, and then ``used`` and ``free``; None if the pool is full."""

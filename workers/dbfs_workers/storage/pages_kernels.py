@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.storage.page_sizes import PAGE
 
 _UINT64 = types.Array(types.uint64, 1, "C")
 _READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
@@ -172,6 +173,122 @@ def merge(keys, takes, groups, changed, starts, ends, columns, ranks, n_local, d
             merged[write] = columns[read]
             read += 1
             write += 1
+
+
+@kernel(int64, int64)
+def _run_columns(degree):
+    """Return the columns of the run that holds a row of a given degree: see ``pages.run_pages``."""
+    pages = (degree + PAGE - 1) // PAGE
+    step = 1
+    while 8 * step <= pages:
+        step *= 2
+    return PAGE * ((pages + step - 1) // step * step)
+
+
+@kernel(int64, _READ_UINT64, INT64)
+def add_degrees(keys, degrees):
+    """Add 1 to the degree of a key's row for each of some sorted keys; return the number of rows with keys."""
+    rows = 0
+    at = 0
+    while at < keys.size:
+        row, first = np.int64(keys[at] >> np.uint64(32)), at
+        while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
+            at += 1
+        degrees[row] += at - first
+        rows += 1
+    return rows
+
+
+@kernel(
+    types.UniTuple(int64, 2),
+    _READ_UINT64,
+    READ_INT64,
+    READ_INT64,
+    READ_UINT32,
+    int64,
+    int64,
+    int64,
+    types.boolean,
+    types.boolean,
+    _BOOL,
+    INT64,
+    INT64,
+    INT64,
+    UINT32,
+)
+def rewrite(
+    keys,
+    starts,
+    ends,
+    columns,
+    first_id,
+    ranks,
+    n_local,
+    directed,
+    delete,
+    takes,
+    counts,
+    new_starts,
+    new_ends,
+    rewritten,
+):
+    """Write all rows to another pool, one after another, changed by sorted keys: ``plan`` and ``merge`` in one pass.
+
+    Args:
+        keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes: see ``plan``.
+        counts: int64[7], set to the counts of ``plan``, and to the number of rows changed.
+        new_starts, new_ends: int64[n_local], set to the rows' places.
+        rewritten: uint32, the pool, with room for all rows and keys.
+
+    Returns:
+        The columns used of the pool, and the largest degree.
+    """
+    order, width = np.uint32(ranks), np.uint32(n_local)
+    counts[:] = 0
+    counts[5] = -1
+    at, begin, most = 0, 0, 0
+    for row in range(starts.size):
+        own = np.uint32(first_id + row)
+        read, stop, write, group = starts[row], ends[row], begin, at
+        while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
+            place = np.uint32(keys[at] & _LOW)
+            while read < stop and _place(columns[read], order, width) < place:
+                rewritten[write] = columns[read]
+                read += 1
+                write += 1
+            copies = 0
+            while read + copies < stop and _place(columns[read + copies], order, width) == place:
+                copies += 1
+            column = _column(place, order, width)
+            counted = directed or own <= column
+            repeated = at > group and keys[at] == keys[at - 1]
+            takes[at] = not repeated and (copies > 0) == delete
+            if takes[at]:
+                amount = copies if delete else 1
+                counts[0] += counted
+                counts[2] += amount
+                counts[3] += amount * (own == column)
+                counts[4] += amount - 1
+                if delete:
+                    read += copies
+                else:
+                    rewritten[write] = column
+                    write += 1
+            else:
+                counts[1] += counted
+                if counts[5] < 0:
+                    counts[5] = at
+            at += 1
+        while read < stop:
+            rewritten[write] = columns[read]
+            read += 1
+            write += 1
+        degree = write - begin
+        new_starts[row], new_ends[row] = begin, write
+        counts[6] += degree != stop - starts[row]
+        most = max(most, degree)
+        begin += _run_columns(degree)
+    return begin, most
 
 
 @kernel(void, READ_INT64, READ_INT64, READ_UINT32, READ_INT64, UINT32)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
-from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
+from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.storage.edge_bins import BinStore
 from dbfs_workers.storage.living import Updated
 from dbfs_workers.storage.partition import Partition, describe
@@ -84,8 +84,10 @@ class Updates:
         updated = await member.in_thread(_updated, member, data[member.partition_key], spec, edges)
         changes, before = updated.changes, data[member.partition_key].version
         stripe = updated.partition.stripe
-        changed = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
-        logged = VersionChanges(updated.partition.version, changed, spec.kind != "insert-edges")
+        logged_edges = None
+        if changes.keys.size <= most_edges(updated.partition.m_local):
+            logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
+        logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > before
         self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition, logged if following else None)
         return RankUpdate(
