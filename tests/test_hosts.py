@@ -58,6 +58,10 @@ def check_traversals(client: distributed.Client, exchange: str) -> None:
             np.testing.assert_array_equal(result.distances(), expected)
             oracle.assert_valid_parents(matrix, expected, result.predecessors(), [10])
         graph.unload()
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=False), client=client, layout="2d") as graph:
+        assert (graph.layout, graph.exchange) == ("2d", exchange)
+        result = graph.bfs(10, predecessors=True, validate=True)
+        np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [10]))
 
 
 def run_example(scheduler: str, environment: dict[str, str]) -> str:
