@@ -10,6 +10,7 @@ import click
 from dbfs.cli.bench.bins import bins
 from dbfs.cli.bench.build import build
 from dbfs.cli.bench.engine import calls, gang, kernels, levels
+from dbfs.cli.bench.files import files
 from dbfs.cli.bench.gpu import gpu, memory
 from dbfs.cli.bench.hosts import hosts
 from dbfs.cli.bench.lab import lab
@@ -36,6 +37,7 @@ for _command in (
     hosts,
     kernels,
     build,
+    files,
     updates,
     networkx,
     layouts,

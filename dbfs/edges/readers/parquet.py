@@ -130,7 +130,9 @@ class ParquetPiece:
         import pyarrow as pa
 
         textual = any(not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
-        decoded = file.iter_batches(_BATCH_STRINGS if textual else _BATCH_ROWS, [group], self.ends.columns)
+        # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
+        size = _BATCH_STRINGS if textual else _BATCH_ROWS
+        decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)
         # As of ``in_batches``.
         most = _BATCH_ROWS // 4 if textual else _BATCH_ROWS
         batches, rows, taken, looked = list[Any](), 0, 0, 0
