@@ -58,6 +58,9 @@ SMALL_KERNELS = {
     "building/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
     "building/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
     "building/facts.cu": {"dbfs_facts"},
+    "building/merging.cu": {
+        f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")
+    },
     "checks/validation.cu": {"dbfs_check_edges"},
     "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
     "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},

@@ -74,7 +74,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
     """Replace CuPy and the kernels. ``mapped`` says whether a rank can map the memory of another rank's GPU."""
     cupy = Cupy()
     monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
-    monkeypatch.setattr(building, "_launch", launch)
+    monkeypatch.setattr(building, "launch", launch)
     monkeypatch.setattr(device_memory, "own_allocation", lambda count, dtype: np.empty(count, dtype).view(Array))
     monkeypatch.setattr(device_memory, "export_allocation", lambda array: array.ctypes.data.to_bytes(8, "little"))
     monkeypatch.setattr(device_memory, "mapped", _mapped if mapped else _refuse)

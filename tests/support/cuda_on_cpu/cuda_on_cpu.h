@@ -340,6 +340,10 @@ inline T atomicMax(T* place, T value) {
   return __update(place, [=](T before) { return before < value ? value : before; });
 }
 template <class T>
+inline T atomicMin(T* place, T value) {
+  return __update(place, [=](T before) { return value < before ? value : before; });
+}
+template <class T>
 inline T atomicExch(T* place, T value) {
   return __update(place, [=](T) { return value; });
 }

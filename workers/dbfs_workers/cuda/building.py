@@ -96,7 +96,7 @@ def bin_edges(
     counts = cupy.asarray(found)
     count = (src, dst, np.int64(src.size), np.uint64(stripe.n), positions, np.uint32(p), np.uint32(symmetrise))
     first_row, end_row = map(np.uint32, rows)
-    _launch("building/binning.cu", "dbfs_count_owners", src.size, (*count, first_row, end_row, counts, counts[p:]))
+    launch("building/binning.cu", "dbfs_count_owners", src.size, (*count, first_row, end_row, counts, counts[p:]))
     found = cupy.asnumpy(counts)
     _check_inside(src, dst, int(found[p]), stripe.n, name)
     starts = np.zeros(p + 1, np.int64)
@@ -106,7 +106,7 @@ def bin_edges(
     keys = device_memory.own_allocation(total, np.uint64)
     layout = (np.uint32(p), np.uint32(stripe.n_local), np.uint32(symmetrise), first_row, end_row)
     cursors = cupy.asarray(starts[:p].astype(np.uint64))
-    _launch(
+    launch(
         "building/binning.cu",
         "dbfs_bin_edges",
         src.size,
@@ -183,9 +183,9 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
     sums = cupy.zeros(2, np.uint64)
     size = np.int64(keys.size)
     bounds = (size, np.int64(rows[0]), np.int64(count))
-    _launch("building/csr.cu", "dbfs_row_offsets", count + 1, (keys, *bounds, row_offsets), whole=True)
+    launch("building/csr.cu", "dbfs_row_offsets", count + 1, (keys, *bounds, row_offsets), whole=True)
     ids = (np.uint32(rank), np.uint32(stripe.p), np.uint32(stripe.n_local), np.uint32(by_position))
-    _launch("building/csr.cu", "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
+    launch("building/csr.cu", "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
     self_loops, duplicates = cupy.asnumpy(sums).tolist()
     return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
 
@@ -225,7 +225,7 @@ def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, de
 
     bad = cupy.full(1, _NO_EDGE, np.uint64)
     arguments = (src, dst, np.int64(src.size), np.uint64(n), np.uint32(symmetrise), degrees, bad)
-    _launch("building/binning.cu", "dbfs_count_degrees", src.size, arguments)
+    launch("building/binning.cu", "dbfs_count_degrees", src.size, arguments)
     _check_inside(src, dst, int(bad[0]), n, name)
 
 
@@ -263,14 +263,14 @@ def degree_order(degrees: Any) -> tuple[Any, Any]:
 
     n = degrees.size
     keys = cupy.empty(n, np.uint64)
-    _launch("building/degree_order.cu", "dbfs_order_keys", n, (degrees, np.int64(n), keys), whole=True)
+    launch("building/degree_order.cu", "dbfs_order_keys", n, (degrees, np.int64(n), keys), whole=True)
     keys.sort()
     position, vertex = cupy.empty(n, np.uint32), cupy.empty(n, np.uint32)
-    _launch("building/degree_order.cu", "dbfs_order", n, (keys, np.int64(n), position, vertex), whole=True)
+    launch("building/degree_order.cu", "dbfs_order", n, (keys, np.int64(n), position, vertex), whole=True)
     return position, vertex
 
 
-def _launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
     """Launch a kernel for ``threads`` items. ``whole``: a thread an item, since the kernel's threads don't stride."""
     if threads:
         blocks = -(-threads // THREADS)

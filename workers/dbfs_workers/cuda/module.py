@@ -69,6 +69,7 @@ KERNELS: Final = (
             "building/csr.cu",
             "building/degree_order.cu",
             "building/facts.cu",
+            "building/merging.cu",
             "lab/expand_contract.cu",
             "lab/contract_expand.cu",
             "lab/two_phase.cu",

@@ -163,12 +163,14 @@ class Updated:
         changes: changes of the rank's rows.
         vertices: int64, the vertices inserted or deleted; the same on all ranks.
         absent: vertices to delete that were deleted before.
+        connected: rows that have an edge, if the version is on a GPU; else 0.
     """
 
     partition: Partition
     changes: Changes = NO_CHANGES
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
     absent: int = 0
+    connected: int = 0
 
 
 def updated(
@@ -198,7 +200,7 @@ def updated(
         tight = None if into is None else Pages.of(into.rows, free_bytes, spare=False)
         return Updated(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
     if spec.kind == "insert-vertices":
-        stripe, vertices = _with_vertices(living, spec.count)
+        stripe, vertices = with_vertices(living, spec.count)
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
         return Updated(grown, vertices=vertices)
@@ -252,8 +254,10 @@ def batch_keys(
 def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the edges stored on a rank that start or end at one of some vertices, as vertices: sources and targets.
 
-    Of an undirected graph, only those that start there: other ranks have their reverses.
+    Of an undirected graph, only those that start there: other ranks have their reverses. A partition on a GPU is copied
+    to the host.
     """
+    partition = partition.on(np)
     stripe, rows = partition.stripe, partition.rows
     own = np.unique(stripe.row(vertices[stripe.owner(vertices) == partition.rank]))
     degrees = rows.ends[own] - rows.starts[own]
@@ -296,7 +300,7 @@ def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> L
     return LivingPartition(partition, paged(partition.out_edges), into, hub_first)
 
 
-def _with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.int64]]:
+def with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.int64]]:
     """Return the stripe with more vertices, and the vertices: deleted ones first, then new ones.
 
     Raises:

@@ -91,11 +91,7 @@ class Order:
 
     def keys(self, bins: BinStore) -> NDArray[np.uint64]:
         """Return the keys of a batch's edges, ascending, and close the bins."""
-        keys, bits, offsets = np.empty(bins.edges, np.uint64), bucket_bits(self.stripe), bins.bucket_offsets()
-        cursor = offsets[:-1].copy()
-        for rows, columns, starts in bins.chunks():
-            kernels.bin_keys(rows, columns, starts, bits, self.ranks, self.stripe.n_local, cursor, keys)
-        bins.close()
+        keys, offsets = self.gathered(bins)
         if keys.size < _SMALL_BATCH:
             keys.sort()
             return keys
@@ -103,6 +99,15 @@ class Order:
         for first, end in itertools.pairwise(offsets.tolist()):
             keys[first:end].sort()
         return keys
+
+    def gathered(self, bins: BinStore) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return the keys of a batch's edges by bucket, and where each bucket begins and ends; close the bins."""
+        keys, bits, offsets = np.empty(bins.edges, np.uint64), bucket_bits(self.stripe), bins.bucket_offsets()
+        cursor = offsets[:-1].copy()
+        for rows, columns, starts in bins.chunks():
+            kernels.bin_keys(rows, columns, starts, bits, self.ranks, self.stripe.n_local, cursor, keys)
+        bins.close()
+        return keys, offsets
 
     def keys_of(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the keys of those edges that start in the rank's rows, ascending; see ``UpdateSpec.edges``."""
