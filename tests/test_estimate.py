@@ -276,8 +276,8 @@ def test_what_updates_need() -> None:
     for words, options in {"layout='2d'": {"layout": "2d"}, "keep_edges=True": {"keep_edges": True}}.items():
         with pytest.raises(InvalidOptionError, match=words):
             needed(**options)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="on GPUs"):
-        dbfs.estimate("kronecker:scale=20", 2, backend="cuda", mutable=True)
+    on_gpus = dbfs.estimate("kronecker:scale=20", 2, backend="cuda", mutable=True)
+    assert on_gpus.update == {"next version": on_gpus.partition_bytes}
     both = dbfs.estimate(dbfs.rmat(20, directed=True), 2, BuildOptions(in_edges=True), mutable=True)
     one = dbfs.estimate(dbfs.rmat(20, directed=True), 2, mutable=True)
     assert both.update["next pages"] == 2 * one.update["next pages"]

@@ -74,7 +74,7 @@ def estimate(
             are taken to be as long as the first ones, which are read.
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
             ranks of other hosts, and the estimate is of such a rank.
-        mutable: count the pages that updates need as well: see ``Estimate.update``.
+        mutable: count the memory that updates need as well: see ``Estimate.update``.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
@@ -104,28 +104,30 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
-    require_changeable(listed, options, backend, mutable)
+    require_changeable(listed, options, mutable)
     stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
     of_ranks = Hosts.even(stripe.p, whole_count(hosts, "hosts", 1))
     if isinstance(listed, SavedEdges):
         options = layout(listed, options)
         if is_as_saved(listed, stripe.p, options):
             needed = estimate_as_saved(listed, backend, usable, hosts=of_ranks)
-            return _changeable(needed, listed, stripe, m, options) if mutable else needed
+            return _changeable(needed, listed, stripe, m, options, backend) if mutable else needed
     builder = _builder(backend, options)
     if issubclass(builder, HostBuilder):
         needed = builder.estimate(listed, stripe, m, options, usable, hosts=of_ranks, ids=ids)
     else:
         needed = builder.estimate(listed, stripe, m, options, usable)
     if mutable:
-        needed = _changeable(needed, listed, stripe, m, options)
+        needed = _changeable(needed, listed, stripe, m, options, backend)
     return replace(needed, sampled_edges=m if listed.m is None else None)
 
 
-def _changeable(needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions) -> Estimate:
-    """Return an estimate with the pages that updates need."""
+def _changeable(
+    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str
+) -> Estimate:
+    """Return an estimate with the memory that updates need."""
     copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies)
+    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -222,7 +224,7 @@ def require_layout(backend: str, options: BuildOptions) -> None:
         raise InvalidOptionError("layout='2d' is on CPU cores only, not on GPUs: load with backend='cpu'")
 
 
-def require_changeable(edges: EdgeList, options: BuildOptions, backend: str, mutable: bool) -> None:
+def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:
     """Refuse options of a graph that updates may change which do not go together.
 
     Raises:
@@ -234,8 +236,6 @@ def require_changeable(edges: EdgeList, options: BuildOptions, backend: str, mut
     if not mutable:
         if options.room:
             raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
-    elif backend != "cpu":
-        raise InvalidOptionError("mutable=True is not supported on GPUs, which have no pages: it needs backend='cpu'")
     elif options.layout == "2d":
         raise InvalidOptionError("mutable=True does not go with layout='2d', whose blocks have no pages")
     elif options.keep_edges:

@@ -52,9 +52,10 @@ class Estimate:
         numbering: bytes while the ranks number ids, before the build; empty if there is nothing to number. These
             are bytes of the worker's memory; an estimate for GPUs has none.
         sampled_edges: number of edges by samples of a text that does not say it; None if the number is known.
-        update: most bytes that the versions of a living graph take, on top of the partition: ``pages`` of the version
-            in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all rows anew.
-            The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
+        update: most bytes that the versions of a living graph take, on top of the partition. On CPUs: ``pages`` of the
+            version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
+            rows anew. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
+            among them. Empty for other graphs.
     """
 
     partition: dict[str, int]
@@ -228,7 +229,7 @@ def estimate_device_bytes(
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
-def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: int) -> Estimate:
+def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str) -> Estimate:
     """Return the estimate of a rank whose graph updates may change.
 
     Args:
@@ -236,8 +237,13 @@ def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: 
         stripe: how the graph lies on the ranks.
         directed_edges: number of edges stored once.
         copies: 2 if each edge is also stored by its end, else 1.
+        backend: ``cpu`` or ``cuda``.
     """
     m_local = -(-directed_edges // stripe.p)
+    if backend == "cuda":
+        version = sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())
+        updated = replace(needed, update={"next version": version})
+        return replace(updated, peaks=(updated.peak_bytes,))
     pages = copies * page_sizes.most_bytes(stripe.n_local, m_local)
     # The pages take the place of the CSR.
     csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)

@@ -47,7 +47,7 @@ from dbfs_workers.text import printable
     metavar="BYTES",
     help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
 )
-@click.option("--mutable", is_flag=True, help="Count what updates need as well: pages of rows, on CPU cores only.")
+@click.option("--mutable", is_flag=True, help="Count what updates need as well.")
 @columns_options
 @click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option

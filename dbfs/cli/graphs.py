@@ -36,7 +36,7 @@ from dbfs_workers.text import printable
 @click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
 @columns_options
 @layout_options
-@click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete; on CPU cores only.")
+@click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later.")
 @cluster_option
 @json_option

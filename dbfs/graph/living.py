@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _FEW_EDGES: Final = 4096
 # Edges of a batch, times the ranks, that the client sends to every rank: up to 64 MiB in all.
 _WHOLE_EDGES: Final = 1 << 23
+# The same for GPUs, which sort a batch sooner than tasks bin it: up to 512 MiB in all.
+_WHOLE_EDGES_ON_GPUS: Final = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class LivingVertices(NamedVertices):
         """Move the rows of a frozen graph to pages, and allow updates again.
 
         Raises:
-            InvalidOptionError: the graph is on GPUs, in the layout ``2d``, or keeps its input edges.
+            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
             Other errors as for ``insert_edges``.
         """
         self._change("thaw", deadline=deadline)
@@ -286,9 +288,10 @@ class LivingVertices(NamedVertices):
     def _goes_whole(self, edges: EdgeList) -> bool:
         """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
         in_memory = isinstance(edges, ArrayEdges | TableEdges) and edges.m
+        most = _WHOLE_EDGES if self.record.backend == "cpu" else _WHOLE_EDGES_ON_GPUS
         return bool(
             in_memory
-            and in_memory * self._gang.p <= _WHOLE_EDGES
+            and in_memory * self._gang.p <= most
             and self.record.order_key is None
             and self.n <= MOST_SMALL_IDS
         )
@@ -328,8 +331,6 @@ class LivingVertices(NamedVertices):
         record = self.record
         if kind != "thaw":
             require_mutable(record)
-        elif record.backend != "cpu":
-            raise InvalidOptionError(f"{record.name} is on GPUs, which have no pages; load it on CPUs")
         elif record.layout == "2d":
             raise InvalidOptionError(f"{record.name} is loaded with layout='2d', whose blocks have no pages")
         elif record.input_edge_keys:

@@ -92,9 +92,9 @@ def load(
             numbers 0..n-1 instead, in ascending order of the ids.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
-        mutable: allow updates of edges and vertices: ``Graph.insert_edges`` and its neighbours. On CPUs only, and not
-            together with ``keep_edges``, because validation would compare results with edges that are gone. The first
-            update moves the rows to pages, which takes a copy of the graph for a moment.
+        mutable: allow updates of edges and vertices: ``Graph.insert_edges`` and its neighbours. Not together with
+            ``keep_edges``, because validation would compare results with edges that are gone. On CPUs the first update
+            moves the rows to pages, which takes a copy of the graph for a moment; on GPUs each update takes one.
         room: vertices that ``Graph.insert_vertices`` may add beyond those of the edges.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
@@ -141,7 +141,7 @@ def load(
     chosen = choose_backend(gang, backend)
     if layout == AUTO and not mutable:
         options = replaced(options, layout=choose_layout(listed, gang, options, chosen))
-    require_changeable(listed, options, chosen, mutable)
+    require_changeable(listed, options, mutable)
     require_layout(chosen, options)
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex

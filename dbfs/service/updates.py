@@ -19,6 +19,7 @@ from dbfs.service.messages import ApplyUpdate, UpdateReport
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.worker_calls import GRACE, WorkerCalls
 from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
 
 
@@ -53,8 +54,14 @@ class Updates:
             if message.strict and (report.refused or report.absent):
                 await self._drop(run)
                 return replace(report, record=graph.record, applied=False)
+            totals = GraphTotals(
+                sum(rank.info.m_local for rank in ranks),
+                sum(rank.connected for rank in ranks),
+                max(rank.info.max_degree for rank in ranks),
+            )
             try:
-                await self._call(run, [CommitUpdate(graph_id, run.run_id)] * len(ranks), run.remaining + GRACE)
+                commits = [CommitUpdate(graph_id, run.run_id, totals)] * len(ranks)
+                await self._call(run, commits, run.remaining + GRACE)
             except Exception as error:
                 # Some ranks may have the new version and some the old one.
                 graph.lost.update(range(len(ranks)))

@@ -27,10 +27,11 @@ from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import no_vertices
 from dbfs_workers.storage.stripe import Stripe
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
-SYMMETRIC = SimpleNamespace(parents=object(), stripe=Stripe(100, 3))
+SYMMETRIC = SimpleNamespace(parents=object(), stripe=Stripe(100, 3), deleted=no_vertices(), version=0)
 
 
 class CudaRuntimeError(RuntimeError):
@@ -170,7 +171,7 @@ def test_options_of_a_run(member: CudaMember) -> None:
     spec = TraversalSpec("run", (5, 3, 5), predecessors=True, backend="cpu", direction="bottom-up", max_depth=4)
     with pytest.raises(DeadlineExceededError):
         run(member, ends, spec)
-    nowhere: Any = SimpleNamespace(parents=None)
+    nowhere: Any = SimpleNamespace(parents=None, deleted=no_vertices())
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
         member.traverse(nowhere, 2, [spec], time.monotonic() + 5)
 

@@ -15,6 +15,8 @@ from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
 from dbfs_workers.members import on_gpu as member
 from dbfs_workers.members.on_gpu import CudaMember
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import Token, issue
 from tests.support.standin import Cupy
@@ -246,3 +248,33 @@ def test_a_kernel_that_failed_ends_the_wait_at_once() -> None:
     engine._slots[0].done.synchronize = synchronize
     with pytest.raises(RuntimeError, match="illegal memory access"):
         engine.wait()
+
+
+def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> None:
+    def array(at: int, size: int = 1) -> Any:
+        return SimpleNamespace(data=SimpleNamespace(ptr=at), size=size)
+
+    def version(first: int) -> Any:
+        names = ("row_offsets", "columns", "in_offsets", "in_columns", "first_in", "closed")
+        arrays = {name: array(first + place) for place, name in enumerate(names)}
+        return SimpleNamespace(**arrays, stripe=STRIPE, rank=1, chunks=first, rows_used=first + 32)
+
+    engine = object.__new__(resident.ResidentKernel)
+    engine._cupy = SimpleNamespace(empty=lambda size, dtype: array(7000 + size, size))
+    engine._params = np.zeros(1, layout.PARAMS)
+    engine._shared_labels = RankLabels(array(9), None)
+    params, prepared = engine._params[0], engine.__dict__
+    params["leader_vertices"] = 5
+    for first, max_degree, light, own in ((100, 32, 4, False), (200, 33, 0, True), (300, 3, 3, False)):
+        prepared["_prepared"], prepared["_dirty_tail"] = (1,), False
+        engine.take_over(version(first), GraphTotals(12, 0, max_degree))
+        assert params["out"].tolist() == params["peers"][1]["out"].tolist() == (first, first + 1)
+        assert (params["in"].tolist(), params["first_in"], params["closed"]) == (
+            (first + 2, first + 3),
+            first + 4,
+            first + 5,
+        )
+        assert (params["rows_used"], params["chunks"].tolist()) == (first + 32, [7001 + first] * 2)
+        assert (params["edges_total"], params["vertices_total"], params["max_degree"]) == (12, 1, max_degree)
+        assert (params["light"], params["leader_vertices"], params["distances"]) == (light, 0, 9)
+        assert (engine._own_distances, engine._prepared, engine._dirty_tail) == (own, (), True)

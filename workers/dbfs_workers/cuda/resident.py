@@ -51,6 +51,7 @@ from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS
 
 T = TypeVar("T")
@@ -119,6 +120,8 @@ class ResidentKernel:
         self._window = Window(parts, graph_id)
         self._peers: PeerWindows | None = None
         self._own_distances = False
+        # The version whose lists the leader has mapped.
+        self._exported: DeviceGraph | None = None
         # Several ranks reach into each other's labels: into distances in leader levels, and into parents in dense
         # ones. Those labels lie in the window, and a result gets a copy of them.
         self._shared_labels: RankLabels | None = None
@@ -149,6 +152,8 @@ class ResidentKernel:
     def info(self) -> PeerInfo:
         """Return this rank's facts for the other ranks."""
         graph = self.graph
+        lists = leader_lists(graph)
+        self._exported = None if lists is None else graph
         return PeerInfo(
             rank=graph.rank,
             handle=self._window.export() if graph.stripe.p > 1 else b"",
@@ -157,7 +162,7 @@ class ResidentKernel:
             connected=graph.connected,
             max_degree=graph.max_degree,
             bottom_up=graph.in_columns is not None,
-            csr=leader_lists(graph),
+            csr=lists,
         )
 
     def connect(self, infos: Iterable[PeerInfo]) -> None:
@@ -168,39 +173,65 @@ class ResidentKernel:
             raise InvalidOptionError(
                 f"rank {graph.rank} needs the records of ranks 0 to {stripe.p - 1}, got {sorted(by_rank)}"
             )
-        params = self._params[0]
-        # Clamped to 32 bits: the kernel only compares it with small numbers.
-        params["max_degree"] = min(2**32 - 1, max(info.max_degree for info in by_rank.values()))
-        params["light"] = self._lanes_a_vertex(int(params["max_degree"]), stripe.p)
-        has_leader = bool(params["light"]) and all(info.csr is not None for info in by_rank.values())
+        params, ranks = self._params[0], by_rank.values()
+        totals = GraphTotals(
+            sum(info.m_local for info in ranks),
+            sum(info.connected for info in ranks),
+            max(info.max_degree for info in ranks),
+        )
+        light = self._lanes_a_vertex(totals.max_degree, stripe.p)
+        has_leader = light > 0 and all(info.csr is not None for info in ranks)
         is_leader = graph.rank == layout.LEADER and has_leader
         self._peers = PeerWindows(graph.rank, self._window, by_rank, self._graph_id, is_leader=is_leader)
         params["peers"] = self._peers.params()
-        params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
-        self._bottom_up = all(info.bottom_up for info in by_rank.values())
-        if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
-            params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
-            params["first_in"] = graph.first_in.data.ptr
-        # Whether a run writes its distances into the result itself.
-        self._own_distances = self._shared_labels is None or not params["light"]
-        if self._shared_labels is not None:
-            params["distances"] = address(self._shared_labels.distances)
+        self._bottom_up = all(info.bottom_up for info in ranks)
+        self._set_graph(totals)
         params["known"] = self._known.data.ptr
         params["queues"] = [queue.data.ptr for queue in self._queues]
         params["queue_parents"] = [queue.data.ptr for queue in self._queue_parents]
-        params["closed"] = 0 if graph.closed is None else graph.closed.data.ptr
-        params["chunks"] = [queue.data.ptr for queue in self._chunks]
         params["control"] = self._control.data.ptr
-        params["edges_total"] = sum(info.m_local for info in by_rank.values())
-        params["vertices_total"] = max(1, sum(info.connected for info in by_rank.values()))
         params["rank"], params["ranks"] = graph.rank, stripe.p
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
-        params["rows_used"], params["bin_capacity"] = graph.rows_used, self._bin_capacity
-        params["stats_capacity"] = CAPACITY
+        params["bin_capacity"], params["stats_capacity"] = self._bin_capacity, CAPACITY
         params["leader_vertices"], params["leader_capacity"] = (
             LEADER_VERTICES if has_leader else 0,
             leader_capacity(stripe),
         )
+
+    def take_over(self, graph: DeviceGraph, totals: GraphTotals) -> None:
+        """Traverse another version of the graph from now on. No run is under way, and all ranks do so.
+
+        Leader levels end: the leader has mapped the lists of the first version, which stay in memory for that.
+
+        Args:
+            graph: the rank's slice of the version, of as many rows as before.
+            totals: counts of the version, the same on all ranks.
+        """
+        self.graph = graph
+        self._chunks = [self._cupy.empty(graph.chunks + 1, np.uint64) for _ in range(2)]
+        self._params[0]["leader_vertices"] = 0
+        self._prepared = ()
+        self._dirty_tail = True
+        self._set_graph(totals)
+
+    def _set_graph(self, totals: GraphTotals) -> None:
+        """Set what the kernel reads of the graph."""
+        params, graph = self._params[0], self.graph
+        # Clamped to 32 bits: the kernel only compares it with small numbers.
+        params["max_degree"] = min(2**32 - 1, totals.max_degree)
+        params["light"] = self._lanes_a_vertex(totals.max_degree, graph.stripe.p)
+        params["edges_total"], params["vertices_total"] = totals.edges, max(1, totals.connected)
+        params["out"] = params["peers"][graph.rank]["out"] = (graph.row_offsets.data.ptr, graph.columns.data.ptr)
+        if graph.in_offsets is not None and graph.in_columns is not None and graph.first_in is not None:
+            params["in"] = (graph.in_offsets.data.ptr, graph.in_columns.data.ptr)
+            params["first_in"] = graph.first_in.data.ptr
+        params["closed"] = 0 if graph.closed is None else graph.closed.data.ptr
+        params["chunks"] = [queue.data.ptr for queue in self._chunks]
+        params["rows_used"] = graph.rows_used
+        # Whether a run writes its distances into the result itself.
+        self._own_distances = self._shared_labels is None or not params["light"]
+        if self._shared_labels is not None:
+            params["distances"] = address(self._shared_labels.distances)
 
     @staticmethod
     def _lanes_a_vertex(max_degree: int, ranks: int) -> int:

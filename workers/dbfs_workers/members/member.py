@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,12 @@ from dbfs_workers.reports import RankReport, RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.change_log import ChangeLog
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.living import Updated
 
 T = TypeVar("T")
 
@@ -200,6 +204,36 @@ class Member(ABC):
             InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges.
             NoRoomForLabelsError: the labels do not fit.
         """
+
+    def updated(
+        self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
+    ) -> "Updated":
+        """Return the next version of the partition; see ``living.updated``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError, InvalidVertexError: see there.
+        """
+        # Imported here, because the import compiles kernels, which takes the event loop's time once.
+        from dbfs_workers.storage.living import updated
+
+        return updated(partition, spec, edges, in_edges, self.free_bytes)
+
+    def batch_keys(
+        self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
+    ) -> tuple[Any, Any | None]:
+        """Return the keys of a batch's edges; see ``living.batch_keys``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError: see there.
+        """
+        from dbfs_workers.storage.living import batch_keys
+
+        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self.free_bytes)
+
+    def take_over(  # noqa: B027 - most members read the partition of each run
+        self, partition: Partition, totals: GraphTotals
+    ) -> None:
+        """Make ready to traverse a new version of the partition from now on. Called in the member's thread."""
 
     @abstractmethod
     def free_bytes(self) -> int:

@@ -10,8 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,11 +32,15 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange.protocol import Cause, abort_error
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
 from dbfs_workers.members import laboratory
-from dbfs_workers.members.member import Member
+from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import GraphTotals, Partition, require_present
+from dbfs_workers.storage.update_spec import UpdateSpec
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.living import Updated
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -65,7 +69,7 @@ class _Launched:
     direction: cuda_run.Direction
 
 
-class CudaMember(Member):
+class CudaMember(MemberOnGpu):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
     awake_seconds = GPU_AWAKE_SECONDS
@@ -128,6 +132,8 @@ class CudaMember(Member):
         if number <= self._ended:
             raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
         try:
+            for spec in specs:
+                require_present(partition, spec.sources)
             if specs[0].direction == "bottom-up" and partition.parents is None:
                 raise InvalidOptionError(
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
@@ -135,7 +141,8 @@ class CudaMember(Member):
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
                 self.require_room(partition.stripe, specs)
-                return self._traverse_all(number, specs, deadline)
+                runs = self._traverse_all(number, specs, deadline)
+                return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=True)]
         finally:
             with self._lock:
                 self._ended = number
@@ -152,9 +159,21 @@ class CudaMember(Member):
         parents = labels.predecessors
         return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
-    def free_bytes(self) -> int:
+    def updated(
+        self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
+    ) -> "Updated":
         """See ``Member``."""
-        return device_memory.free_for_labels(self.room.share)
+        following = super().updated(partition, spec, edges, in_edges)
+        with failures.typed_errors(f"rank {self.rank}, changing its edges"):
+            return replace(following, connected=on_device(following.partition).connected)
+
+    def take_over(self, partition: Partition, totals: GraphTotals) -> None:
+        """See ``Member``."""
+        with failures.typed_errors(f"rank {self.rank}, taking version {partition.version} over"):
+            self._graph = on_device(partition)
+            self._summary = Summary(self._graph)
+            for engine in self._engines:
+                engine.take_over(self._graph, totals)
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""

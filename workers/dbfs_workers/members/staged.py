@@ -5,6 +5,7 @@ cross the bus twice, once at the sender and once at the receiver, and no kernel 
 may share a GPU. NCCL moves bins between GPUs, each of which has one rank only.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dbfs_workers.exchange import nccl, staged
 from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.staged import StagedExchange
+from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
@@ -30,7 +32,7 @@ from dbfs_workers.storage.stripe import Stripe
 _LEVEL_BYTES = 3 * 8 + 8
 
 
-class StagedMember(LoopMember):
+class StagedMember(MemberOnGpu, LoopMember):
     """A member that stages the exchange through the host. See ``Member``. ``make`` must precede the first run."""
 
     backend = "cuda"
@@ -52,16 +54,14 @@ class StagedMember(LoopMember):
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``."""
         with failures.typed_errors(f"rank {self.rank}"):
-            return super().traverse(partition, number, specs, deadline)
+            anew = [replace(spec, repairs=None) for spec in specs]
+            runs = super().traverse(partition, number, anew, deadline)
+            return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=True)]
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Copy labels from the GPU."""
         to_host, parents = backends.get(self.backend).to_host, labels.predecessors
         return RankLabels(to_host(labels.distances), None if parents is None else to_host(parents))
-
-    def free_bytes(self) -> int:
-        """See ``Member``."""
-        return device_memory.free_for_labels(self.room.share)
 
     def _exchange_bytes(self, stripe: Stripe) -> int:
         """Return the bytes of the exchange's arrays on the GPU."""

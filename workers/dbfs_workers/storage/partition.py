@@ -184,6 +184,21 @@ class PartitionInfo:
     free_pages: int = 0
 
 
+@dataclass(frozen=True)
+class GraphTotals:
+    """Counts of a version over all ranks, by which the ranks' kernels on GPUs decide alike.
+
+    Attributes:
+        edges: directed edges.
+        connected: rows that have an edge; see ``DeviceGraph.connected``.
+        max_degree: columns of the longest row.
+    """
+
+    edges: int
+    connected: int
+    max_degree: int
+
+
 def describe(partition: Partition) -> PartitionInfo:
     """Return a partition's counts."""
     return PartitionInfo(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.rpc import Pickled
-from dbfs_workers.storage.partition import PartitionInfo
+from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 
@@ -28,6 +28,7 @@ class RankUpdate:
         first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
         vertices: int64, the vertices inserted or deleted.
         absent: vertices to delete that were deleted before.
+        connected: see ``Updated.connected``.
     """
 
     info: PartitionInfo
@@ -38,6 +39,7 @@ class RankUpdate:
     first_refused: tuple[int, int] | None
     vertices: NDArray[np.int64]
     absent: int
+    connected: int
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,16 @@ class CommitUpdate(WorkerMessage[None]):
     Attributes:
         graph_id: the graph.
         run_id: the update's run.
+        totals: counts of the version.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang, or has prepared no version in this run.
+        GraphTooLargeError, DeviceFailedError: a GPU can't take the version over.
     """
 
     graph_id: str
     run_id: str
+    totals: GraphTotals
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,14 @@ from typing import Any
 
 import distributed
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
 from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges, most_edges
-from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import Updated
 from dbfs_workers.storage.partition import Partition, describe
-from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate, TakeBatch
 
-Keys = tuple[NDArray[np.uint64], NDArray[np.uint64] | None]
-Batch = Sequence[BinStore | NDArray[np.uint64] | None]
+Keys = tuple[Any, Any | None]
 
 
 @dataclass(frozen=True)
@@ -60,9 +55,12 @@ class Updates:
         """See ``TakeBatch``."""
         member = self._member(message.graph_id)
         self._taken.pop(message.graph_id, None)
-        keys = await member.in_thread(_batch_keys, member, self._worker.data[member.partition_key], message)
+        src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
+        partition = self._worker.data[member.partition_key]
+        keys = await member.in_thread(member.batch_keys, partition, src, dst, message.symmetrise)
         self._taken[message.graph_id] = message.run_id, keys
-        return keys[0].size
+        size: int = keys[0].size
+        return size
 
     @PrepareUpdate.handler
     async def prepare_update(self, message: PrepareUpdate) -> RankUpdate:
@@ -73,7 +71,7 @@ class Updates:
         run_id, keys = self._taken.pop(message.graph_id, ("", None))
         spec = message.spec.value()
         if collection is not None:
-            edges: Batch = collection.stores
+            edges: Sequence[Any] = collection.stores
         elif keys is not None and run_id == message.run_id:
             edges = keys
         elif message.collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
@@ -81,7 +79,7 @@ class Updates:
         else:
             edges = ()
         # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
-        updated = await member.in_thread(_updated, member, data[member.partition_key], spec, edges)
+        updated = await member.in_thread(member.updated, data[member.partition_key], spec, *edges)
         changes, before = updated.changes, data[member.partition_key].version
         stripe = updated.partition.stripe
         logged_edges = None
@@ -99,6 +97,7 @@ class Updates:
             changes.first_refused,
             updated.vertices,
             updated.absent,
+            updated.connected,
         )
 
     @CommitUpdate.handler
@@ -107,6 +106,7 @@ class Updates:
         member, prepared = self._member(message.graph_id), self._prepared.pop(message.graph_id, None)
         if prepared is None or prepared.run_id != message.run_id:
             raise StaleRunError(f"rank {member.rank}: run {message.run_id} has prepared no version")
+        await member.in_thread(member.take_over, prepared.partition, message.totals)
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
@@ -127,18 +127,3 @@ class Updates:
         """Forget the prepared version, and the batch, of a gang that this worker leaves."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
-
-
-def _updated(member: Member, partition: Partition, spec: UpdateSpec, batch: Batch) -> Updated:
-    # Imported here, because the import compiles kernels, which takes the event loop's time once.
-    from dbfs_workers.storage.living import updated
-
-    edges, in_edges, *_ = [*batch, None, None]
-    return updated(partition, spec, edges, in_edges, member.free_bytes)
-
-
-def _batch_keys(member: Member, partition: Partition, message: TakeBatch) -> Keys:
-    from dbfs_workers.storage.living import batch_keys
-
-    src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
-    return batch_keys(partition, src, dst, symmetrise=message.symmetrise, free_bytes=member.free_bytes)
