@@ -44,7 +44,7 @@ class UpdateRates:
         return self.csr / self.pages
 
 
-def bench_updates(client: distributed.Client, scale: int, edges: int, times: int) -> UpdateRates:
+def bench_updates(client: distributed.Client, scale: int, edges: int, times: int, backend: str = "cpu") -> UpdateRates:
     """Insert random edges into a Kronecker graph and delete them again, and traverse the graph.
 
     Args:
@@ -52,9 +52,10 @@ def bench_updates(client: distributed.Client, scale: int, edges: int, times: int
         scale: logarithm of the number of vertices.
         edges: edges of a batch.
         times: number of batches of each kind.
+        backend: where the graph lies, ``cpu`` or ``cuda``, whose graphs have no pages: each version is a CSR.
     """
     generator, n = np.random.default_rng(1), 2**scale
-    with dbfs.load(f"kronecker:scale={scale}", client=client, mutable=True, backend="cpu") as graph:
+    with dbfs.load(f"kronecker:scale={scale}", client=client, mutable=True, backend=backend) as graph:
         inserted, deleted = [], []
         for _ in track(range(times + 1), "batches"):
             src, dst = generator.integers(0, n, (2, edges))
@@ -108,7 +109,9 @@ class RepairTimes:
     single: dict[str, float]
 
 
-def bench_repairs(client: distributed.Client, spec: str, edges: int, times: int, singles: int) -> RepairTimes:
+def bench_repairs(
+    client: distributed.Client, spec: str, edges: int, times: int, singles: int, backend: str = "cpu"
+) -> RepairTimes:
     """Delete edges of a result's tree and insert them again; after each batch repair the result and traverse anew.
 
     Args:
@@ -117,9 +120,10 @@ def bench_repairs(client: distributed.Client, spec: str, edges: int, times: int,
         edges: edges of a batch.
         times: number of batches of each kind.
         singles: number of single edges, each deleted and inserted again.
+        backend: where the graph lies, ``cpu`` or ``cuda``, which makes a new traversal instead of each repair.
     """
     generator, repairs, traversals, single = np.random.default_rng(1), [], [], []
-    with dbfs.load(spec, client=client, mutable=True, backend="cpu") as graph:
+    with dbfs.load(spec, client=client, mutable=True, backend=backend) as graph:
         (source,) = graph.sample_sources(1)
         result = graph.bfs(source, predecessors=True)
         tree = result.tree().to_arrow()

@@ -12,6 +12,7 @@ import multiprocessing
 import sys
 import time
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,14 @@ import dbfs
 from dbfs.edges import generate
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
 from tests.support import oracle
 from tests.support.partitions import build
+
+if TYPE_CHECKING:
+    from dbfs_workers.members.on_gpu import CudaMember
 
 SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
@@ -69,10 +74,13 @@ def serve(rank: int, pipe: Connection) -> None:
         pipe.send(member.make(partition))
         member.connect(pipe.recv())
         pipe.send("connected")
-        for number, spec in enumerate(runs(name), 1):
+        specs = runs(name)
+        for number, spec in enumerate(specs * 2):
+            if number == len(specs):
+                partition = change(member, partition, pipe)
             pipe.recv()
             try:
-                done = member.traverse(partition, number, [spec], time.monotonic() + SECONDS)
+                done = member.traverse(partition, number + 1, [spec], time.monotonic() + SECONDS)
                 pipe.send(member.fetch(done[0].labels))
             except DbfsError as error:
                 pipe.send(error)
@@ -81,6 +89,16 @@ def serve(rank: int, pipe: Connection) -> None:
         pipe.send("detached")
         pipe.recv()
         member.close()
+
+
+def change(member: "CudaMember", partition: Partition, pipe: Connection) -> Partition:
+    """Insert the batch that comes through the pipe; return the next version."""
+    following = member.updated(partition, UpdateSpec("insert-edges", False, edges=pipe.recv()))
+    made = following.partition
+    pipe.send((made.m_local, following.connected, made.max_degree))
+    member.take_over(made, pipe.recv())
+    pipe.send("taken over")
+    return made
 
 
 def together(pipes: list[Connection], messages: list[object]) -> list[object]:
@@ -102,11 +120,28 @@ def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
     slices = partitions(graph, ranks)
     stripe = slices[0].stripe
     src, dst = graph.cut(graph.m or 1)[0].read()
-    matrix = oracle.adjacency(stripe.n, src, dst, directed=False)
     infos = together(pipes, [(name, part) for part in slices])
     together(pipes, [infos] * ranks)
-    for spec in runs(name):
-        labels = together(pipes, [spec.run_id] * ranks)
+    check_runs(name, stripe, src, dst, pipes)
+    # Long edges in the grid and the tree make light levels of leader levels, or end both.
+    added, back = np.random.default_rng(1).integers(0, stripe.n, (2, 500))
+    batch = np.append(added, back[added != back]), np.append(back, added[added != back])
+    facts: Any = together(pipes, [batch] * ranks)
+    edges, connected, degrees = zip(*facts, strict=True)
+    together(pipes, [GraphTotals(sum(edges), sum(connected), max(degrees))] * ranks)
+    check_runs(f"{name} after a batch", stripe, np.append(src, added), np.append(dst, back), pipes)
+    together(pipes, ["detach"] * ranks)
+    for pipe in pipes:
+        pipe.send("close")
+
+
+def check_runs(
+    name: str, stripe: Stripe, src: NDArray[np.int64], dst: NDArray[np.int64], pipes: list[Connection]
+) -> None:
+    """Check the runs of one version."""
+    ranks, matrix = len(pipes), oracle.adjacency(stripe.n, src, dst, directed=False)
+    for spec in runs(name.split()[0]):
+        labels: Any = together(pipes, [spec.run_id] * ranks)
         for answer in labels:
             if isinstance(answer, Exception):
                 raise answer
@@ -117,9 +152,6 @@ def check(name: str, graph: dbfs.EdgeList, pipes: list[Connection]) -> None:
             parents = np.where(ids == NO_VERTEX, -1, stripe.vertex(ids))
             oracle.assert_valid_parents(matrix, found.astype(np.int32), parents, list(spec.sources))
         print(f"{name}, {ranks} ranks, {spec.direction}: right", flush=True)
-    together(pipes, ["detach"] * ranks)
-    for pipe in pipes:
-        pipe.send("close")
 
 
 def main() -> None:
