@@ -95,6 +95,26 @@ def test_metrics(shown: distributed.Client) -> None:
     assert not [name for name in gone if "street" in name]
 
 
+def test_a_living_graph_in_metrics_and_on_the_page(shown: distributed.Client) -> None:
+    pytest.importorskip("prometheus_client")
+
+    def row(dask_scheduler: distributed.Scheduler) -> dict[str, Any]:
+        from dbfs.dashboard import page
+
+        (graph,) = [each for each in dask_scheduler.plugins["dbfs"].graphs.values() if each.record.name == "alive"]
+        return dict(zip(page._GRAPHS, page._graph_row(graph), strict=True))
+
+    with dbfs.load("grid2d:side=30", client=shown, name="alive", mutable=True) as graph:
+        graph.insert_edges([(0, 899), (5, 700)])
+        graph.delete_edges([(0, 899)])
+        found, listed = metrics(shown), shown.run_on_scheduler(row)
+        free = sum(info.free_pages for info in graph.record.infos)
+        assert free > 0
+        assert found['dask_dbfs_graph_version{graph="alive"}'] == listed["version"] == 2
+        assert found['dask_dbfs_graph_updated_total{graph="alive"}'] == listed["changes"] == 3
+        assert found['dask_dbfs_graph_free_pages{graph="alive"}'] == listed["free pages"] == free
+
+
 def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     for _ in range(100):
         found = look()

@@ -71,6 +71,8 @@ _GRAPHS: Columns = {
     "bytes in all": (90, _BYTES),
     "runs": (60, _COUNT),
     "version": (60, _COUNT),
+    "changes": (80, _COUNT),
+    "free pages": (80, _COUNT),
     "lost ranks": (90, _TEXT),
 }
 _RUNS: Columns = {
@@ -340,6 +342,8 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
         sum(sizes),
         graph.runs,
         record.version,
+        record.updated,
+        sum(info.free_pages for info in record.infos),
         ", ".join(map(str, sorted(graph.lost))),
     )
 
