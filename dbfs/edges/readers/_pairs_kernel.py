@@ -84,7 +84,7 @@ def parse_pairs(text, prefix, separator, low, high, extra, src, dst):
         prefix: the word that starts each line; empty for none.
         separator, low, high: as of ``PairGrammar``; the separator's byte.
         extra: number of columns after the ids; -1 for any.
-        src, dst: receive the ids less ``low``; an element for each line end of the text.
+        src, dst: receive the ids less ``low``; an element for each 4 bytes of the text, and one more.
     """
     at, count = 0, 0
     while at < text.size:

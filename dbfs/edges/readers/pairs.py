@@ -188,12 +188,13 @@ def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
     # Imported here, because a client that reads no edges needs no Numba.
     from dbfs.edges.readers._pairs_kernel import parse_pairs
 
-    text, lines = np.frombuffer(block, np.uint8), block.count(b"\n")
-    src, dst = np.empty(lines, np.int64), np.empty(lines, np.int64)
+    text = np.frombuffer(block, np.uint8)
+    # The shortest line has 4 bytes. Pages of the arrays that receive no edge take no memory.
+    src, dst = np.empty(text.size // 4 + 1, np.int64), np.empty(text.size // 4 + 1, np.int64)
     extra = -1 if grammar.extra is None else grammar.extra
     prefix = np.frombuffer(grammar.prefix, np.uint8)
     count = parse_pairs(text, prefix, ord(grammar.separator), grammar.low, grammar.high, extra, src, dst)
-    return (src, dst) if count == lines else None
+    return (src[:count], dst[:count]) if count >= 0 else None
 
 
 def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar, reading: Reading) -> Edges:
