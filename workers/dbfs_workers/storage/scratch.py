@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage import label_kernels
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition, require_present
@@ -132,6 +131,9 @@ class Scratch:
     def end(self, labels: RankLabels) -> None:
         """Write the labels of the rows that the traversal has not visited, if ``start`` left that to the end."""
         if self._begun:
+            # Imported here because the import compiles kernels.
+            from dbfs_workers.storage import label_kernels
+
             parents = labels.predecessors
             label_kernels.label_unvisited(self.own_visited, labels.distances, _NONE if parents is None else parents)
 
