@@ -14,6 +14,7 @@ from dbfs.bench.level_counts import LevelCounts
 from dbfs_workers import backends
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import loop
+from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.storage.ordering import count_degrees, degree_order
 from dbfs_workers.storage.scratch import Scratch
@@ -45,7 +46,7 @@ def run_stripes(stripe: Stripe, src: NDArray[np.int64], dst: NDArray[np.int64], 
 
     def traverse(rank: int) -> Any:
         scratch = Scratch(parts[rank], np)
-        return loop.traverse(backend, scratch, specs, ends[rank], watch=loop.Watch(1), deadline=deadline)
+        return loop.traverse(backend, scratch, specs, ends[rank], watch=Watch(1), deadline=deadline)
 
     with ThreadPoolExecutor(stripe.p) as pool:
         runs = list(pool.map(traverse, range(stripe.p)))

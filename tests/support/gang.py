@@ -93,10 +93,11 @@ class Worker:
 
     def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:
         from dbfs_workers.levels import loop
+        from dbfs_workers.levels.traversals import Watch
         from dbfs_workers.storage.labels import RankLabels
 
         runs = loop.traverse(
-            self.backend, self.scratch, specs, self.end, watch=loop.Watch(number), deadline=time.monotonic() + seconds
+            self.backend, self.scratch, specs, self.end, watch=Watch(number), deadline=time.monotonic() + seconds
         )
         to_host, labels = self.backend.to_host, [run.labels for run in runs]
         parents = [None if of.predecessors is None else to_host(of.predecessors) for of in labels]

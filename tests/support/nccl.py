@@ -38,6 +38,7 @@ from dbfs_workers.exchange.comm import AbortMessages, CrossingMessage
 from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import COUNTS, Abort
 from dbfs_workers.levels import loop
+from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -398,7 +399,7 @@ class NcclGang:
         number = self.number
 
         def run(rank: int) -> Any:
-            deadline, watch = time.monotonic() + seconds, loop.Watch(number)
+            deadline, watch = time.monotonic() + seconds, Watch(number)
             backend = backends.get("cpu")
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
             return loop.traverse(backend, scratch, list(specs), exchange, watch=watch, deadline=deadline)

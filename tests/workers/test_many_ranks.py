@@ -12,6 +12,7 @@ from dbfs_workers.errors import RunAbortedError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import loop
+from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage.partition import Partition
@@ -45,7 +46,7 @@ def test_labels_are_scipys(p: int) -> None:
     def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
         deadline = time.monotonic() + PATIENCE
         scratch = Scratch(partition, np)
-        return loop.traverse(backends.get("cpu"), scratch, specs, end, watch=loop.Watch(1), deadline=deadline)
+        return loop.traverse(backends.get("cpu"), scratch, specs, end, watch=Watch(1), deadline=deadline)
 
     stripe = Stripe(n, p)
     ends = list(exchanges(stripe, range(p)))

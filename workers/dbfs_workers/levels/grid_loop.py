@@ -9,7 +9,7 @@ All ranks decide from the same sums, as in ``levels.loop``. A level has two cros
 
 Where the next level may be bottom-up, the first crossing also carries the visited vertices along the rows. In such a
 level a rank looks for those only that none in its row has visited (Buluç, Beamer, Madduri, Asanović, Patterson,
-"Distributed-Memory Breadth-First Search on Massive Graphs", 2017). If the level is top-down, nobody reads them.
+"Distributed-Memory Breadth-First Search on Massive Graphs", 2017). If the level is top-down, no rank reads them.
 
 Parents stay with their finders until the end. An owner then asks the finder of each vertex for its parent: one parent a
 vertex travels, however many ranks found the vertex (Fu, Dasari, Bebee, Berzins, Thompson, "Parallel Breadth First
@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import grid_kernels as kernels
 from dbfs_workers.backends.cpu_resident_kernels import mark
 from dbfs_workers.exchange.grid import GridExchange
-from dbfs_workers.levels import loop
 from dbfs_workers.levels.direction import (
     bottom_up_may_pay,
     bottom_up_pays,
     expected_search_share,
     require_direction,
 )
+from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid_scratch import GridScratch
@@ -47,10 +47,10 @@ _MAX_DEGREE = 4
 
 
 def traverse(
-    scratch: GridScratch, specs: Sequence[TraversalSpec], exchange: GridExchange, *, watch: loop.Watch, deadline: float
+    scratch: GridScratch, specs: Sequence[TraversalSpec], exchange: GridExchange, *, watch: Watch, deadline: float
 ) -> list[RankRun]:
     """Take part in the traversals of a run; arguments and errors as of ``loop.traverse``."""
-    return loop.traverse_each(
+    return traverse_each(
         lambda spec: GridLoop.start(scratch, spec, exchange), specs, exchange.carrier, watch=watch, deadline=deadline
     )
 

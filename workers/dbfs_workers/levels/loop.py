@@ -16,19 +16,12 @@ On GPUs that map each other's memory one kernel runs such levels instead: ``dbfs
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.errors import (
-    DeadlineExceededError,
-    RunAbortedError,
-    RunCancelledError,
-    WorkerLostError,
-)
-from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.direction import (
     bottom_up_may_pay,
     bottom_up_pays,
@@ -38,7 +31,8 @@ from dbfs_workers.levels.direction import (
 from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.queued_levels import QueuedLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun, RunPosition
+from dbfs_workers.levels.traversals import Watch, traverse_each
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage import host_memory
 from dbfs_workers.storage.labels import RankLabels
@@ -50,56 +44,6 @@ _EXCHANGE = TIME_FIELDS.index("exchange")
 # Places among the counts of a crossing: see ``LevelLoop._cross``.
 _MAX_DEGREE = _UNFINISHED = 3
 _WANTED = 4
-
-
-class Frontier(Protocol):
-    """The part of a rank's working memory that shows the frontier."""
-
-    @property
-    def frontier(self) -> NDArray[np.uint32]:
-        """The rank's vertices at the current distance."""
-        ...
-
-
-class Traversal(Protocol):
-    """One traversal on one rank; attributes as of ``LevelLoop``."""
-
-    level: int
-    bottom_up: bool
-    reached: int
-
-    @property
-    def scratch(self) -> Frontier:
-        """The rank's working memory."""
-        ...
-
-    def run(self) -> RankRun:
-        """Run all levels; return the labels, counts and times of this rank."""
-        ...
-
-
-class Watch:
-    """Shows another thread how far a run is. That thread reads the loop's own fields, at no cost to the loop.
-
-    Args:
-        number: the gang's serial number of the run.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self._in_progress: tuple[int, Traversal] | None = None
-
-    def show(self, index: int, traversal: Traversal) -> None:
-        """Show the traversal that begins; ``index`` is its place in the run."""
-        self._in_progress = (index, traversal)
-
-    def position(self) -> RunPosition | None:
-        """Return how far the run is; None before its first traversal."""
-        if self._in_progress is None:
-            return None
-        index, traversal = self._in_progress
-        frontier = traversal.scratch.frontier.size
-        return RunPosition(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
 
 
 def traverse(
@@ -135,32 +79,6 @@ def traverse(
         watch=watch,
         deadline=deadline,
     )
-
-
-def traverse_each(
-    start: Callable[[TraversalSpec], Traversal],
-    specs: Sequence[TraversalSpec],
-    exchange: Exchange,
-    *,
-    watch: Watch,
-    deadline: float,
-) -> list[RankRun]:
-    """Take part in the traversals of a run; ``start`` makes the loop of each. Else as ``traverse``."""
-    # Outside of the try: a start that came twice must not abort the run that the first one started.
-    exchange.begin(specs[0].run_id, watch.number, deadline)
-    try:
-        runs = []
-        for index, spec in enumerate(specs):
-            traversal = start(spec)
-            watch.show(index, traversal)
-            runs.append(traversal.run())
-        return runs
-    except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):
-        raise
-    except BaseException as error:
-        # The peers would wait for this rank until the deadline.
-        exchange.abort(watch.number, Cause.FAILED, f"{type(error).__name__}: {error}")
-        raise
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class Earlier:
 
 
 class RepairLoop:
-    """One repair on one rank; see ``loop.Traversal``. Another thread may read the attributes: see ``loop.Watch``.
+    """One repair on one rank; see ``Traversal``. Another thread may read the attributes: see ``traversals.Watch``.
 
     Args:
         partition: the rank's rows, of the version to repair to.
@@ -122,7 +122,7 @@ class RepairLoop:
 
     @property
     def scratch(self) -> "RepairLoop":
-        """See ``loop.Traversal``."""
+        """See ``traversals.Traversal``."""
         return self
 
     @property

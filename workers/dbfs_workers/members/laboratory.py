@@ -14,7 +14,7 @@ from dbfs_workers.storage.scratch import Scratch
 
 
 class BaselineTraversal:
-    """One traversal by a baseline on a CPU rank; see ``levels.loop.Traversal``.
+    """One traversal by a baseline on a CPU rank; see ``levels.traversals.Traversal``.
 
     Each level crosses the exchange of the one rank, which raises the error of a cancelled or late run.
     """

@@ -14,7 +14,7 @@ from dbfs_workers.storage.partition import Partition
 from dbfs_workers.team import Team
 
 if TYPE_CHECKING:
-    from dbfs_workers.levels import loop
+    from dbfs_workers.levels.traversals import Watch
 
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
@@ -46,11 +46,11 @@ class LoopMember(Member):
         self._traversed: Partition | None = None
         # Of labels in the host's memory.
         self._pool: LabelPool | None = None
-        self._watch: loop.Watch | None = None
+        self._watch: Watch | None = None
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``. The first traversal of a version allocates the scratch."""
-        from dbfs_workers.levels import loop
+        from dbfs_workers.levels.traversals import Watch
 
         try:
             self.require_room(partition.stripe, specs)
@@ -60,7 +60,7 @@ class LoopMember(Member):
             raise
         if self._pool is None and self._scratch is None:
             self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
-        self._watch = loop.Watch(number)
+        self._watch = Watch(number)
         return self._traverse_each(partition, specs, self._watch, deadline)
 
     def position(self, number: int) -> RunPosition | None:
@@ -104,15 +104,16 @@ class LoopMember(Member):
         return self._scratch
 
     def _traverse_each(
-        self, partition: Partition, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float
+        self, partition: Partition, specs: list[TraversalSpec], watch: "Watch", deadline: float
     ) -> list[RankRun]:
-        from dbfs_workers.levels import loop
+        from dbfs_workers.levels.loop import LevelLoop, traverse
+        from dbfs_workers.levels.traversals import traverse_each
 
         if specs[0].strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal
 
             laboratory_scratch = self._scratch_of(partition)
-            return loop.traverse_each(
+            return traverse_each(
                 lambda spec: BaselineTraversal(laboratory_scratch, spec, self._loop_exchange),
                 *(specs, self._loop_exchange),
                 watch=watch,
@@ -121,9 +122,7 @@ class LoopMember(Member):
         backend, exchange, free_bytes = backends.get(self.backend), self._loop_exchange, self.room.free_bytes
         if specs[0].repairs is None:
             scratch = self._scratch_of(partition)
-            return loop.traverse(
-                backend, scratch, specs, exchange, watch=watch, deadline=deadline, free_bytes=free_bytes
-            )
+            return traverse(backend, scratch, specs, exchange, watch=watch, deadline=deadline, free_bytes=free_bytes)
         from dbfs_workers.levels.repair import Earlier, RepairLoop
 
         def start(spec: TraversalSpec) -> RepairLoop:
@@ -136,12 +135,10 @@ class LoopMember(Member):
                 spec,
                 exchange,
                 earlier,
-                lambda: loop.LevelLoop.start(
-                    backend, self._scratch_of(partition), spec, exchange, self.room.free_bytes
-                ),
+                lambda: LevelLoop.start(backend, self._scratch_of(partition), spec, exchange, self.room.free_bytes),
             )
 
-        return loop.traverse_each(start, specs, exchange, watch=watch, deadline=deadline)
+        return traverse_each(start, specs, exchange, watch=watch, deadline=deadline)
 
     def _free(self) -> None:
         self.exchange.close()

@@ -10,7 +10,7 @@ from dbfs_workers.storage.partition import Partition
 
 if TYPE_CHECKING:
     from dbfs_workers.exchange.grid import GridExchange
-    from dbfs_workers.levels import loop
+    from dbfs_workers.levels.traversals import Watch
 
 
 class GridMember(LoopMember):
@@ -26,7 +26,7 @@ class GridMember(LoopMember):
         return GridScratch(partition, pool)
 
     def _traverse_each(
-        self, partition: Partition, specs: list[TraversalSpec], watch: "loop.Watch", deadline: float
+        self, partition: Partition, specs: list[TraversalSpec], watch: "Watch", deadline: float
     ) -> list[RankRun]:
         from dbfs_workers.levels import grid_loop
 

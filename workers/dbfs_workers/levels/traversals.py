@@ -1,0 +1,106 @@
+"""The traversals of a run on one rank, one after another, and what another thread may see of them meanwhile."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    RunAbortedError,
+    RunCancelledError,
+    WorkerLostError,
+)
+from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.reports import RankRun, RunPosition
+from dbfs_workers.spec import TraversalSpec
+
+
+class Frontier(Protocol):
+    """The part of a rank's working memory that shows the frontier."""
+
+    @property
+    def frontier(self) -> NDArray[np.uint32]:
+        """The rank's vertices at the current distance."""
+        ...
+
+
+class Traversal(Protocol):
+    """One traversal on one rank; attributes as of ``loop.LevelLoop``."""
+
+    level: int
+    bottom_up: bool
+    reached: int
+
+    @property
+    def scratch(self) -> Frontier:
+        """The rank's working memory."""
+        ...
+
+    def run(self) -> RankRun:
+        """Run all levels; return the labels, counts and times of this rank."""
+        ...
+
+
+class Watch:
+    """Shows another thread how far a run is. That thread reads the loop's own fields, at no cost to the loop.
+
+    Args:
+        number: the gang's serial number of the run.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._in_progress: tuple[int, Traversal] | None = None
+
+    def show(self, index: int, traversal: Traversal) -> None:
+        """Show the traversal that begins; ``index`` is its place in the run."""
+        self._in_progress = (index, traversal)
+
+    def position(self) -> RunPosition | None:
+        """Return how far the run is; None before its first traversal."""
+        if self._in_progress is None:
+            return None
+        index, traversal = self._in_progress
+        frontier = traversal.scratch.frontier.size
+        return RunPosition(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
+
+
+def traverse_each(
+    start: Callable[[TraversalSpec], Traversal],
+    specs: Sequence[TraversalSpec],
+    exchange: Exchange,
+    *,
+    watch: Watch,
+    deadline: float,
+) -> list[RankRun]:
+    """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
+
+    Args:
+        start: makes a traversal ready.
+        specs: the traversals; all of one run id.
+        exchange: this rank's end of the gang's exchange.
+        watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
+        deadline: end of all waits, in seconds of ``time.monotonic()``.
+
+    Raises:
+        DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
+            every rank; the exchange serves the next one.
+        Exception: ``start`` or the traversal raised it; the run is aborted on every rank.
+    """
+    # Outside of the try: a start that came twice must not abort the run that the first one started.
+    exchange.begin(specs[0].run_id, watch.number, deadline)
+    try:
+        runs = []
+        for index, spec in enumerate(specs):
+            traversal = start(spec)
+            watch.show(index, traversal)
+            runs.append(traversal.run())
+        return runs
+    except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):
+        raise
+    except BaseException as error:
+        # The peers would wait for this rank until the deadline.
+        exchange.abort(watch.number, Cause.FAILED, f"{type(error).__name__}: {error}")
+        raise
