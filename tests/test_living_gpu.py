@@ -1,4 +1,4 @@
-"""Living graphs on GPUs: updates against SciPy, with memory that ranks map and through the host, and new traversals.
+"""Living graphs on GPUs: updates against SciPy, with memory that ranks map and through the host, and repairs.
 
 Axes: undirected, by degree, directed with and without in-edges; 1 and 2 ranks; GPUs that map each other's memory, one
 GPU that ranks share, and workers without a GPU whose kernels run on the CPU.
@@ -120,6 +120,49 @@ def test_updates_agree_with_scipy(
         graph.bfs(1, validate=True)
         with dbfs.load(graph_of(edges, directed), client=cluster[1], ranks=ranks, backend="cuda", **options) as frozen:
             assert (frozen.bfs(3).distances() == graph.bfs(3).distances()).all()
+
+
+@pytest.mark.parametrize("layout", ["undirected", "by degree", "in-edges"])
+def test_results_follow(cluster: tuple[str, distributed.Client], layout: str, ranks: int) -> None:
+    """One GPU repairs distances and parents; otherwise a new traversal is made."""
+    kind, client = cluster
+    if kind == "mapped":
+        client.run(repair_always)
+    directed, side = layout == "in-edges", 14
+    everything = [(v, v + 1) for v in range(N - 1) if (v + 1) % side] + [(v, v + side) for v in range(N - side)]
+    source = dbfs.from_arrays(*np.array(everything).T, n=N, directed=directed)
+    options: dict[str, Any] = {"in_edges": layout == "in-edges", "order": "degree" if layout == "by degree" else None}
+    with dbfs.load(source, client=client, ranks=ranks, mutable=True, backend="cuda", **options) as graph:
+        edges = mirrored(everything, directed)
+        result = graph.bfs(0, predecessors=True)
+        before = result.distances()
+        for version in range(1, 7):
+            parents = result.predecessors()
+            batch = [(int(parents[v]), v) for v in range(version, N, 9) if parents[v] >= 0]
+            if version % 3:
+                graph.delete_edges(batch)
+                edges -= mirrored(batch, directed)
+            else:
+                graph.insert_edges([*everything, (0, 20 * version)])
+                edges |= mirrored([*everything, (0, 20 * version)], directed)
+            assert result.update().version == version
+            matrix = oracle.adjacency(N, *np.array(sorted(edges)).T, directed=directed)
+            distances = oracle.distances(matrix, [0])
+            assert (result.distances() == distances).all()
+            oracle.assert_valid_parents(matrix, distances, result.predecessors(), [0])
+            assert (result.reached, result.depth) == ((distances >= 0).sum(), distances.max())
+            assert (np.asarray(result.changed()) == np.flatnonzero(distances != before)).all()
+            assert result.edges == sum(distances[u] >= 0 for u, _ in edges)
+            # A repair has no levels.
+            assert bool(result.reports) != (kind == "mapped" and ranks == 1)
+            before = distances
+
+
+def repair_always() -> None:
+    """Let a worker repair results of small graphs, however long that takes."""
+    from dbfs_workers.cuda import repair
+
+    repair._LEAST_SECONDS, repair._SHARE = 0.0, 1e9  # type: ignore[misc]
 
 
 def graph_of(edges: set[Edge], directed: bool) -> dbfs.EdgeList:

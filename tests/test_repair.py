@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -28,7 +29,9 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.messages import GrantLease, StartRank
+from dbfs_workers.leases.messages import GrantLease
+from dbfs_workers.members.on_cpu import LoopMember
+from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
 from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
@@ -316,6 +319,39 @@ def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
             result.distances()
 
 
+def test_too_many_changes_are_not_followed(client: distributed.Client, leaves_nothing: None) -> None:
+    def weigh(change_edges: int) -> int:
+        from dbfs_workers.levels import repair
+
+        before, repair._CHANGE_EDGES = repair._CHANGE_EDGES, change_edges  # type: ignore[misc]
+        return before
+
+    graph, edges = load(client, "undirected", 2)
+    with graph:
+        result = graph.bfs(1, predecessors=True)
+        (before, *_) = client.run(weigh, 10**9).values()
+        try:
+            apply(graph, edges, "delete", sorted(edges)[::3])
+            update(result, edges)
+            # Only new traversals have levels to report.
+            assert result.reports
+        finally:
+            client.run(weigh, before)
+
+
+def test_the_time_of_a_new_traversal_is_that_of_the_fastest() -> None:
+    def run(reached: int, elapsed: float) -> None:
+        member._note_speed(SimpleNamespace(reached=reached, elapsed=elapsed))  # type: ignore[arg-type]
+
+    member = LoopMember(0, "partition", None)  # type: ignore[arg-type]
+    run(10, 0.1)
+    run(1000, 9.0)
+    run(980, 3.0)
+    run(1005, 4.0)
+    run(500, 0.5)
+    assert member.fastest == 3.0
+
+
 def test_the_log_has_the_last_change_of_each_edge() -> None:
     def changes(version: int, keys: list[int], *, delete: bool) -> VersionChanges:
         edges = EdgeChanges.of(np.array(keys, np.uint64), Stripe(100, 1), hub_first=False)
@@ -328,11 +364,13 @@ def test_the_log_has_the_last_change_of_each_edge() -> None:
     found = log.between(0, 3)
     assert found is not None
     assert [(each.rows.tolist(), each.columns.tolist()) for each in found] == [([2], [6]), ([1], [5])]
+    assert log.count(0, 3) == 3
     latest = log.between(2, 3)
     assert latest is not None
     assert all(each.rows.size == 0 for each in latest)
     log.add(changes(4, list(range(65_500)), delete=False), 100)
     assert log.between(1, 4) is None
+    assert log.count(1, 4) is None
     assert log.between(3, 4) is not None
     log.add(changes(5, list(range(1 << 16)), delete=False), 100)
     assert log.between(4, 5) is None

@@ -28,7 +28,9 @@ from dbfs.integers import whole_count
 from dbfs.records import GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import ApplyUpdate, GetGraph, UpdateEdges, UpdateReport
+from dbfs.service.messages import GetGraph
+from dbfs.service.runs import RunSender
+from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import require_mutable
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
@@ -51,12 +53,13 @@ _WHOLE_EDGES_ON_GPUS: Final = 1 << 26
 
 @dataclass(frozen=True)
 class Update:
-    """What an update did.
+    """The effects of an update.
 
     Attributes:
         version: number of the graph's version that the update made.
-        edges: edges inserted or deleted; those deleted with their vertices included.
-        skipped: duplicates of an insertion, missing edges of a deletion, or vertices deleted before: left out.
+        edges: number of edges inserted or deleted, with the edges of deleted vertices.
+        skipped: number of items left out: edges to insert that the graph had, edges to delete that it lacked, or
+            vertices that were deleted before.
         ids: ids of the vertices inserted or deleted.
     """
 
@@ -106,21 +109,22 @@ class LivingVertices(NamedVertices):
         strict: bool = False,
         deadline: float | str | None = None,
     ) -> Update:
-        """Insert edges. An edge that is there already is not inserted again.
+        """Insert edges. An edge that the graph has already is skipped.
 
         Args:
             edges: anything that ``load`` takes, between ids of this graph. In an undirected graph an edge (u, v) is
                 also the edge (v, u).
-            format, source, target: as of ``load``.
-            strict: refuse the whole batch if an edge is there already, or occurs twice.
+            format, source, target: see ``load``.
+            strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
             deadline: seconds (or a Dask duration) that the update may take, the queue included; ``dbfs.deadline`` if
                 None.
 
         Raises:
-            InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen. Or the edges are directed
-                and the graph is not, or the other way round.
+            InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen; or of the graph and the
+                batch one is directed and the other undirected.
             InvalidVertexError, InvalidVertexTypeError: an end of an edge is not in the graph, or was deleted.
-            EdgeInputError: ``strict``, and an edge is there already. Also as for ``load``, as are errors of files.
+            EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
+                ``load``.
             GraphTooLargeError: the edges do not fit in a worker's memory.
             QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early.
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
@@ -138,9 +142,9 @@ class LivingVertices(NamedVertices):
         strict: bool = False,
         deadline: float | str | None = None,
     ) -> Update:
-        """Delete edges, with all their duplicates. An edge that is not there is skipped.
+        """Delete edges, with all their duplicates. An edge that the graph lacks is skipped.
 
-        Arguments and errors as of ``insert_edges``; ``strict`` refuses a batch with an edge that is not there.
+        Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
         """
         batch = self._edge_list(edges, format, source, target)
         return self._change("delete-edges", batch, strict=strict, deadline=deadline)
@@ -152,7 +156,7 @@ class LivingVertices(NamedVertices):
             InvalidOptionError: the graph is ordered by degree, or its ids are not consecutive integers; or as for
                 ``insert_edges``.
             InvalidOptionTypeError: ``count`` is not an integer.
-            GraphTooLargeError: the graph has no room for so many; see ``load(..., room=)``.
+            GraphTooLargeError: the graph has room for fewer vertices; see ``load(..., room=)``.
             Other errors as for ``insert_edges``.
         """
         if self.record.ids.keys or self.record.order_key is not None:
@@ -168,7 +172,7 @@ class LivingVertices(NamedVertices):
         Args:
             ids: an id, or several.
             strict: refuse the whole update if a vertex was deleted before.
-            deadline: as of ``insert_edges``, as are the errors.
+            deadline: see ``insert_edges``, also for the errors.
         """
         vertices = self.vertices_named(ids, "id")
         return self._change("delete-vertices", vertices=vertices, strict=strict, deadline=deadline)
@@ -278,8 +282,8 @@ class LivingVertices(NamedVertices):
         spec = Pickled.of(UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst)))
         service, run_id = ServiceClient.of(self._gang.client), uuid.uuid4().hex
         graph_id, client = self.record.graph_id, service.client.id
-        with service.cancelling(run_id):
-            report = service.call(UpdateEdges(graph_id, client, run_id, limit.remaining, kind, spec, strict))
+        with RunSender.of(self._gang.client).lease_at_rest(graph_id) as lease, service.cancelling(run_id):
+            report = service.call(UpdateEdges(graph_id, client, run_id, limit.remaining, kind, spec, strict, lease))
         if not report.applied:
             raise self._refusal(kind, report)
         self._take(report.record)
@@ -351,7 +355,7 @@ class LivingVertices(NamedVertices):
         )
 
     def _take(self, record: GraphRecord) -> None:
-        """Take over a record, unless this object has one of a later version."""
+        """Take over a record, unless this object has the record of a later version."""
         if record.version >= self.record.version:
             grown = record.stripe.n != self.n
             self._record = record

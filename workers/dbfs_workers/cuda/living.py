@@ -23,7 +23,7 @@ _END_BYTES = 24
 def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges) -> Updated:
     """Return a partition's next version, on the GPU. The partition stays as it is.
 
-    Arguments as for ``storage.living.updated``. ``Changes.keys`` is empty: results are not repaired on GPUs.
+    Arguments as for ``storage.living.updated``.
 
     Raises:
         GraphTooLargeError: the version does not fit the GPU, or the stripe has no room for the new vertices.

@@ -18,10 +18,12 @@ _SUMS: Final = 7
 _NO_KEY: Final = 2**64 - 1
 # Of a key: its index (8), the columns that it adds (8), and their sums and the sums' copy (16).
 _PLAN_BYTES: Final = 32
+# Keys of a batch whose changes are logged. With more of them, a new traversal takes less time than a repair.
+_MOST_LOGGED: Final = 1 << 16
 
 
 def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, where: str) -> tuple[Csr, Changes]:
-    """Return the CSR after a batch, and what the batch does, without ``Changes.keys``.
+    """Return the CSR after a batch, and what the batch does.
 
     Args:
         csr: the CSR before, on the GPU: it is returned if the batch changes nothing.
@@ -51,6 +53,7 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     building.launch(_SOURCE, "dbfs_plan_changes", keys.size, plan)
     # Before each key, the columns of the keys before it.
     before = cupy.cumsum(amounts)
+    effective = cupy.asnumpy(keys[amounts[1:] > 0]) if keys.size <= _MOST_LOGGED else None
     del amounts
     sign = -1 if delete else 1
     total = sign * int(before[-1])
@@ -69,4 +72,5 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     refused_key = None
     if first_refused != _NO_KEY:
         refused_key = order.edge(cupy.asnumpy(keys[first_refused : first_refused + 1]), 0)
-    return csr, Changes(edges, refused, total, sign * self_loops, sign * duplicates, changed, refused_key)
+    counts = (edges, refused, total, sign * self_loops, sign * duplicates, changed)
+    return csr, Changes(*counts, refused_key, effective)

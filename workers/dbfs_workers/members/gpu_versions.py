@@ -1,5 +1,6 @@
-"""What members on GPUs do alike about versions of a living graph: updates, and repairs by new traversals."""
+"""Versions of a living graph, for all members on GPUs: updates, repairs, and new traversals instead of repairs."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -7,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import device_memory, failures
-from dbfs_workers.members.member import Member
-from dbfs_workers.reports import RankRun
+from dbfs_workers.members.member import Member, OwnedLabels
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.update_spec import UpdateSpec
 
 if TYPE_CHECKING:
+    from dbfs_workers.cuda.device_graph import DeviceGraph
     from dbfs_workers.storage.living import Updated
 
 
@@ -47,16 +49,60 @@ class MemberOnGpu(Member):
         with failures.typed_errors(f"rank {self.rank}, binning a batch"):
             return batch_keys(partition, src, dst, symmetrise=symmetrise)
 
-    def _of_version(self, run: RankRun, spec: TraversalSpec, partition: Partition) -> RankRun:
+    def _of_version(
+        self, run: RankRun, spec: TraversalSpec, partition: Partition, kept: OwnedLabels | None = None
+    ) -> RankRun:
         """Return a new traversal with its version and, if labels were to be repaired, the rows whose distance changed.
 
-        GPUs repair no labels: a new traversal takes the place of a repair.
+        Args:
+            run: the traversal.
+            spec: its spec.
+            partition: this rank's edges.
+            kept: the labels that were to be repaired; None if they are among ``self.kept``, or lost.
         """
         run = replace(run, version=partition.version)
         if spec.repairs is None:
             return run
         import cupy
 
-        kept, now = self.kept.get(spec.repairs), run.labels.distances
+        kept, now = kept or self.kept.get(spec.repairs), run.labels.distances
         differ = now >= 0 if kept is None else now != kept.labels.distances
-        return replace(run, changed=cupy.asnumpy(cupy.flatnonzero(differ)).astype(np.uint32))
+        return replace(run, changed=cupy.flatnonzero(differ).astype(np.uint32))
+
+    def _repaired(
+        self, graph: "DeviceGraph", partition: Partition, spec: TraversalSpec, kept: OwnedLabels | None
+    ) -> RankRun | None:
+        """Repair labels in place; None if a new traversal has to take the place of the repair.
+
+        Args:
+            graph: the rank's slice of the version to repair to.
+            partition: the same edges.
+            spec: the traversal whose labels are repaired.
+            kept: the labels; None if the rank has none.
+        """
+        from dbfs_workers.cuda import repair
+
+        whole = spec.max_depth is None and not spec.targets
+        if kept is None or kept.labels.predecessors is None or not whole or not repair.can_repair(graph, kept.seconds):
+            return None
+        changes = self.log.between(kept.version, partition.version)
+        if changes is None:
+            return None
+        began = time.perf_counter()
+        # The labels are of no version until the repair ends.
+        self.kept.pop(spec.repairs or ("", 0))
+        done = repair.repair(graph, kept.labels, changes, kept.seconds)
+        if done is None:
+            return None
+        return RankRun(
+            labels=kept.labels,
+            levels=CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
+            reached=done.reached,
+            edges=done.edges,
+            depth=done.depth,
+            elapsed=done.seconds,
+            setup=time.perf_counter() - began - done.seconds,
+            version=partition.version,
+            changed=done.changed,
+            traversal_seconds=kept.seconds,
+        )

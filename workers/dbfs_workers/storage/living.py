@@ -19,26 +19,26 @@ BatchEdges = BinStore | NDArray[np.uint64] | None
 """Edges of a batch on their rank: bins, or keys (see ``pages.Order.keys``)."""
 
 
-# Of an edge of a batch while its version is prepared: a key (8), a column (4), whether it changes its row (1), and of
-# its row the first key, the new degree and the new place (24).
+# Bytes of an edge of a batch while its version is prepared: a key (8), a column (4), whether the edge changes its row
+# (1); and the row's first key, new degree and new place (24).
 _BATCH_BYTES: Final = 37
 
 
 class LivingPartition(Partition):
     """The rows of one rank, on pages. CPU kernels read ``rows`` and ``parent_rows``, the pages themselves.
 
-    Whoever needs a CSR (a save, a validation, the taskgraph engine) gets a copy, made once for each version that is
-    read so.
+    Parts that need a CSR (a save, a validation, the taskgraph engine) get a copy, made once for each version that they
+    read.
 
     Args:
         base: the version before.
         out: the edges that start in the rank's rows.
         into: the edges that end there; None if the graph has no in-edges.
         hub_first: whether a row's columns are sorted by falling degree.
-        changes: what the batch did to the rows.
+        changes: the effects of the batch on the rows.
         stripe: the stripe, if vertices were added.
-        deleted: the deleted vertices, if others than before.
-        step: 1 for a new version; 0 for other pages of the same one.
+        deleted: the deleted vertices, if the batch changed them.
+        step: 1 for a new version; 0 if only the pages are new.
 
     Attributes:
         out_pages: the edges that start in the rank's rows.
@@ -156,7 +156,7 @@ class LivingPartition(Partition):
 
 @dataclass(frozen=True)
 class Updated:
-    """A rank's next version, and what the update does.
+    """A rank's next version, and the effects of the update.
 
     Attributes:
         partition: the version.
@@ -233,14 +233,14 @@ def batch_keys(
         src: sources of all edges of the batch, uint32 vertices.
         dst: their targets.
         symmetrise: whether each edge's reverse belongs to the batch too.
-        free_bytes: the memory that the keys and what they change may take.
+        free_bytes: the memory that the keys, and the version made from them, may take.
 
     Raises:
         GraphTooLargeError: the batch may not fit.
     """
     order, directions = Order(partition.stripe, partition.rank, hub_first=False), 2 if symmetrise else 1
     has_in_edges = partition.directed and partition.parent_rows is not None
-    # The keys, a column for each, and what is found out about each; if all edges start in this rank's rows.
+    # The most that the batch takes: if all of its edges start in this rank's rows.
     needed = _BATCH_BYTES * src.size * directions * (1 + has_in_edges)
     if needed > (free := free_bytes()):
         raise GraphTooLargeError(
@@ -254,14 +254,14 @@ def batch_keys(
 def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the edges stored on a rank that start or end at one of some vertices, as vertices: sources and targets.
 
-    Of an undirected graph, only those that start there: other ranks have their reverses. A partition on a GPU is copied
-    to the host.
+    For an undirected graph these are the edges that start there: other ranks have their reverses. A partition on a GPU
+    is copied to the host.
     """
     partition = partition.on(np)
     stripe, rows = partition.stripe, partition.rows
     own = np.unique(stripe.row(vertices[stripe.owner(vertices) == partition.rank]))
     degrees = rows.ends[own] - rows.starts[own]
-    # The index of each edge among those of its row, and then in the columns.
+    # The index of each edge within its row, and then in the columns.
     within = np.arange(degrees.sum()) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     targets = stripe.vertex(rows.columns[np.repeat(rows.starts[own], degrees) + within].astype(np.int64))
     sources = np.repeat(own * stripe.p + partition.rank, degrees)

@@ -46,8 +46,8 @@ class RankUpdate:
 class TakeBatch(WorkerMessage[int]):
     """Keep those edges of a batch that start in the rank's rows, for ``PrepareUpdate``; return their number.
 
-    The client sends the whole batch to every rank. Until the batch is so large that this takes longer than to bin it
-    by tasks, nothing but the batch travels.
+    The client sends the whole batch to every rank. For batches that are not too large this takes less time than tasks
+    that bin the batch.
 
     Attributes:
         graph_id: the graph, which is not ordered by degree.

@@ -27,7 +27,7 @@ class _Prepared:
     Attributes:
         run_id: the update's run.
         partition: the version.
-        changes: what made the version of the one before it; None if it is the same version on other pages.
+        changes: the changes from the version before; None if only the pages are new.
     """
 
     run_id: str
@@ -83,7 +83,7 @@ class Updates:
         changes, before = updated.changes, data[member.partition_key].version
         stripe = updated.partition.stripe
         logged_edges = None
-        if changes.keys.size <= most_edges(updated.partition.m_local):
+        if changes.keys is not None and changes.keys.size <= most_edges(updated.partition.m_local):
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > before
@@ -106,7 +106,9 @@ class Updates:
         member, prepared = self._member(message.graph_id), self._prepared.pop(message.graph_id, None)
         if prepared is None or prepared.run_id != message.run_id:
             raise StaleRunError(f"rank {member.rank}: run {message.run_id} has prepared no version")
-        await member.in_thread(member.take_over, prepared.partition, message.totals)
+        # Otherwise without a wait for another thread, which may come late on busy cores.
+        if member.takes_over:
+            await member.in_thread(member.take_over, prepared.partition, message.totals)
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
