@@ -3,11 +3,13 @@
 import contextlib
 import importlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -18,12 +20,15 @@ import dbfs
 from dbfs.bench.hosts import pretended_hosts
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
-from dbfs.errors import DbfsError, InvalidOptionError, ValidationError
-from tests.support import oracle
+from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
+from dbfs_workers.members.on_grid import nbytes_on_gpu
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import grids, oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.parity import WAYS, Way, assert_options_agree, check, loaded
 from tests.support.runs import ENDLESS, kill_rank_1_mid_run
 from tests.support.saved import assert_same, load_arrays
+from tests.support.standin import pretend_to_have_a_gpu
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +95,7 @@ def test_any_options_on_several_hosts(sixteen: distributed.Client, of_ranks: tup
 
 @pytest.mark.full
 @pytest.mark.parametrize(("ranks", "seed"), [(1, 3), (9, 1)])
-def test_any_options(sixteen: distributed.Client, ranks: int, seed: int) -> None:
+def test_options_in_any_combination(sixteen: distributed.Client, ranks: int, seed: int) -> None:
     assert_options_agree(sixteen, WAYS["2-D"], ranks, seed)
 
 
@@ -169,8 +174,6 @@ def test_what_2d_has_not_is_refused(client: distributed.Client) -> None:
         dbfs.load(path, client=client, layout="3d")
     with pytest.raises(InvalidOptionError, match="mutable=True does not go with layout='2d'"):
         dbfs.load(path, client=client, layout="2d", mutable=True)
-    with pytest.raises(InvalidOptionError, match="not on GPUs: load with backend='cpu'"):
-        dbfs.estimate(path, 4, BuildOptions(layout="2d"), backend="cuda")
     with dbfs.load(path, client=client, layout="2d") as graph:
         with pytest.raises(InvalidOptionError, match="engine='taskgraph' has no 2-D partitions"):
             graph.bfs(0, engine="taskgraph")
@@ -211,6 +214,73 @@ def test_a_grid_is_saved_and_loads_in_any_layout(
     assert not dbfs.estimate(folder, 4, BuildOptions(order=order)).build
 
 
+@pytest.fixture(scope="module")
+def pretending() -> Iterator[distributed.Client]:
+    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
+        dbfs.load("path:n=2", client=client).unload()
+        client.run(pretend_to_have_a_gpu)
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "exchange"),
+    [
+        (4, None, "shared_memory"),
+        pytest.param(1, None, "shared_memory", marks=pytest.mark.full),
+        pytest.param(4, (0, 0, 1, 1), "shared_memory+tcp", marks=pytest.mark.full),
+        pytest.param(3, (0, 1, 2), "tcp", marks=pytest.mark.full),
+    ],
+)
+def test_ranks_that_share_a_gpu(
+    pretending: distributed.Client, ranks: int, hosts: tuple[int, ...] | None, exchange: str
+) -> None:
+    """The way of a grid to its GPUs. ``tests/cuda/test_cuda_grid.py`` has the kernels."""
+    arrays, way = GRAPHS["sparse random"](), Way("resident", layout="2d", backend="cuda")
+    n, src, dst = arrays
+    across = contextlib.nullcontext() if hosts is None else pretended_hosts(pretending, hosts)
+    with across, loaded(pretending, arrays, way, directed=True, ranks=ranks) as graph:
+        assert (graph.layout, graph.backend, graph.exchange) == ("2d", "cuda", exchange)
+        for direction in ("auto", "top-down", "bottom-up"):
+            check(graph, arrays, replace(way, direction=direction), [5, 30, 5])
+        matrix = oracle.adjacency(n, src, dst, directed=True)
+        assert graph.components().count == connected_components(matrix, connection="weak")[0]
+
+
+def test_the_refusals_of_grids_on_gpus(pretending: distributed.Client) -> None:
+    for exchange in ("nccl", "comm"):
+        words = f"layout='2d' with backend='cuda' does not support the exchange {exchange}; set dbfs.exchange to auto,"
+        with dask.config.set({"dbfs.exchange": exchange}), pytest.raises(InvalidOptionError, match=words):
+            dbfs.load("path:n=9", client=pretending, layout="2d", backend="cuda")
+    with (
+        dask.config.set({"dbfs.exchange": "cuda_ipc"}),
+        pytest.raises(ExchangeUnavailableError, match="can't map the GPU memory of rank"),
+    ):
+        dbfs.load("path:n=9", client=pretending, layout="2d", backend="cuda")
+    pretending.run(fill_the_gpu, 1000)
+    try:
+        with pytest.raises(
+            GraphTooLargeError, match=r"path:n=999: 999 vertices on 4 ranks need .* of each GPU; rank 0"
+        ):
+            dbfs.load("path:n=999", client=pretending, layout="2d", backend="cuda")
+    finally:
+        pretending.run(fill_the_gpu, 2**40)
+
+
+def fill_the_gpu(free: int) -> None:
+    """Leave so many bytes of a worker's pretended GPU free."""
+    sys.modules["cupy"].free = free  # type: ignore[attr-defined]
+
+
+def test_the_estimate_on_gpus_is_what_a_rank_takes() -> None:
+    edges = dbfs.kronecker(10)
+    needed = dbfs.estimate(edges, 4, BuildOptions(layout="2d"), backend="cuda", memory="1GB")
+    assert needed.fits
+    assert not needed.build
+    src, dst = edges.cut(edges.m)[0].read()
+    taken = [nbytes_on_gpu(partition) for partition in grids.build(Stripe(edges.n, 4), src, dst, directed=False)]
+    assert sum(taken) == pytest.approx(4 * needed.peak_bytes, rel=0.01)
+
+
 @pytest.mark.full
 def test_the_estimate_holds(client: distributed.Client) -> None:
     edges = dbfs.kronecker(14)
@@ -232,6 +302,7 @@ def test_the_benchmark_of_layouts(client: distributed.Client, monkeypatch: pytes
     ]
     assert [cost["peers"] for cost in costs] == [3, 3, 2, 2]
     assert all(cost["state_bytes"] and cost["milliseconds"] > 0 and cost["levels"] > 2 for cost in costs)
+    assert {(cost["backend"], cost["exchange"]) for cost in costs} == {("cpu", "shared_memory")}
     for cost, striped in zip(costs, costs[:2] * 2, strict=True):
         assert cost["ratio"] == pytest.approx(cost["bytes_sent"] / striped["bytes_sent"])
 

@@ -20,13 +20,13 @@ from dbfs.graph.graph import Graph
 from dbfs_workers.storage.grid import Grid
 
 _NAME = "layouts"
-# The fastest of them counts: what else the machine does only adds time.
+# The fastest repeat counts, since other work on the machine only adds time.
 _REPEATS = 5
 
 
 @dataclass(frozen=True)
 class LayoutCost:
-    """What a traversal of a graph costs in one layout. Counts are means over the sources, of all ranks together.
+    """The costs of a graph's traversals in one layout. Counts are means over the sources, of all ranks together.
 
     Attributes:
         graph: the generator's spec or the file.
@@ -38,7 +38,7 @@ class LayoutCost:
         cores: CPU cores that the ranks share.
         peers: number of ranks that a rank exchanges bins and bitmaps with.
         levels: number of levels.
-        bottom_up_levels: those of them that are bottom-up.
+        bottom_up_levels: number of bottom-up levels.
         edges: edges that the levels looked at.
         bytes_sent: bytes that the ranks send.
         ratio: ``bytes_sent`` divided by those of ``1d``; 1 if nothing is sent.
@@ -46,6 +46,8 @@ class LayoutCost:
         bytes_per_rank: mean bytes of a rank's partition.
         state_bytes: bytes of a rank's state and bins in a traversal, by ``dbfs.estimate``; None if the size of the
             graph is known only after reading.
+        backend: ``cpu`` or ``cuda``.
+        exchange: how the ranks exchanged.
     """
 
     graph: str
@@ -64,6 +66,8 @@ class LayoutCost:
     milliseconds: float
     bytes_per_rank: float
     state_bytes: int | None
+    backend: str = "cpu"
+    exchange: str = "shared_memory"
 
 
 def bench_layouts(
@@ -73,8 +77,9 @@ def bench_layouts(
     sources: int,
     order: str = "given",
     started: Callable[[str], None] | None = None,
+    backend: str = "cpu",
 ) -> Iterator[LayoutCost]:
-    """Measure the same traversals in each layout, with and without predecessors. The ranks exchange in shared memory.
+    """Measure the same traversals in each layout, with and without predecessors.
 
     Args:
         client: client of a cluster with at least as many workers on one host as the largest number of ranks.
@@ -83,20 +88,23 @@ def bench_layouts(
         sources: number of random sources.
         order: order of the vertices.
         started: called with a graph and a number of ranks before they are measured.
+        backend: ``cpu`` or ``cuda``.
     """
     for graph in graphs:
         for p in ranks:
             if started is not None:
                 started(f"{graph}, {p} rank{'s' * (p > 1)}")
-            yield from _compare(client, graph, p, sources, order)
+            yield from _compare(client, graph, p, sources, order, backend)
 
 
-def _compare(client: distributed.Client, graph: str, ranks: int, sources: int, order: str) -> Iterator[LayoutCost]:
+def _compare(
+    client: distributed.Client, graph: str, ranks: int, sources: int, order: str, backend: str
+) -> Iterator[LayoutCost]:
     """Measure one graph on one number of ranks in each layout."""
     striped: dict[bool, float] = {}
     for layout in LAYOUTS:
-        state = _state_bytes(graph, ranks, BuildOptions(order=order, layout=layout))
-        options: dict[str, Any] = {"order": order, "layout": layout, "backend": "cpu", "progress": False}
+        state = _state_bytes(graph, ranks, BuildOptions(order=order, layout=layout), backend)
+        options: dict[str, Any] = {"order": order, "layout": layout, "backend": backend, "progress": False}
         with dbfs.load(graph, client=client, ranks=ranks, **options) as loaded:
             chosen = loaded.sample_sources(sources)
             for predecessors in (False, True):
@@ -130,16 +138,18 @@ def _cost(
         "milliseconds": median(min(result.seconds for result in of) for of in zip(*runs, strict=True)) * 1e3,
         "bytes_per_rank": fmean(graph.nbytes),
         "state_bytes": state,
+        "backend": graph.backend,
+        "exchange": graph.exchange,
     }
 
 
-def _state_bytes(graph: str, ranks: int, options: BuildOptions) -> int | None:
+def _state_bytes(graph: str, ranks: int, options: BuildOptions, backend: str) -> int | None:
     """Return the bytes of a rank's state and bins; None if they are known only after reading the graph."""
     try:
-        run = dbfs.estimate(graph, ranks, options).run
+        run = dbfs.estimate(graph, ranks, options, backend=backend).run
     except EdgeInputError:
         return None
-    return run["state"] + run["bins"]
+    return sum(run.values()) - run["labels"]
 
 
 def count_peers(layout: str, ranks: int) -> int:

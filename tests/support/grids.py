@@ -4,12 +4,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends import grid
+from dbfs_workers.backends.grid import GridBackend
 from dbfs_workers.exchange.grid import GridExchange
+from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import grid_loop, loop
 from dbfs_workers.spec import TraversalSpec
@@ -18,6 +22,8 @@ from dbfs_workers.storage.grid import GridPartition, bin_entries, count_stores
 from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from tests.support.gang import Answer
 
@@ -58,13 +64,22 @@ def complete(stripe: Stripe, rank: int, blocks: Sequence[Any], *, directed: bool
 class GridGang:
     """The ranks of a graph; each traversal runs on a thread a rank."""
 
-    def __init__(self, partitions: Sequence[GridPartition]) -> None:
+    def __init__(self, partitions: Sequence[GridPartition], backend: GridBackend, *, mapped: bool) -> None:
         self.stripe = stripe = partitions[0].stripe
         first = SharedMemoryExchange.create(stripe, "grid", bin_entries(stripe))
         others = (SharedMemoryExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))
         self.carriers = [first, *others]
-        self.exchanges = [GridExchange(carrier, stripe) for carrier in self.carriers]
-        self.scratches = [GridScratch(partition, LabelPool(stripe.n_local, 0)) for partition in partitions]
+        self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
+        if mapped:
+            mapping = [MappedGridExchange(carrier, stripe, backend, "grid") for carrier in self.carriers]
+            offers = [exchange.offer() for exchange in mapping]
+            for exchange in mapping:
+                exchange.connect(offers)
+            self.exchanges = [*mapping]
+        self.scratches = [
+            GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp)
+            for partition in partitions
+        ]
         self.pool = ThreadPoolExecutor(stripe.p)
         self.number = 0
 
@@ -77,18 +92,31 @@ class GridGang:
 
         def traverse(rank: int) -> Any:
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
-            return grid_loop.traverse(scratch, specs, exchange, watch=loop.Watch(self.number), deadline=deadline)
+            runs = grid_loop.traverse(scratch, specs, exchange, watch=loop.Watch(self.number), deadline=deadline)
+            return [replace(run, labels=_on_host(run.labels)) for run in runs]
 
         return [Answer(runs) for runs in zip(*self.on_ranks(traverse), strict=True)]
 
 
 @contextmanager
-def gang(partitions: Sequence[GridPartition]) -> Iterator[GridGang]:
-    """Start the ranks of a graph, and close their exchange in the end."""
-    ranks = GridGang(partitions)
+def gang(
+    partitions: Sequence[GridPartition], backend: GridBackend | None = None, *, mapped: bool = False
+) -> Iterator[GridGang]:
+    """Start the ranks of a graph, by default on the CPU, and close their exchange in the end.
+
+    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins.
+    """
+    ranks = GridGang(partitions, backend or grid.get("cpu"), mapped=mapped)
     try:
         yield ranks
     finally:
         ranks.pool.shutdown()
-        for carrier in ranks.carriers:
-            carrier.close()
+        for exchange in ranks.exchanges:
+            if isinstance(exchange, MappedGridExchange):
+                exchange.close()
+            exchange.carrier.close()
+
+
+def _on_host(labels: RankLabels) -> RankLabels:
+    parents = labels.predecessors
+    return RankLabels(on_host(labels.distances), None if parents is None else on_host(parents))

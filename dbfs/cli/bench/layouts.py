@@ -9,6 +9,7 @@ from dbfs.cli.bench.common import advancing
 from dbfs.cli.common import connect, json_option, print_json, print_results
 from dbfs.display import progress
 from dbfs.units import format_bytes
+from dbfs_workers.backends import BACKENDS
 
 
 @click.command()
@@ -30,11 +31,20 @@ from dbfs.units import format_bytes
     help="Number of workers; repeat for several.",
 )
 @click.option("--sources", type=click.IntRange(1), default=8, show_default=True, help="Number of random sources.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="cpu",
+    show_default=True,
+    help="cpu for workers on CPU cores, cuda for a GPU each.",
+)
 @json_option
-def layouts(graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources: int, as_json: bool) -> None:
+def layouts(
+    graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources: int, backend: str, as_json: bool
+) -> None:
     """Measure the bytes that ranks send in a traversal, with layout="1d" and with layout="2d".
 
-    The workers are processes of this machine, on CPU cores. Times say little with fewer cores than ranks; the bytes are
+    The workers are processes of this machine. Times say little with fewer cores than ranks; the bytes are
     the same on any machine. dbfs bench scale-model fits a model to the JSON.
 
     Example: dbfs bench layouts --ranks 4 --ranks 9
@@ -42,10 +52,10 @@ def layouts(graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources
     from dbfs.bench.layouts import bench_layouts, to_json
 
     with (
-        connect(None, max(ranks), "cpu") as client,
+        connect(None, max(ranks), backend) as client,
         progress.bar("bench layouts", len(graphs) * len(ranks)) as bar,
     ):
-        costs = list(bench_layouts(client, graphs, ranks, sources, order, advancing(bar)))
+        costs = list(bench_layouts(client, graphs, ranks, sources, order, advancing(bar), backend))
     if as_json:
         print_json(to_json(costs))
         return
@@ -54,6 +64,7 @@ def layouts(graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources
             c.graph,
             str(c.ranks),
             c.layout,
+            c.exchange,
             "with" if c.predecessors else "without",
             str(c.peers),
             format_bytes(round(c.bytes_sent)),
@@ -64,7 +75,7 @@ def layouts(graphs: tuple[str, ...], order: str, ranks: tuple[int, ...], sources
         for c in costs
     ]
     columns = (
-        *("graph", "ranks", "layout", "predecessors", "peers"),
+        *("graph", "ranks", "layout", "exchange", "predecessors", "peers"),
         *("bytes sent", "of 1d's", "levels ms", "partition of a rank"),
     )
     title = f"Layouts by order {order}, {sources} source{'s' * (sources > 1)}"

@@ -1,4 +1,4 @@
-"""The resident loop on a 2-D partition (Krajecki 2016, algorithm 2).
+"""The resident loop on a 2-D partition (Krajecki 2016, algorithm 2), on CPU cores or on a GPU.
 
 All ranks decide from the same sums, as in ``levels.loop``. A level has two crossings:
 
@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends import grid_kernels as kernels
-from dbfs_workers.backends.cpu_resident_kernels import mark
+from dbfs_workers.backends.grid import GridBackend
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels.direction import (
     bottom_up_may_pay,
@@ -39,7 +38,6 @@ from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import own_rows
 
-_NONE = np.empty(0, np.uint32)
 _DISCOVERED = COUNT_FIELDS.index("discovered")
 _BYTES_SENT = COUNT_FIELDS.index("bytes_sent")
 # Place among the counts of a crossing: at the start, the largest degree.
@@ -60,7 +58,9 @@ class GridLoop:
     """One traversal on one rank: the loop's state between two levels. Attributes as of ``loop.LevelLoop``, and:
 
     Attributes:
+        exchange: the rank's messages; its backend runs the levels.
         column: this rank's column of the grid.
+        degrees: the sum of the degrees of this rank's part of the frontier.
         frontier_edges: over all ranks, the sum of the frontier's degrees.
         found: over all ranks, vertices that the last level found, or more.
         searched: edges that the last level looked at, if it was bottom-up.
@@ -75,6 +75,7 @@ class GridLoop:
     adaptive: bool
     bottom_up: bool
     column: int
+    degrees: int
     level: int = 0
     reached: int = 0
     edges: int = 0
@@ -102,16 +103,18 @@ class GridLoop:
         # The parents of a bin's entries are not sent with them.
         exchange.carrier.reset(predecessors=False)
         labels = scratch.start(spec)
+        target_rows = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
         return cls(
             scratch=scratch,
             spec=spec,
             exchange=exchange,
             began=began,
             labels=labels,
-            target_rows=own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None,
+            target_rows=None if target_rows is None else scratch.xp.asarray(target_rows),
             adaptive=spec.direction == "auto" and partition.blocks.into is not None,
             bottom_up=spec.direction == "bottom-up",
-            column=partition.rank % scratch.grid.columns,
+            column=scratch.column,
+            degrees=int(scratch.degrees[scratch.frontier].sum()),
             reached=scratch.frontier.size,
         )
 
@@ -155,11 +158,10 @@ class GridLoop:
         if self._may_be_bottom_up():
             for peer in self._row_peers():
                 self.exchange.post_words(peer, scratch.own_visited)
-        degrees = int(scratch.partition.degrees[scratch.frontier].sum())
-        self.edges += degrees
+        self.edges += self.degrees
         bytes_sent = self.exchange.post(self._column_peers(), scratch.frontier)
         missing = 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
-        counts = (scratch.frontier.size, degrees, missing, edges, largest or self.searched)
+        counts = (scratch.frontier.size, self.degrees, missing, edges, largest or self.searched)
         sums = self.exchange.cross(self.level, phase, counts)
         before = self.frontier_edges
         self.frontier, self.frontier_edges, self.missing_targets, all_edges, searched = sums
@@ -193,9 +195,10 @@ class GridLoop:
         scratch.found_ends[:] = 0
         if self.bottom_up:
             bytes_sent += self._absorb_visited()
-            edges = self.searched = self._search_bottom_up()
+            edges = self.searched = self.backend.bottom_up(scratch, predecessors=self.spec.predecessors)
         else:
-            edges, self.searched = self._search_top_down(), 0
+            edges = self.backend.top_down(scratch, self._frontiers(), predecessors=self.spec.predecessors)
+            self.searched = 0
         ends: list[int] = scratch.found_ends.tolist()
         found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
         for peer in self._row_peers():
@@ -203,17 +206,15 @@ class GridLoop:
         searched = time.perf_counter()
         self.found = exchange.cross(self.level, "fold", (sum(ends), edges, 0, 0, 0))[0]
         crossed = time.perf_counter()
-        queue, own = scratch.next_queue, ends[column]
-        discovered = self._contract(found[column], column, distance, queue)
-        received = 0
-        for peer in self._row_peers():
-            rows = exchange.rows(peer)
-            received += rows.size
-            discovered += self._contract(rows, self._column_of(peer), distance, queue[discovered:])
+        sizes: list[int] = []
+        discovered, self.degrees = self.backend.contract(
+            scratch, self.labels, distance, self._found_of_row(found[column], sizes)
+        )
         scratch.advance(discovered)
         self.reached += discovered
         contracted = time.perf_counter()
-        sent, culled = sum(ends) - own, own + received - discovered
+        own = ends[column]
+        sent, culled = sum(ends) - own, sum(sizes) - discovered
         filtered = edges - own - sent
         # In the order of COUNT_FIELDS.
         direction = int(self.bottom_up)
@@ -221,24 +222,20 @@ class GridLoop:
         # ``run`` sets the time of the exchange when the level is over.
         self.seconds.append((searched - start, 0.0, contracted - crossed))
 
-    def _search_top_down(self) -> int:
-        """Visit the neighbours of the column's frontier; return the edges inspected."""
-        scratch, stripe, edges = self.scratch, self.scratch.stripe, 0
-        peers = scratch.grid.column_of(scratch.partition.rank)
-        row_first = (scratch.partition.rank - self.column) * stripe.n_local
-        for peer, csr in zip(peers, scratch.partition.blocks.out, strict=True):
-            edges += kernels.top_down(
-                csr.row_offsets,
-                csr.columns,
-                scratch.frontier if peer == scratch.partition.rank else self.exchange.rows(peer),
-                peer * stripe.n_local,
-                row_first,
-                scratch.visited,
-                scratch.parents if self.spec.predecessors else _NONE,
-                scratch.found,
-                scratch.found_ends,
-            )
-        return edges
+    def _frontiers(self) -> Iterator[NDArray[np.uint32]]:
+        """Yield the parts of the column's frontier, by rank of the column."""
+        scratch, rank = self.scratch, self.scratch.partition.rank
+        for peer in scratch.grid.column_of(rank):
+            yield scratch.frontier if peer == rank else self.exchange.rows(peer)
+
+    def _found_of_row(self, own: NDArray[np.uint32], sizes: list[int]) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """Yield what the row's ranks found of this rank's rows, by finder, first ``own``; append the sizes."""
+        sizes.append(own.size)
+        yield self.column, own
+        for peer in self._row_peers():
+            rows = self.exchange.rows(peer)
+            sizes.append(rows.size)
+            yield self._column_of(peer), rows
 
     def _absorb_visited(self) -> int:
         """Assemble the column's frontier and the row's visited vertices; return the bytes of this rank's part."""
@@ -248,7 +245,7 @@ class GridLoop:
         for i, peer in enumerate(scratch.grid.column_of(rank)):
             bits = scratch.frontier_bits[i * words : (i + 1) * words]
             if peer == rank:
-                mark(scratch.frontier, bits)
+                self.backend.mark(scratch.frontier, bits)
             else:
                 self.exchange.copy_bits(peer, bits)
         for peer in self._row_peers():
@@ -256,54 +253,23 @@ class GridLoop:
             scratch.visited[c * words : (c + 1) * words] |= self.exchange.words(peer)
         return scratch.own_visited.nbytes * (scratch.grid.columns - 1)
 
-    def _search_bottom_up(self) -> int:
-        """Search the row's unvisited vertices for parents in the column's frontier; return the edges inspected."""
-        scratch, words, edges = self.scratch, self.scratch.stripe.words_local, 0
-        blocks = scratch.partition.blocks
-        assert blocks.into is not None
-        for c, (csr, empty) in enumerate(zip(blocks.into, scratch.empty, strict=True)):
-            edges += kernels.bottom_up(
-                csr.row_offsets,
-                csr.columns,
-                scratch.frontier_bits,
-                empty,
-                scratch.visited[c * words : (c + 1) * words],
-                c,
-                self.column,
-                scratch.grid.columns,
-                scratch.parents if self.spec.predecessors else _NONE,
-                scratch.found,
-                scratch.found_ends,
-            )
-        return edges
-
-    def _contract(self, rows: NDArray[np.uint32], finder: int, distance: int, frontier: NDArray[np.uint32]) -> int:
-        """Label and queue the new vertices that a rank of the row found; return their number."""
-        scratch = self.scratch
-        claimed = finder == self.column
-        distances = self.labels.distances
-        return int(
-            kernels.contract(rows, scratch.own_visited, claimed, finder, distance, distances, scratch.finders, frontier)
-        )
-
     def _fetch_parents(self) -> int:
         """Write the parents of the rank's own rows, which the ranks of its row have; return the bytes sent."""
         scratch, exchange, column = self.scratch, self.exchange, self.column
         n_local, predecessors = scratch.stripe.n_local, self.labels.predecessors
         assert predecessors is not None
-        rows, starts = np.empty(n_local, np.uint32), np.zeros(scratch.grid.columns + 1, np.int64)
-        kernels.sort_by_finder(self.labels.distances, scratch.finders, rows, starts)
-        found_by = [rows[starts[c] : starts[c + 1]] for c in range(scratch.grid.columns)]
+        found_by = self.backend.rows_by_finder(scratch, self.labels)
         peers = [(peer, self._column_of(peer)) for peer in self._row_peers()]
         bytes_sent = sum(exchange.post([peer], found_by[c]) for peer, c in peers)
         most = max((found_by[c].size for _, c in peers), default=0)
         exchange.cross(self.level, "ask for parents", (most, 0, 0, 0, 0))
         # All levels are over, so the lists of found vertices are free for the answers.
-        answers = {}
+        answers: dict[int, NDArray[np.uint32]] = {}
         for peer, c in peers:
             asked = exchange.rows(peer)
             part = slice(c * n_local, c * n_local + asked.size)
-            answers[peer] = np.take(scratch.parents[c * n_local : (c + 1) * n_local], asked, out=scratch.found[part])
+            of_peer = scratch.parents[c * n_local : (c + 1) * n_local]
+            answers[peer] = scratch.xp.take(of_peer, asked, out=scratch.found[part])
             bytes_sent += answers[peer].nbytes
         for first in range(0, exchange.largest(0), exchange.entries):
             for peer, _ in peers:
@@ -314,6 +280,11 @@ class GridLoop:
         own = found_by[column]
         predecessors[own] = scratch.parents[column * n_local :][own]
         return bytes_sent
+
+    @property
+    def backend(self) -> GridBackend:
+        """The backend of the rank's device."""
+        return self.exchange.backend
 
     def _row_peers(self) -> Iterator[int]:
         """Yield the other ranks of the grid's row."""

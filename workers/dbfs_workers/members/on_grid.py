@@ -1,29 +1,60 @@
-"""A rank of a 2-D partition: the member that runs the grid's level loop."""
+"""A rank of a 2-D partition: the members that run the grid's level loop, on the CPU and on a GPU.
+
+On a GPU the host launches each level's operators. Messages pass between GPUs whose ranks map each other's memory, else
+they cross the bus twice, once at either end. A level costs several launches and copies. No kernel waits for a peer, so
+that several ranks may share a GPU.
+"""
 
 from typing import TYPE_CHECKING, Any
 
+from dbfs_workers.cuda import device_memory, failures, sizes
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.grid import GridPartition
+from dbfs_workers.storage.grid import nbytes as partition_nbytes
 from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dbfs_workers.backends.grid import GridBackend
+    from dbfs_workers.cuda.run import OfferedMessages
     from dbfs_workers.exchange.grid import GridExchange
+    from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
     from dbfs_workers.levels.traversals import Watch
 
 
 class GridMember(LoopMember):
-    """A member that runs ``levels.grid_loop.traverse``. See ``Member``."""
+    """A member that runs ``levels.grid_loop.traverse``. See ``Member``.
 
-    def __init__(self, rank: int, partition_key: Any, exchange: "GridExchange") -> None:
-        super().__init__(rank, partition_key, exchange.carrier)
-        self._grid_exchange = exchange
+    Args:
+        rank, partition_key: see ``Member``.
+        carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+    """
+
+    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange) -> None:
+        super().__init__(rank, partition_key, carrier)
+        self._carrier = carrier
+        self._messages: GridExchange | None = None
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
+        from dbfs_workers.backends import grid
         from dbfs_workers.storage.grid_scratch import GridScratch
 
-        return GridScratch(partition, pool)
+        backend = grid.get(self.backend)
+        self._messages = self._make_messages(partition.stripe, backend)
+        return GridScratch(partition, pool, backend.xp)
+
+    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "GridExchange":
+        from dbfs_workers.exchange.grid import GridExchange
+
+        return GridExchange(self._carrier, stripe, backend)
 
     def _traverse_each(
         self, partition: Partition, specs: list[TraversalSpec], watch: "Watch", deadline: float
@@ -31,4 +62,98 @@ class GridMember(LoopMember):
         from dbfs_workers.levels import grid_loop
 
         scratch = self._scratch_of(partition)
-        return grid_loop.traverse(scratch, specs, self._grid_exchange, watch=watch, deadline=deadline)
+        assert self._messages is not None
+        return grid_loop.traverse(scratch, specs, self._messages, watch=watch, deadline=deadline)
+
+    def _free(self) -> None:
+        super()._free()
+        self._messages = None
+
+
+class GridMemberOnGpu(MemberOnGpu, GridMember):
+    """A rank of a 2-D partition on a GPU. See ``Member``. ``make`` must precede the first run.
+
+    Args:
+        rank, partition_key, carrier: see ``GridMember``.
+        graph_id: the graph.
+    """
+
+    backend = "cuda"
+    _messages: "MappedGridExchange | None"
+
+    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, graph_id: str) -> None:
+        super().__init__(rank, partition_key, carrier)
+        self._graph_id = graph_id
+
+    def make(self, partition: GridPartition) -> None:
+        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks.
+
+        Raises:
+            ImportError: CuPy can't be imported.
+            GraphTooLargeError: the GPU has too little free memory.
+            DeviceFailedError: CUDA failed.
+        """
+        where = f"rank {self.rank}"
+        device_memory.require(nbytes_on_gpu(partition), where)
+        with failures.typed_errors(where):
+            self._scratch = self._make_scratch(partition, None)
+
+    def offer(self) -> "OfferedMessages":
+        """Return what the peers need in order to map this rank's messages; errors as of ``OfferGpuMemory``."""
+        assert self._messages is not None
+        where = f"rank {self.rank}, its messages"
+        device_memory.require(self._messages.nbytes, where)
+        with failures.typed_errors(where):
+            return self._messages.offer()
+
+    def connect(self, offers: "Sequence[OfferedMessages]") -> None:
+        """Exchange through mapped memory from now on; see ``MappedGridExchange.connect``."""
+        assert self._messages is not None
+        self._messages.connect(offers)
+
+    def recover(self) -> None:
+        """Do nothing: a failed run leaves no state on a GPU that the next one would read."""
+
+    def detach(self) -> None:
+        """Unmap the peers' messages. All ranks must do so before any of them closes."""
+        if self._messages is not None:
+            self._messages.disconnect()
+
+    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
+        """See ``Member``."""
+        import cupy
+
+        with failures.typed_errors(f"rank {self.rank}"):
+            try:
+                return super().traverse(partition, number, specs, deadline)
+            finally:
+                # The peers may write their next messages in place of those that this rank has read.
+                cupy.cuda.get_current_stream().synchronize()
+
+    def fetch(self, labels: RankLabels) -> RankLabels:
+        """Copy labels from the GPU."""
+        import cupy
+
+        parents = labels.predecessors
+        return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
+
+    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "MappedGridExchange":
+        from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
+
+        return MappedGridExchange(self._carrier, stripe, backend, self._graph_id)
+
+    def _free(self) -> None:
+        import cupy
+
+        if self._messages is not None:
+            self._messages.close()
+        super()._free()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def nbytes_on_gpu(partition: GridPartition) -> int:
+    """Return the bytes that a rank takes on its GPU, with the labels of one traversal."""
+    stripe, bottom_up = partition.stripe, partition.blocks.into is not None
+    kept = sum(partition_nbytes(stripe, partition.m_local, bottom_up=bottom_up).values())
+    kept += sum(sizes.grid_member(stripe, bottom_up=bottom_up).values())
+    return kept + label_bytes(stripe, predecessors=True)

@@ -7,8 +7,9 @@ Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011)
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,14 @@ class Blocks:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return sum(csr.nbytes for csr in (*self.out, *(self.into or ())))
+
+    def joined_on(self, xp: ModuleType) -> "Blocks":
+        """Return the blocks as arrays of a module, with one adjacency list in ``out`` and at most one in ``into``.
+
+        The rows of all ranks lie one behind another, so that one launch takes them all.
+        """
+        into = None if self.into is None else (_joined_on(xp, self.into),)
+        return replace(self, out=(_joined_on(xp, self.out),), into=into)
 
     def __sizeof__(self) -> int:
         return self.nbytes
@@ -128,6 +137,21 @@ class GridPartition:
         return self.nbytes
 
 
+def _joined_on(xp: ModuleType, lists: Sequence[Csr]) -> Csr:
+    """Return adjacency lists as one, in arrays of a module. Only the part that is copied exists twice."""
+    rows = sum(csr.row_offsets.size - 1 for csr in lists)
+    offsets = xp.zeros(rows + 1, np.int64)
+    columns = xp.empty(sum(csr.columns.size for csr in lists), np.uint32)
+    row = edge = 0
+    for csr in lists:
+        end, edge_end = row + csr.row_offsets.size - 1, edge + csr.columns.size
+        offsets[row + 1 : end + 1] = xp.asarray(csr.row_offsets[1:])
+        offsets[row + 1 : end + 1] += edge
+        columns[edge:edge_end] = xp.asarray(csr.columns)
+        row, edge = end, edge_end
+    return Csr(offsets, columns)
+
+
 def describe(partition: GridPartition) -> PartitionInfo:
     """Return a partition's counts."""
     blocks = partition.blocks
@@ -168,9 +192,9 @@ def count_stores(p: int, *, bottom_up: bool) -> int:
 
 
 def bin_entries(stripe: Stripe) -> int:
-    """Return the entries of a bin that holds any message but that of parents, which come in several.
+    """Return the entries of a bin: room for every message except parents, which travel in several messages.
 
-    The bins for a row's ranks together then hold half of the parents that a rank has for them, by either parity.
+    The bins of one parity for all ranks of a row hold half of the parents that a rank has for these ranks.
     """
     return max(stripe.words_local, -(-stripe.n_local // (2 * Grid.of(stripe.p).columns)))
 

@@ -1,0 +1,145 @@
+"""The CUDA backend of the 2-D partition in whole traversals against SciPy.
+
+Axes: ranks x directed x graph, in every direction, with and without predecessors; on a GPU, and with the kernels
+compiled for this CPU. There CuPy is a stand-in on NumPy, and so are the sums of a frontier's degrees. The ranks are
+threads of this process, which share the GPU.
+"""
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers.backends import grid, grid_cuda
+from dbfs_workers.backends.cuda import CudaBackend
+from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers.backends.grid_cuda import CudaGrid
+from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import cuda_on_cpu, graphs, grids, oracle, standin
+from tests.support.answers import assert_scipys, every_spec
+from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support.gang import spec
+from tests.support.gpus import on_gpu
+
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+
+# Headers that the emulator's program has in place of those here.
+REPLACED = ("common/memory.cuh", "phases/reserve.cuh")
+# Of the phases, those that a 2-D partition needs.
+_seeds = itertools.count()
+
+Launch = Callable[..., None]
+
+
+def launcher(library: ctypes.PyDLL, name: str) -> Launch:
+    """Return a kernel that is called as CuPy's are. Its grid is small: threads stride over the work."""
+    function = getattr(library, f"run_{name}")
+    function.restype = ctypes.c_char_p
+
+    def launch(blocks: tuple[int], threads: tuple[int], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
+        # Arrays by their addresses, numbers as they are. ``slots`` keeps them while the kernel runs.
+        slots = [np.array(each.ctypes.data if getattr(each, "ndim", 0) else each) for each in arguments]
+        places = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
+        answer = function(min(blocks[0], 2), min(threads[0], 64), ctypes.c_ulonglong(next(_seeds)), places)
+        assert not answer, f"{name}: {answer.decode()}"
+
+    return launch
+
+
+class EmulatedPhases(CudaBackend):
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self.xp = standin.Cupy()
+        self._kernels = {"mark": launcher(library, "mark")}
+
+    def frontier_edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
+        starts = row_offsets[frontier]
+        return starts, np.cumsum(row_offsets[frontier + np.uint32(1)] - starts)
+
+
+class EmulatedGrid(CudaGrid):
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self._library = library
+        super().__init__(EmulatedPhases(library))
+
+    def _load(self) -> dict[str, Any]:
+        return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
+
+
+def emulated(folder: Path) -> EmulatedGrid:
+    emulator = Path(cuda_on_cpu.__file__).parent
+    for header in REPLACED:
+        (folder / header).parent.mkdir(exist_ok=True)
+        (folder / header).touch()
+    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
+    built = folder / "grid.so"
+    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / "grid.cpp"), "-o", str(built)], check=True)
+    # With the interpreter locked: the emulator runs one grid at a time.
+    return EmulatedGrid(ctypes.PyDLL(str(built)))
+
+
+@pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GridBackend:
+    return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else grid.get("cuda")
+
+
+def check(backend: GridBackend, p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
+    n, src, dst = arrays
+    stripe, specs = Stripe(n, p), every_spec(sources)
+    with grids.gang(grids.build(stripe, src, dst, directed=directed), backend) as gang:
+        assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
+
+
+@pytest.mark.parametrize("p", [1, 4])
+def test_labels_are_scipys(backend: GridBackend, p: int) -> None:
+    check(backend, p, graphs.random(700, 2100, 3), [20, 1], directed=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("name", graphs.GRAPHS)
+def test_graphs_are_scipys(backend: GridBackend, p: int, name: str, directed: bool) -> None:
+    arrays = graphs.GRAPHS[name]()
+    check(backend, p, arrays, [arrays[0] // 3], directed=directed)
+
+
+@pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])
+def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, n: int, m: int) -> None:
+    if not COMPILER:
+        pytest.skip("g++ is not installed")
+    standin.install(monkeypatch, mapped=True)
+    arrays = n, src, dst = graphs.random(n, m, 3)
+    stripe, specs = Stripe(n, p), every_spec([n // 3])
+    with grids.gang(grids.build(stripe, src, dst, directed=False), emulated(tmp_path), mapped=True) as gang:
+        for _ in range(2):
+            assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
+        # The host's bins would answer as well.
+        assert not any(
+            carrier.segment.rows(rank, parity).any() for rank, carrier in enumerate(gang.carriers) for parity in (0, 1)
+        )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("p", [2, 6])
+def test_targets_and_depths(backend: GridBackend, p: int) -> None:
+    n, src, dst = graphs.GRAPHS["cycle"]()
+    matrix = oracle.adjacency(n, src, dst, directed=False)
+    with grids.gang(grids.build(Stripe(n, p), src, dst, directed=False), backend) as gang:
+        for targets, depth in (((0,), 0), ((1, 39), 1), ((7, 36), 7), ((0, 20), None)):
+            answer = gang.run(spec(0, targets=targets))[0]
+            np.testing.assert_array_equal(answer.distances(gang.stripe), oracle.distances(matrix, [0], depth))
+            answer = gang.run(spec(0, max_depth=depth, predecessors=True))[0]
+            np.testing.assert_array_equal(answer.distances(gang.stripe), oracle.distances(matrix, [0], depth))
+
+
+@pytest.mark.parametrize("p", [on_gpu(2), on_gpu(6)])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_larger_graphs(p: int, directed: bool) -> None:
+    for n, m in ((100_000, 1_500_000), (300_000, 500_000)):
+        check(grid.get("cuda"), p, graphs.random(n, m, 5), [n // 3], directed=directed)
