@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import distributed
@@ -21,7 +24,7 @@ from dbfs import config
 from dbfs.cluster.gang import Deadline
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
-from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, StaleRunError
+from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
 from dbfs.graph.vertices import vertices_of_rows
 from dbfs_workers.reads.messages import (
     FindChanged,
@@ -31,9 +34,10 @@ from dbfs_workers.reads.messages import (
     ReadMessage,
     ReadRows,
     Walk,
+    WriteByVertex,
     WriteWindow,
 )
-from dbfs_workers.reads.window import SLOT_ITEMS, SLOTS, ClientWindow
+from dbfs_workers.reads.window import SLOT_ITEMS, SLOTS, ClientWindow, items_of_rank
 from dbfs_workers.rpc import A
 from dbfs_workers.storage.stripe import NO_VERTEX
 
@@ -44,14 +48,37 @@ if TYPE_CHECKING:
 SMALL: Final = 1 << 16
 """Vertices of a graph up to which each rank sends its rows: one message takes less time than the window's pages."""
 
-# What fetching all predecessors takes: 0.03 s of 8.4 million vertices on 2 cores, 0.24 s in a graph ordered by degree.
+# Fetching all predecessors of 8.4 million vertices takes 0.03 s on 2 cores, 0.24 s in a graph ordered by degree.
 _FETCH_SECONDS = 2e-3
 _FETCH_SECONDS_PER_VERTEX = 4e-9
 _FETCH_SECONDS_PER_ORDERED_VERTEX = 2e-8
 # Share of that time which a walk may take before all predecessors are fetched.
 _WALK_SHARE = 0.2
 
+# Threads that copy labels into the caller's array, and labels for which one thread is enough.
+# Of 16.8 million distances the copy took 15 ms in one thread, 5 in four.
+_COPY_THREADS = min(4, os.cpu_count() or 1)
+_COPIED_ALONE = 1 << 20
+
+# Ranks that put labels into order on their GPUs. Runs on several GPUs have yet to show that way right.
+_MOST_GPUS = 1
+
 _windows: weakref.WeakKeyDictionary[distributed.Client, ClientWindow] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How whole labels pass the client's window.
+
+    Attributes:
+        items: most vertices of a slot.
+        write: has ranks write a slot, given its number, the first vertex, the number of vertices, and the ranks.
+        take: copies a slot that these ranks wrote into the caller's array, given its number, the ranks, and the array.
+    """
+
+    items: int
+    write: Callable[[int, int, int, Sequence[int]], RankCalls[bool]]
+    take: Callable[[int, Sequence[int], NDArray[Any]], None]
 
 
 class LabelReader:
@@ -61,6 +88,7 @@ class LabelReader:
         graph: the graph. Its order by degree, if it has one, travels to the client only for many labels.
         location: where the labels are.
         run_id: the run, for messages.
+        depth: the largest distance.
 
     Methods raise ``GraphNotFoundError`` if another client unloaded the graph, and ``ResultReleasedError`` if the labels
     were released. ``WorkerLostError``, ``SchedulerLostError`` and ``DeadlineExceededError`` are as for ``Gang.gather``.
@@ -71,12 +99,14 @@ class LabelReader:
         graph: NamedVertices,
         location: PublishedLabels | LabelsOnRanks,
         run_id: str,
+        depth: int,
     ) -> None:
         self._graph = graph
         self._gang = gang = graph.gang
         self._stripe = graph.stripe
         self._location = location
         self._run_id = run_id
+        self._depth = depth
         self._deadline = Deadline(config.seconds("deadline"))
         self._doing = f"fetching labels of run {run_id}"
         if isinstance(location, PublishedLabels):
@@ -115,7 +145,7 @@ class LabelReader:
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64] | None]:
         """Return the vertices at a distance of ``least`` to ``most``, ascending, and their labels.
 
-        Only these vertices' labels travel to the client. A distance of -1 is that of unreached vertices.
+        Only these vertices' labels travel to the client. Unreached vertices have the distance -1.
 
         Returns:
             The vertices, int64; their distances, int32; and their predecessors, int64 and -1 for unreached vertices, or
@@ -140,7 +170,7 @@ class LabelReader:
     def path(self, position: int) -> list[int] | None:
         """Return the positions from ``position`` to its source; none if unreached.
 
-        Returns None instead if the path takes so many messages that fetching all predecessors takes less time.
+        Returns None instead if the path is so long that fetching all predecessors takes less time than its messages.
         """
         pace = _FETCH_SECONDS_PER_ORDERED_VERTEX if self._graph.is_ordered else _FETCH_SECONDS_PER_VERTEX
         end = time.monotonic() + _WALK_SHARE * (_FETCH_SECONDS + pace * self._stripe.n)
@@ -163,39 +193,88 @@ class LabelReader:
             ExchangeUnavailableError: the system has no window.
         """
         client = self._gang.client
-        window, order = _window(client), self._graph.order
+        window = _window(client)
+        way = self._way_on_cpus(label, window)
+        if self._on_gpus:
+            # A GPU may be too full for the order.
+            with contextlib.suppress(GraphTooLargeError):
+                way = self._way_on_gpus(label, window)
         local = list(range(self._gang.p))
-        written: list[tuple[RankCalls[bool], NDArray[np.uint32], NDArray[Any]]] = []
+        written: list[tuple[RankCalls[bool], int, NDArray[Any]]] = []
         with window.lock:
             try:
-                for first, slot in zip(range(0, into.size, SLOT_ITEMS), itertools.cycle(range(SLOTS))):
-                    part = into[first : first + SLOT_ITEMS]
-                    if order is not None:
-                        window.positions(slot, part.size)[:] = order.position[first : first + SLOT_ITEMS]
-                    begin = first if order is None else None
-                    calls = self._calls(local, WriteWindow, label, window.handle, slot, begin, part.size)
-                    written.append((calls, window.labels(slot, part.size), part))
+                for first, slot in zip(range(0, into.size, way.items), itertools.cycle(range(SLOTS))):
+                    part = into[first : first + way.items]
+                    written.append((way.write(slot, first, part.size, local), slot, part))
                     # The ranks fill one slot while this thread empties the other.
                     if first == 0 or len(written) == SLOTS:
-                        opened = self._take(label, *written.pop(0))
+                        opened = self._take(way, *written.pop(0))
                         local = [rank for rank in local if opened[rank]]
                         if not local:
                             break
                 while written:
-                    self._take(label, *written.pop(0))
+                    self._take(way, *written.pop(0))
             except BaseException:
                 # A rank may still write into the window.
                 _windows.pop(client, None)
                 raise
         return [rank for rank in range(self._gang.p) if rank not in local]
 
-    def _take(
-        self, label: str, calls: RankCalls[bool], slot: NDArray[np.uint32], into: NDArray[Any]
-    ) -> dict[int, bool]:
+    def _take(self, way: _Way, calls: RankCalls[bool], slot: int, into: NDArray[Any]) -> dict[int, bool]:
         """Wait until a slot is written, and copy the slot into its part of the caller's array."""
         opened = self._answers(calls)
-        _copy(slot, label, self._stripe.n, self._graph.order, into)
+        way.take(slot, [rank for rank, own in opened.items() if own], into)
         return opened
+
+    @property
+    def _on_gpus(self) -> bool:
+        """Whether the ranks put labels into the order of the vertices on their GPUs."""
+        few = self._gang.p <= _MOST_GPUS
+        return few and self._graph.record.backend == "cuda" and self._graph.is_ordered
+
+    def _way_on_gpus(self, label: str, window: ClientWindow) -> _Way:
+        """Each rank writes the labels of all vertices into its part of the slot, in their order and smallest type."""
+        gang, stripe = self._gang, self._stripe
+        orders = self._graph.order_on_ranks(self._deadline, self._doing)
+        width = _width(self._depth) if label == "distances" else 4
+
+        def write(slot: int, first: int, count: int, ranks: Sequence[int]) -> RankCalls[bool]:
+            fields = (label, window.handle, slot, first, count, width)
+            messages = {rank: WriteByVertex(self._place(rank), stripe, rank, *fields, orders[rank]) for rank in ranks}
+            return RankCalls(gang, messages, self._deadline, self._doing)
+
+        def take(slot: int, ranks: Sequence[int], into: NDArray[Any]) -> None:
+            parts = [window.of_rank(slot, rank, stripe.p, into.size, width) for rank in ranks]
+
+            def join(piece: slice) -> None:
+                joined, *others = (part[piece] for part in parts)
+                for other in others:
+                    np.bitwise_and(joined, other, out=joined)
+                if width == 4:
+                    _copy(joined, label, stripe.n, None, into[piece])
+                else:
+                    into[piece] = joined.view(f"i{width}")
+
+            if parts:
+                _in_threads(join, into.size)
+
+        return _Way(items_of_rank(stripe.p, width), write, take)
+
+    def _way_on_cpus(self, label: str, window: ClientWindow) -> _Way:
+        """Each rank writes the labels of its vertices into their places in the slot."""
+
+        def write(slot: int, first: int, count: int, ranks: Sequence[int]) -> RankCalls[bool]:
+            order = self._graph.order
+            if order is not None:
+                window.positions(slot, count)[:] = order.position[first : first + count]
+            begin = first if order is None else None
+            return self._calls(ranks, WriteWindow, label, window.handle, slot, begin, count)
+
+        def take(slot: int, _: Sequence[int], into: NDArray[Any]) -> None:
+            labels, order = window.labels(slot, into.size), self._graph.order
+            _in_threads(lambda piece: _copy(labels[piece], label, self._stripe.n, order, into[piece]), into.size)
+
+        return _Way(SLOT_ITEMS, write, take)
 
     def _read_rows(self, label: str, ranks: list[int], first: int, into: NDArray[Any]) -> None:
         """Read some consecutive rows of some ranks, and put them into their places."""
@@ -227,6 +306,22 @@ class LabelReader:
             return KeptLabels(location.graph_id, location.run_id, location.index)
         parents = location.predecessors
         return LabelData(location.distances[rank].key, None if parents is None else parents[rank].key)
+
+
+def _in_threads(copy: Callable[[slice], None], count: int) -> None:
+    """Copy ``count`` labels by slices, in several threads if they are many: new pages take longer than the copies."""
+    threads = min(_COPY_THREADS, count // _COPIED_ALONE)
+    if threads < 2:
+        copy(slice(0, count))
+        return
+    each = -(-count // threads)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(copy, [slice(first, first + each) for first in range(0, count, each)]))
+
+
+def _width(largest: int) -> int:
+    """Return the bytes of the smallest signed integer for numbers from -1 to ``largest``: 1, 2 or 4."""
+    return np.min_scalar_type(-1 - largest).itemsize
 
 
 def _copy(labels: NDArray[np.uint32], label: str, n: int, order: DegreeOrder | None, into: NDArray[Any]) -> None:

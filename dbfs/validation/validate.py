@@ -8,7 +8,7 @@ was built: the check then also finds a graph that was built wrong. Otherwise the
 
 from __future__ import annotations
 
-import threading
+import functools
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from dbfs import config
 from dbfs.cluster.awaiting import AsyncView, in_thread
 from dbfs.cluster.gang import Deadline, Key, Ref, TaskGraph, release
+from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks
-from dbfs.errors import InvalidOptionError, ValidationError
+from dbfs.errors import ExchangeUnavailableError, InvalidOptionError, StaleRunError, ValidationError
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.reads.messages import KeptLabels
+from dbfs_workers.reads.verdicts import CheckWords, FreeWords, PackWords
+from dbfs_workers.rpc import A
 from dbfs_workers.tasks import validation as tasks
 
 if TYPE_CHECKING:
@@ -32,8 +37,8 @@ if TYPE_CHECKING:
     from dbfs_workers.checks.verdict import Verdict, Violation
 
 
-# Several threads of a client may validate at once.
-_placing = threading.Lock()
+# Ranks that are called instead of given tasks. Runs on several GPUs have yet to show that way right.
+_MOST_GPUS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +151,58 @@ class _Check:
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)
         mapped = self.graph.exchange == "cuda_ipc"
+        if mapped and self.gang.p <= _MOST_GPUS:
+            found = self._by_calls(KeptLabels(*traversal), sources, farthest, predecessors=result.spec.predecessors)
+            if found is not None:
+                return found
 
         def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
             return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest, mapped)
 
         return self._run(pack, predecessors=result.spec.predecessors, farthest=farthest)
+
+    def _by_calls(
+        self, place: KeptLabels, sources: tuple[int, ...], farthest: int | None, *, predecessors: bool
+    ) -> Validation | None:
+        """Check by calls straight to the ranks, which take a third of the time of tasks.
+
+        Returns None if the labels are wrong, which the tasks then explain, or if the calls fail where tasks may not.
+        """
+        graph, stripe, token = self.graph, self.stripe, self.token
+        of_input = bool(graph.record.input_edge_keys)
+        edges = graph.record.input_edge_keys or graph.partition_keys
+        orders: list[Key | None] = [None] * stripe.p
+        if of_input and graph.is_ordered:
+            orders = [*graph.order_on_ranks(self.deadline, self._doing)]
+        try:
+            words = self._call(lambda rank: PackWords(place, stripe, rank, token, sources, farthest))
+            packed = tuple(one for one in words.values() if one is not None)
+            if len(packed) < stripe.p:
+                return None
+            options = predecessors, graph.directed, farthest
+            checks = self._call(
+                lambda rank: CheckWords(
+                    place, stripe, rank, token, packed, edges[rank], of_input, orders[rank], *options
+                )
+            )
+        except (StaleRunError, ExchangeUnavailableError):
+            return None
+        finally:
+            # Not waited for.
+            RankCalls(self.gang, {rank: FreeWords(token) for rank in range(stripe.p)}, self.deadline, self._doing)
+        right = [check for check in checks.values() if check is not None]
+        if len(right) < stripe.p or functools.reduce(np.bitwise_and, (check[2] for check in right)).any():
+            return None
+        return Validation(of_input, sum(check[0] for check in right), sum(check[1] for check in right))
+
+    def _call(self, message: Callable[[int], WorkerMessage[A]]) -> dict[int, A]:
+        """Send each rank a message, given its number, and return the answers by rank."""
+        messages = {rank: message(rank) for rank in range(self.gang.p)}
+        return RankCalls(self.gang, messages, self.deadline, self._doing).answers()
+
+    @property
+    def _doing(self) -> str:
+        return f"validating {self.graph.name}"
 
     def labels(self, labels: Labels) -> Validation:
         """Send the caller's labels to the workers and check them there."""
@@ -194,7 +246,9 @@ class _Check:
         partitions = graph.partition_keys
         of_input = bool(record.input_edge_keys)
         order = None if record.order_key is None else Ref(record.order_key)
-        orders = self._orders(order) if of_input and order is not None else [None] * self.gang.p
+        orders: list[Ref | None] = [None] * self.gang.p
+        if of_input and order is not None:
+            orders = [Ref(key) for key in graph.order_on_ranks(self.deadline, self._doing)]
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         if graph.backend == "cpu" and graph.exchange == "shared_memory":
             table = plan.add(0, f"label-table-{self.token}", tasks.make_table, self.stripe, graph.record.graph_id)
@@ -219,23 +273,6 @@ class _Check:
             raise self._error(verdict.violations)
         return Validation(of_input, verdict.edges, verdict.component_edges)
 
-    def _orders(self, order: Ref) -> list[Ref]:
-        """Return the tasks that place the graph's order on each rank; the first validation submits them.
-
-        Otherwise Dask would send each rank the order, 8 bytes a vertex, for every validation.
-        """
-        graph, kept = self.graph, self.graph.placed_orders
-        with _placing:
-            if any(future.status not in ("pending", "finished") for future in kept):
-                kept.clear()
-            if not kept:
-                plan = TaskGraph()
-                keys: list[Key] = [(f"place-order-{self.token}", rank) for rank in range(self.gang.p)]
-                for rank, key in enumerate(keys):
-                    plan.add(rank, key, tasks.place_order, order, Ref(graph.record.input_edge_keys[rank]))
-                kept += self.gang.submit(plan, keys).values()
-            return [Ref(future.key) for future in kept]
-
     def _distances(self, predecessors: Sequence[distributed.Future]) -> list[distributed.Future]:
         """Find the distances along predecessors; by rank, futures of int32 arrays."""
         plan = TaskGraph()
@@ -249,7 +286,7 @@ class _Check:
         plan.add(0, violation_key, tasks.levels_violation, levels, None if order is None else Ref(order))
         futures = self.gang.submit(plan, [*keys, violation_key])
         self.futures.extend(futures.values())
-        violation = self.gang.gather([futures[violation_key]], self.deadline, f"validating {self.graph.name}")[0]
+        violation = self.gang.gather([futures[violation_key]], self.deadline, self._doing)[0]
         if violation is not None:
             raise self._error([violation])
         return [futures[key] for key in keys]
@@ -277,7 +314,7 @@ class _Check:
     def _fetch(self, plan: TaskGraph, key: Key) -> Any:
         future = self.gang.submit(plan, [key])[key]
         self.futures.append(future)
-        return self.gang.gather([future], self.deadline, f"validating {self.graph.name}")[0]
+        return self.gang.gather([future], self.deadline, self._doing)[0]
 
     def _error(self, violations: Sequence[Violation]) -> ValidationError:
         return ValidationError(f"{self.graph.name}: {'; '.join(map(str, violations))}")

@@ -279,7 +279,9 @@ def merge_findings(
     if of_input:
         violations = [violation.in_vertex_ids(order) for violation in violations]
     violations += [violation for check in checks for violation in check.violations]
-    unsupported = np.bitwise_and.reduce([check.unsupported for check in checks])
+    unsupported = checks[0].unsupported
+    for check in checks[1:]:
+        unsupported = unsupported & check.unsupported
     if unsupported.any():
         orphans = np.flatnonzero(np.unpackbits(unsupported.view(np.uint8), bitorder="little"))
         table = _join_words(np, stripe, packed, order if of_input else None)

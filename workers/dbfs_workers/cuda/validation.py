@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
@@ -9,7 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from dbfs_workers.cuda import device_memory
+from dbfs_workers.cuda.building import launch
 from dbfs_workers.cuda.module import load
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.stripe import Stripe, own_rows
 from dbfs_workers.tokens import Token, issue
 
 THREADS: Final = 256
@@ -37,6 +41,30 @@ def check_edges(
         options = (np.int32(predecessors), np.int32(directed), np.int64(bound))
         blocks = min(MOST_BLOCKS, -(-src.size // TILE))
         kernel((blocks,), (THREADS,), (src, dst, np.int64(src.size), table, *options, unsupported, found))
+
+
+def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], farthest: int | None) -> Any | None:
+    """Return the words of a rank's labels, as ``checks.validation.pack_labels`` makes them; None if they break a rule.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        rank: the rank that owns the labels.
+        labels: the labels, CuPy's.
+        sources: positions at distance 0.
+        farthest: largest distance allowed; None for no bound.
+    """
+    import cupy
+
+    own = own_rows(stripe, rank, sources)
+    words, found = cupy.empty(stripe.owned(rank), np.uint64), cupy.zeros(2, np.uint64)
+    parents = np.uint64(0) if labels.predecessors is None else labels.predecessors
+    numbers = (np.uint32(rank), np.uint32(stripe.p), np.uint32(stripe.n_local))
+    most = np.int64(stripe.n - 1 if farthest is None else min(farthest, stripe.n))
+    given = (labels.distances, parents, np.int64(words.size), np.int64(stripe.n), *numbers, most)
+    made = (cupy.asarray(own), np.uint32(own.size), words, found)
+    launch("checks/validation.cu", "dbfs_pack_labels", words.size, (*given, *made))
+    wrong, roots = found.get().tolist()
+    return words if not wrong and roots == own.size else None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,36 @@ class WriteWindow(ReadMessage[bool]):
 
 
 @dataclass(frozen=True)
+class WriteByVertex(ReadMessage[bool]):
+    """Write labels of consecutive vertices of a graph ordered by degree into the rank's part of a slot, from a GPU.
+
+    Returns False if the worker can't open the window.
+
+    Attributes:
+        label: ``distances`` or ``predecessors``.
+        window: the client's window.
+        slot: the slot.
+        first: the first vertex.
+        count: number of vertices.
+        width: bytes of a label: 1, 2 or 4. Its bits are the lowest of the label as it travels (``reads.rows``); all of
+            them are set for an unreached vertex, and for another rank's.
+        order: Dask key of the order beside the rank's edges (``tasks.validation.place_order``).
+
+    Raises:
+        StaleRunError: the worker does not have the order: the graph was unloaded.
+        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
+    """
+
+    label: str
+    window: WindowHandle
+    slot: int
+    first: int
+    count: int
+    width: int
+    order: Hashable
+
+
+@dataclass(frozen=True)
 class FindRows(ReadMessage[NDArray[np.uint32]]):
     """Return the rows at a distance of ``least`` to ``most``, and their labels; see ``RankRows.between``.
 

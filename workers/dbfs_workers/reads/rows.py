@@ -1,4 +1,4 @@
-"""What a rank takes out of its labels for a client: rows, a slot of the client's window, vertices at distances, walks.
+"""Reads of a rank's labels for a client: rows, a slot of the client's window, vertices at distances, walks.
 
 A label travels as uint32: a distance, or a predecessor's position in a graph ordered by degree (its vertex id in other
 graphs). 0xFFFFFFFF is unreached: -1 as int32, ``NO_VERTEX`` as a position.
@@ -59,6 +59,19 @@ class RankRows:
         there = xp.asarray(positions)
         own = xp.flatnonzero(there % self.stripe.p == self.rank)
         into[on_host(own)] = self._travelling(values[there[own] // self.stripe.p])
+
+    def write_by_vertex(self, label: str, into: NDArray[Any], first: int, order: Any) -> None:
+        """Write the rank's labels of consecutive vertices, in their order, from a GPU; all bits of others' labels set.
+
+        Args:
+            label: ``distances`` or ``predecessors``; predecessors are written as vertices.
+            into: unsigned integers, as many as vertices; the labels' lowest bits.
+            first: the first vertex.
+            order: the graph's order by degree, of NumPy or CuPy arrays.
+        """
+        from dbfs_workers.cuda.ordered_labels import write
+
+        write(self.stripe, self.rank, self._values(label), into, first, order, predecessors=label == "predecessors")
 
     def between(self, least: int, most: int, labels: tuple[str, ...]) -> NDArray[np.uint32]:
         """Return the rows (local ids) at a distance of ``least`` to ``most``, ascending, and labels of these rows.

@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import ResultReleasedError
-from dbfs_workers.reads.messages import FindChanged, FindRows, KeptLabels, ReadMessage, ReadRows, Walk, WriteWindow
+from dbfs_workers.errors import ResultReleasedError, StaleRunError
+from dbfs_workers.reads.messages import (
+    FindChanged,
+    FindRows,
+    KeptLabels,
+    ReadMessage,
+    ReadRows,
+    Walk,
+    WriteByVertex,
+    WriteWindow,
+)
 from dbfs_workers.reads.rows import RankRows
 from dbfs_workers.reads.window import OpenWindows
 from dbfs_workers.storage.labels import RankLabels
@@ -50,6 +59,20 @@ class LabelReads:
             await asyncio.to_thread(rows.write_vertices, *slot, message.first, message.count)
         return True
 
+    @WriteByVertex.handler
+    async def write_by_vertex(self, message: WriteByVertex) -> bool:
+        """See ``WriteByVertex``."""
+        window = self._windows.open(message.window)
+        if window is None:
+            return False
+        try:
+            order = self._data[message.order]
+        except KeyError:
+            raise StaleRunError("the graph was unloaded: its worker has no order of it any more") from None
+        into = window.of_rank(message.slot, message.rank, message.stripe.p, message.count, message.width)
+        await asyncio.to_thread(self._rows(message).write_by_vertex, message.label, into, message.first, order)
+        return True
+
     @FindRows.handler
     async def find_rows(self, message: FindRows) -> NDArray[np.uint32]:
         """See ``FindRows``."""
@@ -60,7 +83,7 @@ class LabelReads:
         """See ``FindChanged``."""
         place = message.place
         if not isinstance(place, KeptLabels):
-            raise ResultReleasedError(f"rank {message.rank}: the labels were published, which forgets what changed")
+            raise ResultReleasedError(f"rank {message.rank}: the labels were published without their changes")
         changed = self._changed(place.graph_id, place.run_id, place.index)
         rows: NDArray[np.uint32] = changed[changed < message.stripe.owned(message.rank)]
         return rows

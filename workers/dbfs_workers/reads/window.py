@@ -4,6 +4,9 @@ A client reads labels window by window, and copies each into its array. The wind
 one while the client empties the other. The memory is used again for all reads of the client: the system's work for a
 new page takes several times as long as a copy of 4 KiB.
 
+Ranks on GPUs put labels of a graph ordered by degree into the order of the vertices themselves. Each has a part of the
+slot, where all bits of other ranks' labels are set, so that the bitwise and of the parts has all labels.
+
 The memory is a nameless file (memfd) with a token, as that of the ranks' exchange is: see ``exchange.segment``.
 """
 
@@ -14,7 +17,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +31,20 @@ SLOT_ITEMS: Final = 1 << 22
 """Most labels in a slot, 16 MiB. Smaller slots take more messages, larger ones more new pages at their first use."""
 
 _PARTS: Final = 2
-_NBYTES: Final = SLOTS * _PARTS * SLOT_ITEMS * 4
+_SLOT_BYTES: Final = _PARTS * SLOT_ITEMS * 4
+_NBYTES: Final = SLOTS * _SLOT_BYTES
 _PURPOSE: Final = "label window"
 _KEPT: Final = 2  # windows of clients that a worker keeps mapped, with at most ``_NBYTES`` each
 
 
+def items_of_rank(ranks: int, width: int) -> int:
+    """Return how many labels of ``width`` bytes each of several ranks can write to a slot."""
+    return _SLOT_BYTES // ranks // 4 * 4 // width
+
+
 @dataclass(frozen=True)
 class WindowHandle:
-    """What a rank needs to open a client's window. Picklable.
+    """The handle by which a rank opens a client's window. Picklable.
 
     Attributes:
         token: the token of the client's file, which is the memory.
@@ -57,6 +66,11 @@ class LabelWindow:
     def positions(self, slot: int, count: int) -> NDArray[np.uint32]:
         """Return uint32[count], the positions of the slot's vertices in a graph ordered by degree."""
         return self._part(slot * _PARTS + 1, count)
+
+    def of_rank(self, slot: int, rank: int, ranks: int, count: int, width: int) -> NDArray[Any]:
+        """Return ``count`` unsigned integers of ``width`` bytes: one rank's labels in a slot of several ranks."""
+        place = slot * _SLOT_BYTES + rank * items_of_rank(ranks, 4) * 4
+        return np.frombuffer(self._memory, f"u{width}", count, place)
 
     def _part(self, part: int, count: int) -> NDArray[np.uint32]:
         return np.frombuffer(self._memory, np.uint32, count, part * SLOT_ITEMS * 4)

@@ -89,19 +89,24 @@ def label_sources(
     """
     own = own_rows(stripe, rank, sources)
     ids = own.astype(np.int64) + rank * stripe.n_local
-    words, bits = ids // WORD_BITS, (1 << (ids % WORD_BITS)).astype(np.uint32)
-    if own.size > 1:
-        # The bits of a word are joined first: CuPy does not define the result of indexing one word twice.
-        words, which = np.unique(words, return_inverse=True)
-        joined = np.zeros(words.size, np.uint32)
-        np.bitwise_or.at(joined, which, bits)
-        bits = joined
-    visited[xp.asarray(words)] |= xp.asarray(bits)
+    set_bits(xp, visited, ids)
     rows: NDArray[np.uint32] = xp.asarray(own)
     labels.distances[rows] = 0
     if labels.predecessors is not None:
         labels.predecessors[rows] = xp.asarray(ids.astype(np.uint32))
     return rows
+
+
+def set_bits(xp: Any, bitmap: NDArray[np.uint32], places: NDArray[np.int64]) -> None:
+    """Set bits of a bitmap of ``xp`` (NumPy, CuPy); ``places`` is NumPy's, each once."""
+    words, bits = places // WORD_BITS, (1 << (places % WORD_BITS)).astype(np.uint32)
+    if places.size > 1:
+        # The bits of a word are joined first: CuPy does not define the result of indexing one word twice.
+        words, which = np.unique(words, return_inverse=True)
+        joined = np.zeros(words.size, np.uint32)
+        np.bitwise_or.at(joined, which, bits)
+        bits = joined
+    bitmap[xp.asarray(words)] |= xp.asarray(bits)
 
 
 def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int, int]:

@@ -76,8 +76,26 @@ def pack_kept(
     """
     store: LabelStore = distributed.get_worker().plugins[NAME]
     labels = store.kept_labels(graph_id, run_id, index)
-    with _typed_errors(array_module(labels.distances), f"rank {rank}, packing its labels"):
-        packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
+    return pack(stripe, rank, graph_id, labels, sources, farthest, mapped=mapped)
+
+
+def pack(
+    stripe: Stripe,
+    rank: int,
+    graph_id: str,
+    labels: RankLabels,
+    sources: Sequence[int],
+    farthest: int | None,
+    *,
+    mapped: bool,
+) -> PackedLabels:
+    """Pack labels that a rank keeps; arguments and errors as for ``pack_kept``."""
+    xp = array_module(labels.distances)
+    with _typed_errors(xp, f"rank {rank}, packing its labels"):
+        alone = xp is not np and stripe.p == 1
+        packed = _pack_right(stripe, rank, labels, sources, farthest) if alone else None
+        if packed is None:
+            packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
         # With one rank the words stay on its GPU. With several, Dask sends them to the other ranks.
         if stripe.p == 1:
             return packed
@@ -96,17 +114,31 @@ class OrderOnGpu(GpuResident):
     vertex: Any
 
 
-def place_order(order: DegreeOrder, edges: list[InputEdges]) -> DegreeOrder | OrderOnGpu:
+def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
     """Return the order where a rank's edges are, on the host or on its GPU.
 
     Raises:
         GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
-    xp = array_module(edges[0][0]) if edges else np
+    if isinstance(edges, list):
+        xp = array_module(edges[0][0]) if edges else np
+    else:
+        xp = array_module(next(iter(parts_of(edges))).columns)
     if xp is np:
         return order
     with _typed_errors(xp, "placing the degree order"):
         return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
+
+
+def _pack_right(
+    stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], farthest: int | None
+) -> PackedLabels | None:
+    """Pack labels on the rank's GPU in one pass; None if they break a rule, which ``pack_labels`` then names."""
+    from dbfs_workers.checks.validation import PackedLabels
+    from dbfs_workers.cuda.validation import pack
+
+    words = pack(stripe, rank, labels, sources, farthest)
+    return None if words is None else PackedLabels(words, ())
 
 
 def make_table(stripe: Stripe, graph_id: str) -> SharedTable:

@@ -1,7 +1,7 @@
-// The validator's pass over a rank's edges against the labels of all ranks (checks/validation.py). The CPU's pass is
-// check_edges in checks/validation_kernels.py.
+// The validator's passes over a rank's labels, and over its edges against the labels of all ranks
+// (checks/validation.py). The CPU's pass over edges is check_edges in checks/validation_kernels.py.
 //
-// A thread takes kEdges edges of every tile of kThreads * kEdges, to have as many pairs of label reads in flight at
+// In the pass over edges a thread takes kEdges edges of every tile of kThreads * kEdges, to have as many pairs of label reads in flight at
 // once. An edge costs 8 bytes read in order, and 8 bytes read at random for each of its ends. A thread writes only if
 // an edge is the first to support a vertex, at most once a vertex, or if an edge breaks a rule.
 #include "common/scalars.cuh"
@@ -30,7 +30,46 @@ __device__ void record(u64* found, u32 kind, u32 from, u32 to) {
   }
 }
 
+constexpr u32 kNone = 0xffffffffu;
+
 }  // namespace dbfs
+
+// Pack the labels of `rows` rows into words, distance + 1 in the high half and the predecessor's position in the low
+// half, and count in found[0] the labels that break a rule without regard to edges: out of range, a distance without a
+// predecessor or the other way round, a row at distance 0 that is not its own predecessor, a source that is not at
+// distance 0. found[1] counts the rows at distance 0. A thread takes a row: 8 bytes read and 8 written. `predecessors`:
+// internal ids; null for distances alone. `n_local`: rows of a rank, padding included.
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_pack_labels(const i32* distances, const u32* predecessors, i64 rows, i64 n, u32 rank, u32 ranks, u32 n_local,
+                     i64 farthest, const u32* sources, u32 source_count, u64* words, u64* found) {
+  using namespace dbfs;
+  const i64 threads = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  u64 wrong = 0, roots = 0;
+  for (i64 row = first; row < rows; row += threads) {
+    const i64 distance = distances[row];
+    const u32 id = predecessors ? predecessors[row] : kNone;
+    u64 parent = kNone;
+    bool right = distance >= -1 && distance <= farthest;
+    if (predecessors && id != kNone) {
+      const u32 owner = id / n_local;
+      parent = (u64)(id - owner * n_local) * ranks + owner;
+      right = right && owner < ranks && (i64)parent < n;
+    }
+    if (predecessors) right = right && (id == kNone) == (distance < 0);
+    if (distance == 0) right = right && (!predecessors || (i64)parent == row * ranks + rank);
+    wrong += !right;
+    roots += distance == 0;
+    words[row] = (u64)(distance + 1) << 32 | (u32)parent;
+  }
+  for (i64 i = first; i < source_count; i += threads) wrong += distances[sources[i]] != 0;
+  for (u32 step = 16; step; step >>= 1) {
+    wrong += __shfl_xor_sync(kAll, wrong, step);
+    roots += __shfl_xor_sync(kAll, roots, step);
+  }
+  if ((threadIdx.x & 31) != 0) return;
+  if (wrong) atomicAdd(&found[0], wrong);
+  if (roots) atomicAdd(&found[1], roots);
+}
 
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_check_edges(const u32* src, const u32* dst, i64 count, const u64* table, int predecessors, int directed,
