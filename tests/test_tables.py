@@ -105,6 +105,7 @@ def test_every_form_has_the_same_rows(
         assert result.to_dict() == {ids[row]: wanted[row] for row in np.flatnonzero(wanted >= 0)}
         table = result.to_arrow(**options)
         assert plain(frame_of(table), unsorted=False) == plain(frame, unsorted=False)
+        assert pa.table(result).equals(result.to_arrow())
 
         folder = tmp_path / "labels"
         result.to_parquet(folder, **options)
@@ -162,7 +163,7 @@ def threads() -> Iterator[distributed.Client]:
         yield client
 
 
-def test_a_url(threads: distributed.Client) -> None:
+def test_labels_are_written_to_a_url(threads: distributed.Client) -> None:
     import fsspec
 
     with dbfs.load(dbfs.path(50), client=threads, ranks=2) as graph:
@@ -237,7 +238,7 @@ vertices = st.integers(0, 60)
 
 @settings(max_examples=60, deadline=None)
 @given(among=st.sets(vertices, min_size=1), n=st.sampled_from([61, 2000]), data=st.data())
-def test_places(among: set[int], n: int, data: st.DataObject) -> None:
+def test_places_of_vertices_among_ascending_ones(among: set[int], n: int, data: st.DataObject) -> None:
     ascending = np.array(sorted(among), np.int64)
     wanted = data.draw(st.lists(st.sampled_from([*sorted(among), -1])))
     places = places_of(np.array(wanted, np.int64), ascending, n)

@@ -26,7 +26,7 @@ class Batch:
     Args:
         gang: the graph's workers.
         record: the graph.
-        token: what the keys of the tasks end in.
+        token: ending of the keys of the tasks.
         deadline: when to give up.
         check: called at intervals during a wait; may raise.
 

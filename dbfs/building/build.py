@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dbfs.building.builder import IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
+from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
+from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
 from dbfs.building.memory import Estimate, usable_bytes, with_updates
 from dbfs.building.numbering_memory import assumed_ids
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
-from dbfs.building.on_grid import GridBuilder
+from dbfs.building.on_grid import GridBuilder, GridOnGpuBuilder
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.storage.stripe import Stripe
 
-__all__ = ["IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
+__all__ = ["AUTO", "IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +61,12 @@ def estimate(
     generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
 
     Args:
-        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of a plain
-            edge list or a CSV file are counted in samples of its text, unless it is compressed.
+        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an
+            edge list or a CSV file are counted in samples of its text; of a compressed one, in its first 8 MiB.
         ranks: number of ranks.
-        options: the graph's layout.
-        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory.
+        options: the graph's layout. With ``layout="auto"``, ``Estimate.why`` is the reason for the one chosen.
+        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory. A build with
+            ``layout="2d"`` for GPUs takes the bytes of ``cpu`` in the workers' memory as well.
         memory: memory limit of a worker, or free memory of a GPU: bytes, or a text such as ``80GB`` or ``139 GiB``. If
             None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
         directed: as of ``load``.
@@ -80,7 +82,7 @@ def estimate(
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown or does not have the layout, ``ranks`` or ``hosts`` is below 1,
+        InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
             ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes. Or
             ``load`` refuses ``mutable=True`` with the other options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer.
@@ -104,22 +106,48 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
-    require_changeable(listed, options, mutable)
     stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
     of_ranks = Hosts.even(stripe.p, whole_count(hosts, "hosts", 1))
-    if isinstance(listed, SavedEdges):
-        options = layout(listed, options)
-        if is_as_saved(listed, stripe.p, options):
-            needed = estimate_as_saved(listed, backend, usable, hosts=of_ranks)
-            return _changeable(needed, listed, stripe, m, options, backend) if mutable else needed
+
+    def of(name: str) -> Estimate:
+        laid_out = replace(options, layout=name)
+        require_changeable(listed, laid_out, mutable)
+        if isinstance(listed, SavedEdges):
+            laid_out = layout(listed, laid_out)
+        needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
+        if mutable:
+            needed = _changeable(needed, listed, stripe, m, laid_out, backend)
+        return replace(needed, layout=laid_out.layout, sampled_edges=m if listed.m is None else None)
+
+    if options.layout != AUTO:
+        return of(options.layout)
+    chosen = settled_layout(listed, backend, mutable=mutable)
+    if chosen is None:
+        bottom_up = has_bottom_up(listed, options)
+        faster = faster_layout(n, count_stored(listed, m), of_ranks, bottom_up=bottom_up)
+        chosen = fitting_layout(faster, lambda name: of(name).fits is not False)
+    return replace(of(chosen.layout), why=chosen.why)
+
+
+def _estimate(
+    edges: EdgeList,
+    stripe: Stripe,
+    m: int,
+    options: BuildOptions,
+    backend: str,
+    usable: int | None,
+    hosts: Hosts,
+    ids: DistinctIds | None,
+) -> Estimate:
+    """Return the estimate of ``m`` input edges in the layout of ``options``; other arguments as of ``Builder``."""
+    if isinstance(edges, SavedEdges) and is_as_saved(edges, stripe.p, options):
+        return estimate_as_saved(edges, backend, usable, hosts=hosts)
     builder = _builder(backend, options)
+    if issubclass(builder, GridOnGpuBuilder):
+        return builder.estimate_on_gpu(edges, stripe, m, options, usable)
     if issubclass(builder, HostBuilder):
-        needed = builder.estimate(listed, stripe, m, options, usable, hosts=of_ranks, ids=ids)
-    else:
-        needed = builder.estimate(listed, stripe, m, options, usable)
-    if mutable:
-        needed = _changeable(needed, listed, stripe, m, options, backend)
-    return replace(needed, sampled_edges=m if listed.m is None else None)
+        return builder.estimate(edges, stripe, m, options, usable, hosts=hosts, ids=ids)
+    return builder.estimate(edges, stripe, m, options, usable)
 
 
 def _changeable(
@@ -199,29 +227,21 @@ def _build(
     progress: Callable[[BuildProgress], None] | None,
 ) -> Built:
     """Build a graph of the pieces of its edges; arguments and errors as of ``build``."""
-    if backend != "cuda":
-        return _run(_builder(backend, options)(edges, gang, options), progress)
+    builder = _builder(backend, options)
+    if not issubclass(builder, CudaBuilder):
+        return _run(builder(edges, gang, options), progress)
     try:
-        return _run(CudaBuilder(edges, gang, options), progress)
+        return _run(builder(edges, gang, options), progress)
     except ExchangeUnavailableError as error:
         logger.info("building %s through the host: %s", edges.name, error)
-        return _run(CudaBuilder(edges, gang, options, through_host=True), progress)
+        return _run(builder(edges, gang, options, through_host=True), progress)
 
 
 def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[CudaBuilder]:
     """Return the builder of a backend and a layout."""
-    require_layout(backend, options)
-    return GridBuilder if options.layout == "2d" else _BUILDERS[backend]
-
-
-def require_layout(backend: str, options: BuildOptions) -> None:
-    """Check that a backend has the layout.
-
-    Raises:
-        InvalidOptionError: ``layout="2d"`` on GPUs.
-    """
-    if options.layout == "2d" and backend == "cuda":
-        raise InvalidOptionError("layout='2d' is on CPU cores only, not on GPUs: load with backend='cpu'")
+    if options.layout == "2d":
+        return GridOnGpuBuilder if backend == "cuda" else GridBuilder
+    return _BUILDERS[backend]
 
 
 def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:

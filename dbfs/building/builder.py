@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 ORDERS = ("given", "degree")
 IDS = ("given", "dense")
 LAYOUTS = ("1d", "2d")
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Built:
 
 @dataclass(frozen=True)
 class DealtPieces:
-    """Pieces dealt out to the ranks (piece i to rank i % p), with what was read of them before the build.
+    """Pieces dealt out to the ranks (piece i to rank i % p), with the edges that were read before the build.
 
     Attributes:
         n, m: number of vertices, and of input edges.
@@ -119,7 +120,8 @@ class BuildOptions:
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
         room: vertices that updates may add later.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
-            edges from the vertices of its column to those of its row.
+            edges from the vertices of its column to those of its row. ``auto``, in an estimate only, for the one that
+            ``load`` would take: see ``building.layout``.
 
     Raises:
         InvalidOptionError: the order, the ids or the layout are unknown.
@@ -137,8 +139,8 @@ class BuildOptions:
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
-        if self.layout not in LAYOUTS:
-            raise InvalidOptionError(f"unknown layout {self.layout!r}; choose one of {', '.join(LAYOUTS)}")
+        if self.layout not in (*LAYOUTS, AUTO):
+            raise InvalidOptionError(f"unknown layout {self.layout!r}; choose one of {', '.join(LAYOUTS)}, {AUTO}")
 
     def stripe(self, n: int, p: int) -> Stripe:
         """Return the stripe of n vertices on p ranks, with the room."""
@@ -161,8 +163,8 @@ class BuildTasks:
     Attributes:
         partitions: by rank.
         order: task of the ``ordering.DegreeOrder``; None if vertices keep the order given.
-        awaited: keys of small results that the client waits for, beside the partitions' counts.
-        held: keys of results that must stay on the workers until the client has all that it waits for.
+        awaited: keys of small results that the client waits for, as well as for the partitions' counts.
+        held: keys of results that must stay on the workers until the client has all awaited results.
     """
 
     partitions: list[Ref]
@@ -268,7 +270,7 @@ class Builder(ABC):
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
         """Raise ``GraphTooLargeError`` if n vertices and m input edges won't fit.
 
-        The ranks hold what was ``read`` before the build, if anything. The edges give way to the partition.
+        The ranks hold the pieces ``read`` before the build, if any. These edges give way to the partition.
         """
 
     @abstractmethod

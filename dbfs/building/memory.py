@@ -56,6 +56,8 @@ class Estimate:
             version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
             rows anew. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
             among them. Empty for other graphs.
+        layout: ``1d`` or ``2d``.
+        why: why ``layout="auto"`` takes that layout; empty if the layout was given.
     """
 
     partition: dict[str, int]
@@ -71,6 +73,8 @@ class Estimate:
     numbering: dict[str, int] = field(default_factory=dict)
     sampled_edges: int | None = None
     update: dict[str, int] = field(default_factory=dict)
+    layout: str = "1d"
+    why: str = ""
 
     @property
     def partition_bytes(self) -> int:
@@ -194,6 +198,7 @@ def estimate_bytes(
         result=label_bytes(stripe, predecessors=True),
         label_share=min(share, *fractions) / share,
         process=_PROCESS_BYTES,
+        layout=layout,
     )
 
 
@@ -227,6 +232,17 @@ def estimate_device_bytes(
         run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
+
+
+def estimate_grid_on_gpu(stripe: Stripe, directed_edges: int, *, in_edges: bool) -> Estimate:
+    """Estimate the bytes of a rank's GPU memory for a 2-D partition; arguments as of ``estimate_bytes``.
+
+    The partition is built in the memory of the workers, where kept edges stay, and validation is.
+    """
+    run = {**sizes.grid_member(stripe, bottom_up=in_edges), "labels": sizes.labels(stripe)}
+    partition = grid.nbytes(stripe, -(-directed_edges // stripe.p), bottom_up=in_edges)
+    share = float(config.get("build.memory-share"))
+    return Estimate(partition, {}, run, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
 def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str) -> Estimate:
@@ -394,9 +410,10 @@ def _on_ranks(gang: Gang, function: Callable[..., int], doing: str) -> list[int]
 def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], name: str) -> GraphTooLargeError:
     """Return the error for a graph whose build or run needs more than the free memory of the ranks' GPUs."""
     rank = min(range(stripe.p), key=lambda rank: free[rank])
+    turns = f", even in {needed.turns} turns" if needed.turns > 1 else ""
     return GraphTooLargeError(
         f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
-        f"({format_bytes(needed.peak_bytes)}) of each GPU, even in {needed.turns} turns; rank {rank}'s has "
+        f"({format_bytes(needed.peak_bytes)}) of each GPU{turns}; rank {rank}'s has "
         f"{free[rank]:,} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
         f"Needed: {needed}"
     )

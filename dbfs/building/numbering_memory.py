@@ -6,9 +6,8 @@ from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import batches_of
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 
-# Slots of a hash table for each distinct id, at most, in bytes: of an integer, and of a string or tuple.
-_INTEGER_SLOTS = 16
-_TEXT_SLOTS = 22
+# Slots of a hash table for each distinct id, at most, in bytes.
+_SLOTS = 22
 # Pieces that edges are cut into at most, to read the first one.
 _MOST_PIECES = 1 << 16
 
@@ -26,21 +25,20 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edg
         ids: the distinct ids of all ranks.
         batch_edges: edges that a rank reads at once.
     """
-    count, text = -(-m // p), edges.id_kinds != ("integer",)
+    count = -(-m // p)
     size = ids.nbytes / max(ids.count, 1)
     # Distinct ids of a rank, and ids of its range.
     found, owned = min(ids.count, 2 * count), -(-ids.count // p)
-    slots = _TEXT_SLOTS if text else _INTEGER_SLOTS
     # The ids of a batch as they are decoded, in one array, and their codes. A batch of strings has a quarter of the
     # edges; as much as the rest is held in compressed pages and dictionaries (measured).
     pieces = int(2 * (2 * size + 4) * batch_edges)
     # The hash table beside its ids, which a longer array replaces now and then.
-    reading = int(found * (slots + 2 * size))
+    reading = int(found * (_SLOTS + 2 * size))
     # The ids, and by range again; the range of each, and their order.
     splitting = found * (2 * size + 14)
     # The parts of all ranks, their codes and the order; of the rank's range a hash table, or the ids while these are
     # sorted.
-    uniting = found * (size + 8) + owned * (2 * size + max(slots, 28))
+    uniting = found * (size + 8) + owned * (2 * size + 28)
     # A piece gives way to its codes, which are as large as its edges between vertices.
     parts = {"edges": max(edge_bytes(ids.count) * count, -(-edges.held_bytes // p))}
     if reading + pieces > max(splitting, uniting):

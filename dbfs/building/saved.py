@@ -63,7 +63,7 @@ def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
 
 
 def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
-    """Return whether ranks can take their files as they are; ``options`` are those of ``layout``."""
+    """Return whether ranks can take their files as they are; ``options`` as returned by ``layout``."""
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
@@ -155,7 +155,7 @@ def _id_ranges(manifest: Manifest, p: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def restriping(gang: Gang) -> Iterator[None]:
-    """Free on all workers what they read once for all pieces of a saved graph, when the build of the pieces is over."""
+    """Free the vertices that workers read once for all pieces of a saved graph, when the build of them is over."""
     try:
         yield
     finally:
@@ -164,10 +164,9 @@ def restriping(gang: Gang) -> Iterator[None]:
 
 
 def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOptions) -> Built:
-    """Return a graph that was built of saved edges with what its first build had beside them.
+    """Return a graph that was built from saved edges, with the ids and the number of input edges of its first build.
 
-    That is the ids, and the number of input edges in place of that of the saved edges. After an error the graph is
-    freed; errors as of ``load_ids``.
+    After an error the graph is freed; errors as for ``load_ids``.
     """
     try:
         loaded = load_ids(edges, gang, options, uuid.uuid4().hex, None)

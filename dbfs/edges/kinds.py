@@ -1,4 +1,4 @@
-"""What ids are: the kind of an id, and how much memory the distinct ids of an edge list take."""
+"""The kinds of ids, and the memory that the distinct ids of an edge list take."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

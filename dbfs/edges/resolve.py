@@ -127,6 +127,11 @@ def _refusal(edges: Any) -> str:
     if kind == "LazyFrame":
         return "edges must not be a LazyFrame: pass edges.collect()"
     shape: tuple[int, ...] = getattr(edges, "shape", ())
+    if shape == (2, 2):
+        return (
+            "edges must not be an array of shape (2, 2), which may be two edges or a matrix: pass (edges[:, 0], "
+            "edges[:, 1]) for edges, or scipy.sparse.csr_array(edges) for a matrix"
+        )
     if len(shape) == 2:
         way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"
         return f"edges must not be a two-dimensional array: pass {way}"

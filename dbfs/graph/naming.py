@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import distributed
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import (
     GraphNotFoundError,
@@ -27,6 +28,7 @@ from dbfs.records import GraphRecord
 from dbfs_workers.reads.messages import ReadOrder
 from dbfs_workers.spec import TraversalSpec, renumbered
 from dbfs_workers.tasks import queries
+from dbfs_workers.tasks.validation import place_order
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids, IdType
@@ -53,7 +55,9 @@ class NamedVertices(GraphCounts):
         self._unloaded = False
         self._lookup = IdLookup(gang, record)
         self._order: DegreeOrder | None = None
-        # One of many threads fetches: each copy has n numbers.
+        # Futures, by rank, of copies of the order beside the ranks' edges; empty before the first.
+        self.placed_orders: list[distributed.Future] = []
+        # One of many threads fetches or places: each copy has n numbers.
         self._fetching = threading.Lock()
 
     @property
@@ -73,6 +77,35 @@ class NamedVertices(GraphCounts):
             if self.record.order_key is not None and self._order is None:
                 self._order = self._fetch_order(self.record.order_key)
         return self._order
+
+    def order_on_ranks(self, deadline: Deadline, doing: str) -> list[Hashable]:
+        """Return the Dask keys, by rank, of copies of the internal numbering beside the ranks' edges.
+
+        The first call has the copies made. Otherwise Dask would send each rank the order, 8 bytes a vertex, whenever it
+        is needed there.
+
+        Raises:
+            GraphTooLargeError, DeviceFailedError: a rank's GPU is full, or failed.
+            WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
+        """
+        record, kept = self.record, self.placed_orders
+        assert record.order_key is not None
+        with self._fetching:
+            if any(future.status not in ("pending", "finished") for future in kept):
+                kept.clear()
+            if not kept:
+                graph, token = TaskGraph(), uuid.uuid4().hex
+                keys: list[Key] = [(f"place-order-{token}", rank) for rank in range(self._gang.p)]
+                beside = record.input_edge_keys or record.partition_keys
+                for rank, key in enumerate(keys):
+                    graph.add(rank, key, place_order, Ref(record.order_key), Ref(beside[rank]))
+                kept += self._gang.submit(graph, keys).values()
+            placed = list(kept)
+        if any(future.status != "finished" for future in placed):
+            self._gang.wait(placed, deadline, doing)
+            # Raises the error of a copy that failed. The others stay where they are.
+            self._gang.gather([future for future in placed if future.status != "finished"], deadline, doing)
+        return [future.key for future in placed]
 
     @property
     def id_type(self) -> IdType:
@@ -161,7 +194,7 @@ class NamedVertices(GraphCounts):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the internal numbering is another than that of the vertices."""
+        """Whether the internal numbering differs from the numbering of the vertices."""
         return self.record.order_key is not None
 
     def python_ids(self, vertices: Sequence[int]) -> list[Any]:

@@ -9,7 +9,7 @@ CASES = {f"{reader}: {name}": case for reader, corpus in CORPORA.items() for nam
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_mangled(tmp_path, case):
+def test_a_mangled_table_is_a_typed_error(tmp_path, case):
     name, content, options, error, words = CASES[case]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(error) as caught:

@@ -5,6 +5,7 @@ import dask.dataframe as dd
 import distributed
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dbfs
@@ -57,12 +58,37 @@ def test_columns_are_a_pair(frame):
 
 
 @pytest.mark.parametrize(("ranks", "persisted"), [(1, True), (2, False)])
-def test_load(client: distributed.Client, frame, ranks, persisted):
+def test_a_dask_dataframe_loads_by_column_names(client: distributed.Client, frame, ranks, persisted):
     given = client.persist(frame) if persisted else frame
     with dbfs.load(given, source="from", target="to", client=client, ranks=ranks) as graph:
         assert graph.ids().to_pylist() == ["alice", "bob", "carol", "dan", "eve"]
         assert graph.bfs("alice").distances().tolist() == [0, 1, 2, 1, -1]
     with dbfs.load(given, source=["a", "from"], target=["b", "to"], directed=True, client=client, ranks=ranks) as graph:
+        assert graph.bfs((0, "alice")).distances().tolist() == [0, 1, 2, 1, -1]
+
+
+class OnlyArrow:
+    """A partition like a GPU library's: only columns by name, and Arrow's stream of them."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __getitem__(self, columns):
+        return OnlyArrow(self.table.select(columns))
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_partitions_may_offer_arrows_stream_alone(client: distributed.Client):
+    def part(start):
+        return OnlyArrow(pa.Table.from_pandas(FRAME[start : start + 2]))
+
+    frame = dd.from_map(part, [0, 2, 4], meta=FRAME[:0])
+    with dbfs.load(frame, source="from", target="to", client=client, ranks=2) as graph:
+        assert graph.ids().to_pylist() == ["alice", "bob", "carol", "dan", "eve"]
+        assert graph.bfs("alice").distances().tolist() == [0, 1, 2, 1, -1]
+    with dbfs.load(frame, source=["a", "from"], target=["b", "to"], directed=True, client=client) as graph:
         assert graph.bfs((0, "alice")).distances().tolist() == [0, 1, 2, 1, -1]
 
 

@@ -185,7 +185,7 @@ def test_files_that_do_not_go_together(tmp_path, name):
     assert all(word in str(caught.value) for word in words)
 
 
-def test_no_file(tmp_path):
+def test_a_folder_or_pattern_without_files(tmp_path):
     for path in (tmp_path, tmp_path / "*.parquet", f"file://{tmp_path}/*.csv"):
         with pytest.raises(MissingFileError, match="no file there; expected files of edges"):
             open_edges(path)

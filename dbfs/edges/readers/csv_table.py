@@ -74,14 +74,14 @@ def open_csv(head: Head, directed: bool | None, ends: tuple[ColumnNames, ColumnN
 
     Args:
         head: the first lines.
-        directed: whether edges can be crossed in one direction only; None for what a comment in SNAP's
-            form says, else undirected.
+        directed: whether edges can be crossed in one direction only; None for the direction that a comment in SNAP's
+            form gives, or undirected without such a comment.
         ends: names of the columns of an edge's ends; None for the file's two columns.
 
     Raises:
         FormatError: one of the first rows breaks the format.
         TruncatedFileError: there is no row.
-        EdgeInputError: the columns are not there, or those of the two ends are of different kinds.
+        EdgeInputError: a column is missing, or the columns of the two ends are of different kinds.
     """
     source = head.source
     lines = head.lines(_BLANK_LINES)

@@ -1,4 +1,4 @@
-"""FileEdges: what the edge lists of all file formats share."""
+"""FileEdges: the base of the edge lists of all file formats."""
 
 from dataclasses import dataclass
 

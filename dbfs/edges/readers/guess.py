@@ -46,7 +46,7 @@ def guess_format(head: Head) -> str:
             if named is None and not _EDGE.match(text):
                 raise FormatError(
                     f"{source.path}, line {line.number}: neither the name nor this line identifies the format; pass it "
-                    f"as the option format, one of {', '.join(_BY_NAME)}"
+                    f"as the option format, one of {', '.join((*_BY_NAME, 'csv'))}"
                 )
             return "edge-list"
     if named is None:

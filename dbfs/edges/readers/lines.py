@@ -21,6 +21,8 @@ INT64_MAX = (1 << 63) - 1
 # Places of a text at which lines are counted, and the bytes read at each.
 _SAMPLES = 32
 _SAMPLE_BYTES = 1 << 16
+# Bytes at the beginning of a compressed text in which lines are counted: at most half a second of decompression.
+_BEGINNING_BYTES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -166,13 +168,16 @@ def byte_ranges(source: Source, body: int, line_bytes: float, piece_edges: int) 
 def lines_by_samples(source: Source, body: int) -> int | None:
     """Estimate the number of lines from byte ``body`` on, by the line ends in evenly spaced samples of the text.
 
-    Exact for a text of up to 2 MiB; None for a compressed file, whose text can't be read in the middle.
+    A compressed text can't be read in the middle: its first 8 MiB stand for the rest, lines and compression alike.
+    Exact for a text of up to 2 MiB, and a compressed one of up to 8 MiB; None for a longer one of unknown size.
 
     Raises:
+        TruncatedFileError: the compressed stream ends before its end mark.
+        FormatError: the compressed stream is corrupt.
         MissingFileError, UnreadableFileError: the file can't be read.
     """
     if not source.seekable or source.size is None:
-        return None
+        return _lines_by_beginning(source, body)
     read, ends, last = 0, 0, b"\n"
     for start in range(body, source.size, max(_SAMPLE_BYTES, (source.size - body) // _SAMPLES)):
         for chunk in source.chunks(start, min(start + _SAMPLE_BYTES, source.size), size=_SAMPLE_BYTES):
@@ -181,6 +186,17 @@ def lines_by_samples(source: Source, body: int) -> int | None:
         return ends + (last != b"\n")
     # A sample without a line end is of lines longer than the sample.
     return round((source.size - body) * max(ends, 1) / read)
+
+
+def _lines_by_beginning(source: Source, body: int) -> int | None:
+    """See ``lines_by_samples``."""
+    text, stored = source.beginning(body + _BEGINNING_BYTES)
+    ends = text.count(b"\n", body)
+    if len(text) < body + _BEGINNING_BYTES:
+        return ends + (not text.endswith(b"\n"))
+    if source.size is None:
+        return None
+    return round((len(text) * source.size / stored - body) * max(ends, 1) / (len(text) - body))
 
 
 def require_bytes(source: Source, body: int, least: int, promised: str) -> None:

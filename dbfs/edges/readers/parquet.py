@@ -200,9 +200,9 @@ class ParquetFile(FileEdges):
 
 
 def _batch_rows(rows: int) -> int:
-    """Return the rows of whose ids a build takes the memory at once, of a piece of ``rows`` rows.
+    """Return the number of rows whose ids are in memory at once while a piece of ``rows`` rows is read.
 
-    An edge of a batch takes 80 bytes. What is held of all rows, compressed values and codes, takes at most about 20.
+    An edge of a batch takes 80 bytes. The compressed values and codes of all rows take at most about 20 bytes a row.
     """
     return min(rows, max(_BATCH_ROWS, rows // 4))
 
@@ -215,10 +215,10 @@ def _opened(raw: Any) -> Any:
 
 
 def _stated(schema: Any, path: str) -> tuple[int | None, bool | None]:
-    """Return the number of vertices and the direction that the metadata ``dbfs`` says; None for what is not said.
+    """Return the number of vertices and the direction in the metadata ``dbfs``; None for a value that is not there.
 
     Raises:
-        FormatError: the metadata is there, and is not what ``writers.table`` writes.
+        FormatError: the metadata exists, and is not of the form that ``writers.table`` writes.
     """
     stored = (schema.metadata or {}).get(b"dbfs")
     if stored is None:

@@ -1,4 +1,4 @@
-"""Which URLs are read: the schemes that the configuration allows (``dbfs.read.schemes``)."""
+"""The schemes of URLs that the configuration allows to read (``dbfs.read.schemes``)."""
 
 from collections.abc import Iterable
 

@@ -50,6 +50,8 @@ _UNREAD_MAGIC = {
 }
 _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 _ZSTD_BYTES = 1 << 20
+# Stored bytes that a decompressor gets at once where the bytes of a part of the text count.
+_STEP_BYTES = 1 << 12
 _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1f\x7f]")
 SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 START_BYTES = 1024
@@ -119,6 +121,21 @@ class Source:
             with suppress(Exception):
                 raw.close()
 
+    def beginning(self, size: int) -> tuple[bytes, int]:
+        """Return the text's first ``size`` bytes and up to 1 MiB more, and the stored bytes that these take.
+
+        The stored bytes are at most ``_STEP_BYTES`` too many, and a block of the compression. A text of fewer bytes is
+        returned whole. Errors are those of ``chunks``.
+        """
+        require_listed(self.path)
+        text = bytearray()
+        with explained(self.path, self.compression), _open_raw(self.path) as raw:
+            stream = _decompressed(cast(IO[bytes], _InSteps(raw)), self.compression)
+            # A buffer of the stream holds nothing after reads of its own size.
+            while len(text) < size and (part := stream.read(_ZSTD_BYTES)):
+                text += part
+            return bytes(text), raw.tell()
+
     @contextmanager
     def opened(self) -> Iterator[Any]:
         """Open a binary file for a library that seeks in it: as a file of pyarrow if it is on a disk.
@@ -164,6 +181,20 @@ class _Watched(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         self._look()
         return self._raw.read(size)
+
+
+class _InSteps(_Watched):
+    """A stream of which no read takes many bytes, so that its position is that of the text read so far.
+
+    Args:
+        raw: the stream.
+    """
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        super().__init__(raw, lambda: None)
+
+    def read(self, size: int = -1) -> bytes:
+        return super().read(_STEP_BYTES if size < 0 else min(size, _STEP_BYTES))
 
 
 class _Zstd(io.RawIOBase):

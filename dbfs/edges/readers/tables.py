@@ -1,4 +1,4 @@
-"""What the readers of tables in binary files share: errors of the libraries, and the room for what is read."""
+"""The base of the readers of tables in binary files: errors of the libraries, and the memory for a table's ids."""
 
 import ctypes
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, UnreadableFileError
 from dbfs_workers.storage.reading import ReadLimits, require_room
 
-# Bytes of memory for an integer that is read: as the file has it, as an id, and what a build makes of it.
+# Bytes of memory for an integer that is read: as stored in the file, as an id, and in the data of the build.
 _INTEGER_BYTES = 40
 
 

@@ -67,7 +67,7 @@ def open_dask(edges: Any, *, source: ColumnNames, target: ColumnNames, directed:
     read where it lies, or moves from worker to worker.
 
     Args:
-        edges: the collection; of two arrays the chunks of the second are made those of the first.
+        edges: the collection; the second of two arrays gets the chunks of the first.
         source, target: names of columns of a DataFrame; see ``dbfs.load``.
         directed: whether edges can be crossed in one direction only.
 

@@ -1,4 +1,4 @@
-"""What may be an id in a table's column, and the conversion of columns to the ids of edges.
+"""The ids that a table's columns may hold, and the conversion of columns to the ids of edges.
 
 An id is an integer from 0 to 2^63-1, a string, or a tuple of these (several columns). A column of any integer width, of
 strings of any Arrow layout, or of categories of these is taken; any other column is refused, and so is a missing value.
@@ -27,7 +27,7 @@ _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of t
 
 @dataclass(frozen=True)
 class Place:
-    """Where rows stand, for messages.
+    """The place of rows, for messages.
 
     Attributes:
         name: the table; the file, and the part of the file.

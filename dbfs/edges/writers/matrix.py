@@ -18,8 +18,8 @@ from dbfs.edges.writers.target import Sink
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.units import format_bytes
 
-# Peak bytes of an entry: the pieces' ids and their concatenation, or the coordinates' rows, columns and values beside
-# the CSR's.
+# Peak bytes of an entry: the pieces' ids and their concatenation, or the rows, columns and values of both the
+# coordinates and the CSR.
 _ENTRY_BYTES = 40
 _ROW_BYTES = 8
 # Entries converted to text at a time.

@@ -1,4 +1,4 @@
-"""Where workers write: the folders and URLs that the configuration allows (``dbfs.write.folders``)."""
+"""The folders and URLs that the configuration allows workers to write to (``dbfs.write.folders``)."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What workers do to save a graph: check the folder, write the files of their ranks, and publish the manifest.
+"""The workers' steps of saving a graph: check the folder, write the files of their ranks, publish the manifest.
 
 Each function checks the worker's own configuration first. ``dbfs.graph.saving`` submits them as tasks.
 """
@@ -20,7 +20,7 @@ from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
 from dbfs_workers.tasks import saved as tasks
 
-# Longest wait for the tasks of a failed save to notice that nobody waits for them.
+# Longest wait for the tasks of a failed save to notice that no client waits for them.
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import GraphTooLargeError
-from dbfs_workers.storage.id_table import joined, nbytes, sort_keys, take
+from dbfs_workers.storage.id_table import joined, nbytes, ranges_of, sort_keys, take
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
@@ -24,6 +25,9 @@ _LEAST_SLOTS = 1 << 10
 
 # Codes are int32.
 _MOST_CODES = 1 << 31
+
+# Bits of a digit by which integers are sorted at a time: the ends of as many lists fit the processor's first cache.
+_DIGIT_BITS = 11
 
 # Strings encoded at a time.
 _PART_STRINGS = 1 << 14
@@ -60,8 +64,8 @@ def encode(
     """Return the codes of each part (at least one part), and the distinct ids of all parts, which the codes index.
 
     The distinct ids are in the order in which they occur first. Parts are taken one by one, and not kept. A distinct
-    integer takes 8 bytes, and 8 to 22 bytes in a hash table; a distinct string takes its bytes, 8 more, and 11 to 22 in
-    a hash table. A distinct tuple takes its own bytes beside those of a string, its key.
+    integer takes 8 bytes, and a distinct string its bytes and 8 more; either takes 11 to 22 bytes in a hash table. A
+    distinct tuple takes its own bytes and those of its key, a string.
 
     Args:
         parts: the ids, all of one type.
@@ -99,7 +103,9 @@ class _IntegerCodes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._allocate(_LEAST_SLOTS)
+        self._narrow = True
+        self._table = np.zeros(_LEAST_SLOTS, np.uint64)
+        self._distinct = np.empty(self._most, np.int64)
 
     def growth(self, ids: NDArray[np.int64]) -> int:
         """Return the bytes that encoding these ids takes at most."""
@@ -109,17 +115,24 @@ class _IntegerCodes:
     def encode(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the code of each integer."""
         # Imported here because the import compiles kernels.
-        from dbfs_workers.storage import id_kernels as kernels
+        from dbfs_workers.storage import integer_kernels as kernels
 
+        if self._narrow and ids.size and ids.max() >= MOST_SMALL_IDS:
+            self._narrow = False
+            self._table[:] = 0
+            kernels.place_codes(self.distinct(), _SEED, self._table)
         codes, start = np.empty(ids.size, np.int32), 0
         while start < ids.size:
-            # The table is never more than half full. With fewer free slots each call would take few integers.
-            free = self._distinct.size - self.count
-            if free < min(ids.size - start, self._distinct.size // 4):
+            # With fewer free slots each call would take few integers.
+            free = self._most - self.count
+            if free < min(ids.size - start, self._most // 4) and self._most < _MOST_CODES:
                 self._grow()
                 continue
+            _require_codes(self.count + (free == 0))
             part = slice(start, start + free)
-            self.count = kernels.encode_integers(ids[part], _SEED, self._table, codes[part], self._distinct, self.count)
+            self.count = kernels.encode_integers(
+                ids[part], _SEED, self._narrow, self._table, codes[part], self._distinct, self.count
+            )
             start += free
         return codes
 
@@ -128,20 +141,25 @@ class _IntegerCodes:
         # The rest was never written, and so takes no memory.
         return self._distinct[: self.count]
 
-    def _allocate(self, slots: int) -> None:
-        self._table, self._distinct = np.zeros(slots, np.int32), np.empty(slots // 2, np.int64)
+    @property
+    def _most(self) -> int:
+        """Most distinct integers that the table may have: it is never more than 3/4 full."""
+        return min(3 * self._table.size // 4, _MOST_CODES)
 
     def _grow(self) -> None:
-        from dbfs_workers.storage import id_kernels as kernels
+        from dbfs_workers.storage import integer_kernels as kernels
 
-        held = self.distinct().copy()
-        # Frees the table before the next one is made.
         slots = 2 * self._table.size
-        _require_codes(slots // 2)
-        del self._table, self._distinct
-        self._allocate(slots)
-        self._distinct[: held.size] = held
-        kernels.place_codes(held, _SEED, self._table)
+        if self._narrow:
+            table = np.zeros(slots, np.uint64)
+            kernels.widen_table(self._table, _SEED, table)
+            self._table = table
+        else:
+            # Frees the table before the next one is made.
+            del self._table
+            self._table = np.zeros(slots, np.uint64)
+            kernels.place_codes(self.distinct(), _SEED, self._table)
+        self._distinct = _longer(self._distinct, self.count, self._most)
 
 
 class _StringCodes:
@@ -262,12 +280,37 @@ def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
     return longer
 
 
-def ascending(ids: Ids) -> NDArray[np.int64]:
-    """Return the indices of distinct ids in ascending order."""
+def divide(ids: Ids, splitters: Sequence[Any]) -> tuple[NDArray[np.int32], list[int]]:
+    """Divide ids into the ranges of ``id_table.ranges_of``.
+
+    Args:
+        ids: fewer than 2^31 ids.
+        splitters: at least 1 of Python's values, and fewer than 2^16, ascending.
+
+    Returns:
+        The indices of the ids range by range, ascending within a range, and for each range the end of its indices.
+    """
+    # Imported here because the import compiles kernels.
+    from dbfs_workers.storage import integer_kernels as kernels
+
+    order, counts = np.empty(len(ids), np.int32), np.zeros(len(splitters) + 1, np.int64)
+    if isinstance(ids, np.ndarray):
+        ranges = np.empty(ids.size, np.uint16)
+        kernels.find_ranges(ids, np.array(splitters, np.int64), ranges, counts)
+    else:
+        ranges = ranges_of(ids, splitters).astype(np.uint16)
+        counts += np.bincount(ranges, minlength=counts.size)
+    ends = np.cumsum(counts)
+    kernels.place_ranges(ranges, ends - counts, order)
+    return order, ends.tolist()
+
+
+def ascending(ids: Ids) -> NDArray[np.signedinteger]:
+    """Return the indices of distinct ids, up to 2^31, in ascending order."""
     from dbfs_workers.storage import id_kernels as kernels
 
     if isinstance(ids, np.ndarray):
-        return np.argsort(ids)
+        return _ascending_integers(ids)
     if len(ids) == 0:
         return np.empty(0, np.int64)
     offsets, data = _bytes(sort_keys(ids))
@@ -276,6 +319,21 @@ def ascending(ids: Ids) -> NDArray[np.int64]:
     kernels.keys_of(offsets, data, depth, keys)
     order = np.argsort(keys)
     kernels.sort_runs(order, keys[order], offsets, data, depth)
+    return order
+
+
+def _ascending_integers(ids: NDArray[np.int64]) -> NDArray[np.int32]:
+    """See ``ascending``. The radix sort took 0.3 times as long as NumPy's (1.5 million integers, busy machine)."""
+    from dbfs_workers.storage import integer_kernels as kernels
+
+    order = np.arange(ids.size, dtype=np.int32)
+    differing = int(np.bitwise_or.reduce(ids ^ ids[0])) if ids.size else 0
+    keys, others = ids, (np.empty_like(ids), np.empty_like(order))
+    starts = np.empty((1 << _DIGIT_BITS) + 1, np.int64)
+    for shift in range(0, differing.bit_length(), _DIGIT_BITS):
+        if (differing >> shift) & ((1 << _DIGIT_BITS) - 1):
+            kernels.sort_by_digit(keys, order, shift, starts, *others)
+            (keys, order), others = others, (np.empty_like(ids) if keys is ids else keys, order)
     return order
 
 
