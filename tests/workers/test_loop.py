@@ -1,7 +1,8 @@
 """The resident loop in real processes against SciPy: gang x direction x directed x predecessors x graph.
 
 A gang: 1 to 16 ranks on the CPU; on the CPU with bins so small that most levels take several rounds; on the CPU with
-the exchange for devices, whose host and device are then both NumPy's; 1 to 4 ranks that share a GPU.
+several threads a rank that share all levels; on the CPU with the exchange for devices, whose host and device are then
+both NumPy's; 1 to 4 ranks that share a GPU.
 """
 
 from collections.abc import Iterator
@@ -21,17 +22,20 @@ from tests.support.gang import Gang, partitions, spec
 from tests.support.gpus import on_gpu
 
 GANGS = [
-    *(pytest.param((p, "cpu", False, None), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
-    pytest.param((3, "cpu", False, 2), id="3 ranks, small bins"),
-    pytest.param((3, "cpu", True, None), id="3 ranks, staged", marks=pytest.mark.full),
-    *(on_gpu((p, "cuda", True, None), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
+    *(pytest.param((p, "cpu", False, None, 0), id=f"{p} ranks", marks=pytest.mark.full) for p in (1, 2, 4)),
+    pytest.param((3, "cpu", False, 2, 0), id="3 ranks, small bins"),
+    pytest.param((2, "cpu", False, 2, 3), id="2 ranks of 3 threads, small bins"),
+    pytest.param((1, "cpu", False, None, 3), id="1 rank of 3 threads", marks=pytest.mark.full),
+    pytest.param((3, "cpu", True, None, 2), id="3 ranks of 2 threads, staged", marks=pytest.mark.full),
+    pytest.param((3, "cpu", True, None, 0), id="3 ranks, staged", marks=pytest.mark.full),
+    *(on_gpu((p, "cuda", True, None, 0), id=f"{p} ranks, cuda") for p in (1, 2, 3, 4)),
 ]
 
 
 @pytest.fixture(scope="module", params=GANGS)
 def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
-    p, backend, staged, entries = request.param
-    gang = Gang(p, backend, staged=staged, entries=entries)
+    p, backend, staged, entries, team = request.param
+    gang = Gang(p, backend, staged=staged, entries=entries, team=team)
     yield gang
     gang.stop()
 

@@ -1,54 +1,62 @@
 """Several threads of a worker share the work of one rank: each piece is done once, and labels are SciPy's."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import dbfs
-from dbfs_workers.backends import cpu
+from dbfs_workers.backends import cpu_team
+from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.team import Team
 from tests.support import graphs, oracle
 
 
-def test_each_piece_is_done_once_by_some_thread() -> None:
-    together = threading.Barrier(3)
-    done = []
+def helpers() -> int:
+    return sum(thread.name.startswith("dbfs-team") for thread in threading.enumerate())
 
-    def work(index: int) -> int:
-        if index < 3:
-            # Three threads are here at once.
-            together.wait(30)
-        done.append(index)
-        return 2 * index
 
-    team = Team(3)
+def test_every_entry_of_a_bin_is_contracted_once() -> None:
+    rows = np.random.default_rng(3).integers(0, 1 << 16, 1 << 18).astype(np.uint32)
+    distinct = np.unique(rows)
+    team = Team(3, tasks.serve, tasks.end)
     try:
-        assert team.map(work, 50) == [2 * index for index in range(50)]
-        assert team.map(work, 0) == []
+        for room in (1 << 16, distinct.size):
+            # With as many places as vertices, threads find the list full, and leave entries over.
+            labels, found = RankLabels(np.full(1 << 16, -1, np.int32), None), np.zeros(room, np.uint32)
+            visited = np.zeros(1 << 11, np.uint32)
+            count = cpu_team.contract(team, rows, None, visited, 7, labels, found)
+            assert count == distinct.size
+            np.testing.assert_array_equal(np.sort(found[:count]), distinct)
+            np.testing.assert_array_equal(np.flatnonzero(labels.distances == 7), distinct)
     finally:
         team.close()
-    assert sorted(done) == list(range(50))
 
 
-def test_an_error_in_any_thread_is_raised() -> None:
-    team = Team(2)
-    try:
-        for wrong in (0, 1, 7):
-            with pytest.raises(ZeroDivisionError):
-                team.map(lambda index, wrong=wrong: 1 // (index - wrong), 8)
-        assert team.map(abs, 3) == [0, 1, 2]
-    finally:
-        team.close()
+def test_a_team_that_is_closed_or_forgotten_ends_its_threads() -> None:
+    before = helpers()
+    team = Team(3, tasks.serve, tasks.end)
+    assert helpers() == before + 2
+    team.close()
+    forgotten = Team(2, tasks.serve, tasks.end)
+    del forgotten
+    end = time.monotonic() + 60
+    while helpers() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert helpers() == before
 
 
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("mutable", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_labels_of_workers_with_threads_are_scipys(monkeypatch: pytest.MonkeyPatch, ranks: int, mutable: bool) -> None:
-    monkeypatch.setattr(cpu, "LEAST_ROWS", 1)
+    monkeypatch.setattr(cpu_team, "LEAST_ROWS", 1)
+    monkeypatch.setattr(cpu_team, "LEAST_EDGES", 1)
+    monkeypatch.setattr(cpu_team, "LEAST_ENTRIES", 1)
     shared: list[int] = []
-    original = Team.map
-    monkeypatch.setattr(Team, "map", lambda team, work, count: shared.append(count) or original(team, work, count))
+    original = tasks.lead
+    monkeypatch.setattr(tasks, "lead", lambda *task: shared.append(task[-1]) or original(*task))
     arrays = [graphs.GRAPHS[name]() for name in ("hub", "dense random", "isolated vertices")]
     with dbfs.connect(
         n_workers=ranks, threads_per_worker=3, backend="cpu", dashboard_address=None, processes=False
@@ -57,10 +65,10 @@ def test_labels_of_workers_with_threads_are_scipys(monkeypatch: pytest.MonkeyPat
         for n, src, dst in arrays:
             matrix = oracle.adjacency(n, src, dst, directed=False)
             with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, mutable=mutable) as graph:
-                for direction in ("auto", "bottom-up"):
+                for direction in ("auto", "top-down", "bottom-up"):
                     result = graph.bfs(10, predecessors=True, direction=direction, validate=True)
                     expected = oracle.distances(matrix, [10])
                     np.testing.assert_array_equal(result.distances(), expected)
                     oracle.assert_valid_parents(matrix, expected, result.predecessors(), [10])
                     assert result.reached == (expected >= 0).sum()
-    assert shared
+    assert set(shared) >= {tasks.EXPAND, tasks.SEARCH}

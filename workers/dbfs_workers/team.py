@@ -1,13 +1,41 @@
-"""The threads of a worker that share the work of one rank. Kernels release the GIL, so the threads run at once."""
+"""The threads of a worker that share the work of one rank.
 
+The work is a kernel that runs on all threads at once. A thread that begins a call from Python needs the GIL: with 16
+threads, one after another, that took 1.5 ms. So the helpers wait inside a kernel, which does the work without a
+return to Python: see ``backends.cpu_team_task_kernels``.
+"""
+
+import threading
+import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, Protocol
 
-T = TypeVar("T")
+import numpy as np
+from numpy.typing import NDArray
 
-BLOCKS_PER_THREAD: Final = 4
-"""Blocks of work for each thread, so that none waits long for one with much work."""
+# Places in ``control``, int64[CONTROL]. Words that different threads write lie pairs of cache lines apart.
+TURN: Final = 0  # number of the last task; helpers wait until it changes
+KIND: Final = 1  # the kernel that the task is for
+TIMEOUT: Final = 2  # seconds and nanoseconds: the longest single sleep
+SLEEPERS: Final = 16  # helpers that sleep until the next task
+LEFT: Final = 32  # helpers that have not finished the last one
+ENDED: Final = 48  # 1 to end the helpers
+CONTROL: Final = 64
+
+TASK: Final = 32
+"""Words of a task. An array takes two: its address and its size."""
+
+RESULTS: Final = 16
+"""Words of a thread's results."""
+
+
+class Helper(Protocol):
+    """The kernel in which a helper waits and works, until ``control[ENDED]`` is 1."""
+
+    def __call__(
+        self, control: NDArray[np.int64], task: NDArray[np.int64], results: NDArray[np.int64], thread: int
+    ) -> None:
+        """Take part in tasks as one of the threads."""
 
 
 class Team:
@@ -15,36 +43,28 @@ class Team:
 
     Args:
         threads: number of threads, at least 2.
+        serve: see ``Helper``.
+        end: ends the helpers, given ``control``.
 
     Attributes:
         threads: see above.
+        control: see above.
+        task: int64[TASK], the kernel's arguments.
+        results: int64[threads * RESULTS], what the kernel returned, by thread.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, serve: Helper, end: Callable[[NDArray[np.int64]], None]) -> None:
         self.threads = threads
-        self._helpers = ThreadPoolExecutor(threads - 1, thread_name_prefix="dbfs-team")
-
-    def map(self, work: Callable[[int], T], count: int) -> list[T]:
-        """Return ``work(i)`` for each i below ``count``. Each thread takes the next i when it is free.
-
-        Raises:
-            Exception: a call of ``work`` raised it.
-        """
-        todo = iter(range(count))
-        results: dict[int, T] = {}
-
-        def take() -> None:
-            for index in todo:
-                results[index] = work(index)
-
-        helping = [self._helpers.submit(take) for _ in range(min(self.threads, count) - 1)]
-        take()
-        for helper in helping:
-            # A helper that has not begun finds nothing to do.
-            if not helper.cancel():
-                helper.result()
-        return [results[index] for index in range(count)]
+        self.control = np.zeros(CONTROL, np.int64)
+        self.control[TIMEOUT] = 1
+        self.task = np.zeros(TASK, np.int64)
+        self.results = np.zeros(threads * RESULTS, np.int64)
+        for thread in range(1, threads):
+            # The helpers hold the arrays, not the team: so a forgotten team ends its helpers too.
+            arguments = (self.control, self.task, self.results, thread)
+            threading.Thread(target=serve, args=arguments, name=f"dbfs-team-{thread}", daemon=True).start()
+        self._end = weakref.finalize(self, end, self.control)
 
     def close(self) -> None:
-        """End the threads."""
-        self._helpers.shutdown(wait=False)
+        """End the helpers."""
+        self._end()

@@ -8,21 +8,18 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
+from dbfs_workers.backends import cpu_team
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import WORD_BITS, Stripe
-from dbfs_workers.team import BLOCKS_PER_THREAD
+from dbfs_workers.storage.stripe import Stripe
 
 _NONE = np.empty(0, np.uint32)
 
-LEAST_ROWS = 1 << 16
-"""Fewest unvisited rows of a bottom-up level that several threads search. They take 0.1 ms to begin and to end."""
-
 
 class CpuBackend:
-    """The ``Backend`` on CPU cores: one, or for large bottom-up levels the threads of the scratch's team.
+    """The ``Backend`` on CPU cores: one, or for large levels the threads of the scratch's team.
 
     Numba compiles one signature a kernel, so an empty array means "none".
     """
@@ -94,6 +91,8 @@ class CpuBackend:
         self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
     ) -> tuple[int, int, int, bool]:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
+        if scratch.team is not None and cpu_team.takes_top_down(scratch):
+            return cpu_team.top_down(scratch.team, scratch, labels, distance, bins)
         rows = scratch.partition.rows
         edges, own, sent = resident_kernels.top_down(
             rows.starts,
@@ -117,47 +116,25 @@ class CpuBackend:
         self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
     ) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
-        partition, words = scratch.partition, found_bits.size
-
-        def search(first: int, end: int, discovered: NDArray[np.uint32]) -> tuple[int, int, int]:
-            """Search the rows of some words of the bitmaps; write into ``discovered`` rows counted from the first."""
-            of, own, into = slice(first * WORD_BITS, end * WORD_BITS), partition.rows, partition.parent_rows
-            assert into is not None
-            assert scratch.frontier_bits is not None
-            found: tuple[int, int, int] = resident_kernels.bottom_up(
-                into.starts[of],
-                into.ends[of],
-                into.columns,
-                own.starts[of],
-                own.ends[of],
-                scratch.frontier_bits,
-                scratch.own_visited[first:end],
-                found_bits[first:end],
-                distance,
-                labels.distances[of],
-                _NONE if labels.predecessors is None else labels.predecessors[of],
-                discovered,
-            )
-            return found
-
-        team = scratch.team
-        if team is None or count_unset(scratch.own_visited) < LEAST_ROWS:
-            return search(0, words, scratch.next_queue)
-        # A bottom-up level reads its frontier from bitmaps, so that queue is free.
-        found = scratch.queues[scratch.current]
-        blocks = team.threads * BLOCKS_PER_THREAD
-        cuts = [words * i // blocks for i in range(blocks + 1)]
-        counts = team.map(lambda i: search(cuts[i], cuts[i + 1], found[cuts[i] * WORD_BITS :]), blocks)
-        places = np.cumsum([0, *(discovered for _, discovered, _ in counts)])
-
-        def join(i: int) -> None:
-            first = cuts[i] * WORD_BITS
-            rows = found[first : first + counts[i][1]]
-            np.add(rows, np.uint32(first), out=scratch.next_queue[places[i] : places[i + 1]])
-
-        team.map(join, blocks)
-        edges, discovered, degrees = (sum(each) for each in zip(*counts, strict=True))
-        return edges, discovered, degrees
+        if scratch.team is not None and cpu_team.takes_bottom_up(scratch):
+            return cpu_team.bottom_up(scratch.team, scratch, labels, distance, found_bits)
+        own, into = scratch.partition.rows, scratch.partition.parent_rows
+        assert into is not None
+        found: tuple[int, int, int] = resident_kernels.bottom_up(
+            into.starts,
+            into.ends,
+            into.columns,
+            own.starts,
+            own.ends,
+            scratch.frontier_bits,
+            scratch.own_visited,
+            found_bits,
+            distance,
+            labels.distances,
+            _NONE if labels.predecessors is None else labels.predecessors,
+            scratch.next_queue,
+        )
+        return found
 
     def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
         """Reads 4 bytes a vertex, writes one bit a row of the rank."""
@@ -188,8 +165,3 @@ class CpuBackend:
             return np.asarray(array)
         np.copyto(out, array)
         return out
-
-
-def count_unset(bits: NDArray[np.uint32]) -> int:
-    """Return the number of bits that are not set."""
-    return WORD_BITS * bits.size - int(np.bitwise_count(bits).sum())

@@ -31,11 +31,11 @@ KERNELS: Final = {
     "phases/phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
     "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
-_WARP: Final = 32
+WARP: Final = 32
 SEARCH_WORDS: Final = 8
-"""Words of a bitmap that a warp takes at a time: ``kSearchWords`` of ``phases/levels.cu``."""
+"""Words of a bitmap that a warp takes at a time: ``kSearchWords`` of ``phases/search_words.cuh``."""
 # u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in ``layout.py``), for speed.
-_LINE: Final = layout.LINE_BYTES // 8
+LINE_WORDS: Final = layout.LINE_BYTES // 8
 _NULL: Final = np.uint64(0)
 
 
@@ -57,7 +57,7 @@ class CudaBackend:
 
     def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""
-        starts, ends = self._edges(edges.row_offsets, frontier)
+        starts, ends = self.frontier_edges(edges.row_offsets, frontier)
         total = int(ends[-1]) if frontier.size else 0
         neighbours = self.xp.empty(total, np.uint32)
         parents = self.xp.empty(total, np.uint32) if with_parents else None
@@ -126,8 +126,8 @@ class CudaBackend:
     ) -> tuple[int, int, int, bool]:
         """Reads 4 bytes and probes one bit an edge, reads 60 bytes a vertex and writes 24; writes only discoveries."""
         partition, frontier, first_id = scratch.partition, scratch.frontier, np.uint32(scratch.first_id)
-        starts, ends = self._edges(partition.row_offsets, frontier)
-        before = np.zeros((1 + bins.bin_ends.size, _LINE), np.uint64)
+        starts, ends = self.frontier_edges(partition.row_offsets, frontier)
+        before = np.zeros((1 + bins.bin_ends.size, LINE_WORDS), np.uint64)
         before[1:, 0] = bins.bin_ends
         sums = self.to_device(before)
         self._launch(
@@ -151,10 +151,10 @@ class CudaBackend:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
         parents = scratch.partition.parents
         assert parents is not None
-        sums = self.xp.zeros((3, _LINE), np.uint64)
+        sums = self.xp.zeros((3, LINE_WORDS), np.uint64)
         self._launch(
             "bottom_up",
-            -(-scratch.own_visited.size // SEARCH_WORDS) * _WARP,
+            -(-scratch.own_visited.size // SEARCH_WORDS) * WARP,
             *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(scratch.own_visited.size)),
             *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
             *(_pointer(labels.predecessors), scratch.next_queue, sums),
@@ -194,7 +194,7 @@ class CudaBackend:
         copied: NDArray[Any] = array.get(out=out)
         return copied
 
-    def _edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
+    def frontier_edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
         """Return the first edge of each list of a frontier, and the running sums of the degrees, for ``edges.cuh``."""
         size = frontier.size
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)

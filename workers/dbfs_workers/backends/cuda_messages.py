@@ -59,11 +59,11 @@ class CudaMessages:
         self.results = pinned(MOST_AHEAD * words).reshape(MOST_AHEAD, words)
         # See ``ProgressWord`` in ``messages.cu``.
         self._progress_words = cupy.zeros(2, np.uint64)
-        # The ends of the bins, and those at the last crossing.
+        # The ends of the bins now (``_sums``), and at the last crossing (``_sent``).
         self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
         self._own = self._sums[1 + rank, :1]
-        # Of bottom-up levels; zeros between them.
+        # Sums of a bottom-up level; zeros between two levels.
         self._search_sums = cupy.zeros((3, _LINE), np.uint64)
         self._expanded = 0
         # Looked up here, since a look-up at every launch costs time.
@@ -78,7 +78,7 @@ class CudaMessages:
             for source, names in KERNELS.items()
             for name in names
         }
-        # By name, the arguments of a kernel, and what launches it with them.
+        # By kernel, its arguments, and the launch that reads them there.
         self._launches: dict[str, tuple[NDArray[np.int64], Launch]] = {}
 
     def most_ahead(self, max_degree: int) -> int:

@@ -113,7 +113,7 @@ class Backend(Protocol):
     ) -> tuple[int, int, int, bool]:
         """Run ``expand``, ``filter_partition`` and the contraction of the own bin in one pass over the frontier.
 
-        The rank's own discoveries are labelled with ``distance`` and written into ``scratch.next_queue``. Those of the
+        The rank's own discoveries are labelled with ``distance`` and written into ``scratch.next_queue``. Vertices of
         other ranks are appended to ``bins``. The pass stops before a bin that is full; the next call goes on there
         (``scratch.resume``).
 

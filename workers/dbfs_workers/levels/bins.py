@@ -1,4 +1,4 @@
-"""What the taskgraph engine moves between ranks: bins of vertices, and parts of a frontier as bitmaps."""
+"""The data that the taskgraph engine moves between ranks: bins of vertices, and parts of a frontier as bitmaps."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
 """The rule for a level's direction (Beamer 2012, section 3): compare frontier edges with unexplored edges, every level.
 
 Beamer's rule assumes that the rest of the graph is near the frontier. In a mesh, or a chain of communities, most of it
-is not: there, rows look through all of their edges in vain, level after level. So two conditions are added. A level
-goes bottom-up only if the frontier, growing as it did, would reach the rest in the next level. And the share of the
-edges that the last bottom-up level looked at is expected of the next one.
+is far away: rows look through all of their edges in vain, level after level. So two conditions are added. A level goes
+bottom-up only if the frontier, growing as it did, would reach the rest in the next level. And the next bottom-up level
+is expected to look at the same share of the edges as the last one.
 
 Edges looked at over those of the component, ``direction="auto"``, 2 ranks, without both conditions / with both (a 64th
 of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, kkt_power 6.4 / 1.0, coPapersCiteseer
@@ -41,9 +41,9 @@ def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
 def expected_search_share(searched: int = 0, unexplored_edges: int = 0) -> float:
     """Return the share of the unexplored edges that the next bottom-up level is expected to look at.
 
-    It is the share of the last bottom-up level, and at least 1 / ALPHA, which is also the value before the first one.
+    The next level is expected to look at the share of the last one, and at least at 1 / ALPHA, as before the first one.
     If most unvisited vertices are far from the frontier (a mesh, a chain of communities), they look through all of
-    their edges in vain. The share is then near 1, which one level shows.
+    their edges in vain. One level shows that: its share is near 1.
 
     Args:
         searched: edges that the last bottom-up level looked at.

@@ -168,6 +168,10 @@ class LedLevels:
             counts: int64[levels, len(COUNT_FIELDS)], the leader's.
             seconds: float64[levels, len(TIME_FIELDS)], the leader's.
         """
+        if not self._ranges:
+            # Without led levels there is nothing to compare.
+            self._exchange.led_size = self.most_vertices
+            return
         led = np.zeros(len(counts), bool)
         for first, end in self._ranges:
             led[first:end] = True

@@ -19,6 +19,9 @@ MOST: Final = 1 << 12
 # ranks took 10 / 19 us and a led vertex of a road network 28 ns, so that led levels paid up to 360 / 680 vertices.
 _FIRST_PER_RANK = 16
 _LEAST_FIRST = 256
+# Other programs need cores too: the client, the scheduler, the workers' own threads. On 32 cores the levels of the
+# roads of Florida took 24 ms with all of 28 ranks, and 63 to 102 with all of 32. Led levels took 40.
+_SPARE = 10
 # Levels of each kind that a comparison takes at least.
 _LEAST_LEVELS = 16
 
@@ -28,16 +31,17 @@ def first_size(p: int, cores: int = CPU_COUNT) -> int:
 
     Args:
         p: ranks on this host.
-        cores: cores that this process may use. With fewer cores than ranks, ranks wait for a core in each crossing.
+        cores: cores that this process may use. Where ranks leave none of them to other programs, a rank that waits for
+            a core holds up all others at each crossing.
     """
-    return MOST if p > cores else min(MOST, max(_LEAST_FIRST, _FIRST_PER_RANK * p))
+    return MOST if p > cores - cores // _SPARE else min(MOST, max(_LEAST_FIRST, _FIRST_PER_RANK * p))
 
 
 def next_size(size: int, frontier: NDArray[np.int64], seconds: NDArray[np.float64], led: NDArray[np.bool_]) -> int:
     """Return the most vertices of a led level for the next traversal.
 
     Args:
-        size: that of the traversal measured.
+        size: most vertices of a led level in the traversal that was measured.
         frontier: by top-down level, vertices over all ranks.
         seconds: by top-down level, the time.
         led: by top-down level, whether it was led.

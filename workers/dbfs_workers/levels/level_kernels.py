@@ -1,8 +1,9 @@
 """The kernel of consecutive top-down levels on a CPU: many levels without a return to Python.
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
-takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases are
-those of ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings those of ``barrier_kernels`` and ``envoy_kernels``.
+takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
+from ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings from ``barrier_kernels`` and ``envoy_kernels``.
+The caller expands a level, or contracts its bins, where the threads of a worker share that work (``cpu_team``).
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from numba import types
 
 from dbfs_workers.backends.cpu_kernels import contract
 from dbfs_workers.backends.cpu_resident_kernels import top_down
+from dbfs_workers.backends.cpu_team_kernels import is_large
 from dbfs_workers.exchange.barrier_kernels import CROSSED
 from dbfs_workers.exchange.envoy_kernels import cross
 from dbfs_workers.intrinsics import monotonic_ns
@@ -23,8 +25,8 @@ LEVELS: Final = 64
 # A call ends after the level in which this time has passed: nanoseconds.
 _LONGEST = 2_000_000
 
-# Places in ``state``, int64[STATE]. The caller sets those up to LED_EDGES before the first call of a traversal's
-# consecutive levels. The kernel keeps the others.
+# Places in ``state``, int64[STATE]. The caller sets those up to DONE before the first call of a traversal's consecutive
+# levels. The kernel keeps the others.
 LEVEL = 0  # the level in progress, or the next one
 QUEUE = 1  # the queue with the frontier, 0 or 1
 FRONTIER = 2  # vertices of this rank's frontier
@@ -38,18 +40,26 @@ ADAPTIVE = 9  # 1 if levels may be bottom-up
 MAX_DEGREE = 10  # the graph's largest degree
 LED_VERTICES = 11  # most vertices of a frontier whose level is led: see ``led_levels``; 0 if no level is
 LED_EDGES = 12  # most edges of such a frontier
-AWAITED = 13  # 1 while a crossing is unfinished
-DONE = 14  # levels of this call
-FOUND = 15  # over all ranks, vertices of the next frontier, or more
-EXPANDED_EDGES = 16  # over all ranks, edges of the last level
-MAY_TURN = 17  # 1 if a bottom-up level may pay now
-LED = 18  # 1 if the next level is to be led
-# Of the level in progress, on this rank.
-EDGES, OWN, SENT, RECEIVED, QUEUED, SEARCHING, WAITING, CONTRACTING = 19, 20, 21, 22, 23, 24, 25, 26
-SMALL = 27  # consecutive levels after which the frontier was small enough to be led
-STATE: Final = 28
+SHARED_EDGES = 13  # fewest edges of a frontier that the caller expands, by several threads; 0 for none
+SHARED_ENTRIES = 14  # fewest entries of a bin with which the caller contracts the bins, by several threads; 0 for none
+DONE = 15  # levels of these calls
+FOUND = 16  # over all ranks, vertices of the next frontier, or more
+EXPANDED_EDGES = 17  # over all ranks, edges of the last level
+MAY_TURN = 18  # 1 if a bottom-up level may pay now
+LED = 19  # 1 if the next level is to be led
+# Counts and times of the level in progress, on this rank:
+EDGES, OWN, SENT, RECEIVED, QUEUED, SEARCHING, WAITING, CONTRACTING = 20, 21, 22, 23, 24, 25, 26, 27
+SMALL = 28  # consecutive levels after which the frontier was small enough to be led
+AWAITED = 29  # 1 while a crossing is unfinished
+# NOT_SHARED; or TO_EXPAND: the caller is to expand the frontier, and to set the next three places and EXPANDED; or
+# TO_CONTRACT: the caller is to contract the bins of the last crossing, and to update RECEIVED, QUEUED and CONTRACTED.
+SHARED = 30
+SHARED_INSPECTED, SHARED_OWN, SHARED_SENT = 31, 32, 33  # what ``Backend.top_down`` returned
+STATE: Final = 34
 
-# The ranks change to led levels after so many small ones. A graph of few levels would pay for the change in vain.
+NOT_SHARED, TO_EXPAND, EXPANDED, TO_CONTRACT, CONTRACTED = 0, 1, 2, 3, 4
+
+# Small levels after which the ranks change to led levels. In a graph of few levels the change costs more than it saves.
 _SMALL_LEVELS = 8
 
 COUNTED: Final = len(COUNT_FIELDS)
@@ -141,7 +151,8 @@ def top_down_levels(
         times: int64[LEVELS * TIMED], a row a level of this call, in nanoseconds.
 
     Returns:
-        (CROSSED, p): ``state[DONE]`` levels are complete.
+        (CROSSED, p): ``state[DONE]`` levels are complete. If ``state[SHARED]`` is TO_EXPAND or TO_CONTRACT, the
+        caller does that for the next level, and calls again.
         Otherwise what ``envoy_kernels.cross`` returned: the caller finishes the crossing and calls again.
     """
     n_local = starts.size
@@ -150,32 +161,38 @@ def top_down_levels(
     p = bin_ends.size
     size = record.size
     bins = p * entries
+    sums = p * (size + 1)
     with_parents = 1 if predecessors.size else 0
-    if state[AWAITED] == 0:
-        state[DONE] = 0
     begun = monotonic_ns(backoff[1:])
     while True:
         level = state[LEVEL]
         frontier_queue, next_queue = (odd_queue, even_queue) if state[QUEUE] else (even_queue, odd_queue)
-        if state[AWAITED] == 0:
+        if state[AWAITED] == 0 and state[SHARED] != CONTRACTED:
             frontier = frontier_queue[: state[FRONTIER]]
             body = rank * body_words + ((state[CROSSING] + 1) & 1) * bins
-            edges, own, sent = top_down(
-                starts,
-                ends,
-                columns,
-                frontier,
-                resume,
-                rank * n_local,
-                visited,
-                bodies[body : body + bins],
-                bodies[body + 2 * bins : body + 3 * bins],
-                bin_ends,
-                level + 1,
-                distances,
-                predecessors,
-                next_queue[state[QUEUED] :],
-            )
+            if state[SHARED] == EXPANDED:
+                edges, own, sent = state[SHARED_INSPECTED], state[SHARED_OWN], state[SHARED_SENT]
+                state[SHARED] = NOT_SHARED
+            elif resume[1] == 0 and is_large(starts, ends, frontier, resume[0], state[MAX_DEGREE], state[SHARED_EDGES]):
+                state[SHARED] = TO_EXPAND
+                return CROSSED, p
+            else:
+                edges, own, sent = top_down(
+                    starts,
+                    ends,
+                    columns,
+                    frontier,
+                    resume,
+                    rank * n_local,
+                    visited,
+                    bodies[body : body + bins],
+                    bodies[body + 2 * bins : body + 3 * bins],
+                    bin_ends,
+                    level + 1,
+                    distances,
+                    predecessors,
+                    next_queue[state[QUEUED] :],
+                )
             state[EDGES] += edges
             state[OWN] += own
             state[SENT] += sent
@@ -213,28 +230,36 @@ def top_down_levels(
             )
             if status != CROSSED:
                 return status, peer
-        state[AWAITED] = 0
-        now = monotonic_ns(backoff[1:])
-        state[WAITING] += now - state[ENDED]
-        state[ENDED] = now
-        sums = p * (size + 1)
-        # A vertex that two ranks found counts twice in the first sum. A sum of 0, which ends the traversal, is exact.
-        state[FOUND] += gathered[sums + 1]
-        state[EXPANDED_EDGES] += gathered[sums + 2]
-        for source in range(p):
-            received = gathered[source * (size + 1) + size]
-            if received:
-                state[RECEIVED] += received
-                body = source * body_words + (state[CROSSING] & 1) * bins + rank * entries
-                state[QUEUED] += contract(
-                    bodies[body : body + received],
-                    bodies[body + 2 * bins : body + 2 * bins + received],
-                    own_visited,
-                    level + 1,
-                    distances,
-                    predecessors,
-                    next_queue[state[QUEUED] :],
-                )
+        if state[SHARED] == CONTRACTED:
+            state[SHARED] = NOT_SHARED
+        else:
+            state[AWAITED] = 0
+            now = monotonic_ns(backoff[1:])
+            state[WAITING] += now - state[ENDED]
+            state[ENDED] = now
+            # A vertex that two ranks found counts twice in the first sum. A sum of 0 is exact, and ends the traversal.
+            state[FOUND] += gathered[sums + 1]
+            state[EXPANDED_EDGES] += gathered[sums + 2]
+            most = 0
+            for source in range(p):
+                most = max(most, gathered[source * (size + 1) + size])
+            if state[SHARED_ENTRIES] and most >= state[SHARED_ENTRIES]:
+                state[SHARED] = TO_CONTRACT
+                return CROSSED, p
+            for source in range(p):
+                received = gathered[source * (size + 1) + size]
+                if received:
+                    state[RECEIVED] += received
+                    body = source * body_words + (state[CROSSING] & 1) * bins + rank * entries
+                    state[QUEUED] += contract(
+                        bodies[body : body + received],
+                        bodies[body + 2 * bins : body + 2 * bins + received],
+                        own_visited,
+                        level + 1,
+                        distances,
+                        predecessors,
+                        next_queue[state[QUEUED] :],
+                    )
         now = monotonic_ns(backoff[1:])
         state[CONTRACTING] += now - state[ENDED]
         state[ENDED] = now

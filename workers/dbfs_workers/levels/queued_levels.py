@@ -1,11 +1,11 @@
 """The levels of a rank on a GPU that exchanges by NCCL: the host waits at most once a level.
 
-A level's phases, its messages and the contraction of what comes are queued on the GPU one behind another. Three waits a
-level, as ``loop`` has with other exchanges on GPUs, would cost more than the level of a road network. Small levels are
-queued several at a time: the GPU runs one while the host queues the next, and the host waits once for all of them.
+A level's phases, its messages and the contraction of the received bins are queued on the GPU one behind another. Three
+waits a level, as ``loop`` has with other exchanges on GPUs, would cost more than the level of a road network. Small
+levels are queued several at a time: the GPU runs one while the host queues the next, and the host waits once for all.
 
-Levels run ahead go top-down, whatever they find. So the ranks queue ahead only while no frontier that may come can make
-a bottom-up level pay. A bottom-up level, and the measurement of a frontier, is queued with its crossing as well.
+Levels queued ahead run top-down, whatever they find. So the ranks queue ahead only while no possible frontier could
+make a bottom-up level pay. A bottom-up level, and the measurement of a frontier, is queued with its crossing as well.
 """
 
 import time
@@ -121,7 +121,7 @@ class QueuedLevels:
         return own, sums
 
     def _most_ahead(self, max_degree: int) -> int:
-        """Return the vertices over all ranks up to which a level is run before the host has seen the one before."""
+        """Return the largest frontier, over all ranks, whose level is queued before the host has read its size."""
         if self._spec.targets:
             return 0
         most = self._exchange.most_ahead(max_degree)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends import cpu_team
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -48,6 +49,7 @@ class TopDownLevels:
     """The kernel's state in one traversal of a rank.
 
     Args:
+        backend: expands the frontiers that several threads share.
         scratch: the rank's working memory.
         spec: the traversal.
         exchange: the rank's end of the exchange.
@@ -57,6 +59,7 @@ class TopDownLevels:
 
     def __init__(
         self,
+        backend: Backend,
         scratch: Scratch,
         spec: TraversalSpec,
         exchange: SharedMemoryExchange,
@@ -64,12 +67,16 @@ class TopDownLevels:
         *,
         adaptive: bool,
     ) -> None:
+        self._backend = backend
         self._scratch = scratch
         self._exchange = exchange
+        self._labels = labels
         self._state = np.zeros(kernels.STATE, np.int64)
         self._state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
         self._state[kernels.MEASURED] = bool(spec.targets)
         self._state[kernels.ADAPTIVE] = adaptive
+        self._state[kernels.SHARED_EDGES] = cpu_team.least_edges(scratch)
+        self._state[kernels.SHARED_ENTRIES] = cpu_team.least_entries(scratch)
         partition, rows = scratch.partition, scratch.partition.rows
         self._rank_arguments = (
             *(rows.starts, rows.ends, rows.columns, *scratch.queues, scratch.resume, scratch.visited),
@@ -92,7 +99,7 @@ class TopDownLevels:
     ) -> "TopDownLevels | None":
         """Return the state of a traversal whose ranks are on the CPU and cross in memory; None for other traversals."""
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            return cls(scratch, spec, exchange, labels, adaptive=adaptive)
+            return cls(backend, scratch, spec, exchange, labels, adaptive=adaptive)
         return None
 
     def run(
@@ -127,7 +134,7 @@ class TopDownLevels:
         state[kernels.ENDED] = int(ended * 1e9)
         state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
         state[kernels.LED_VERTICES], state[kernels.LED_EDGES] = led_vertices, led_edges
-        state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
+        state[kernels.DONE] = state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
         while True:
             with exchange.in_kernel():
                 status, peer = kernels.top_down_levels(
@@ -136,7 +143,11 @@ class TopDownLevels:
                     *(share, self._least_edges, state, self._counts.ravel(), self._times.ravel()),
                 )
                 exchange.follow(int(state[kernels.CROSSING]), status, peer, int(state[kernels.LEVEL]), _PHASE)
-            if not state[kernels.AWAITED]:
+            if state[kernels.SHARED] == kernels.TO_EXPAND:
+                self._expand()
+            elif state[kernels.SHARED] == kernels.TO_CONTRACT:
+                self._contract()
+            elif not state[kernels.AWAITED]:
                 break
         scratch.adopt(int(state[kernels.QUEUE]), int(state[kernels.FRONTIER]))
         done = int(state[kernels.DONE])
@@ -150,3 +161,30 @@ class TopDownLevels:
             led=bool(state[kernels.LED]),
             ended=int(state[kernels.ENDED]) * 1e-9,
         )
+
+    def _expand(self) -> None:
+        """Expand the kernel's frontier by several threads."""
+        scratch, state = self._take_level(), self._state
+        counts = self._backend.top_down(scratch, self._labels, int(state[kernels.LEVEL]) + 1, self._exchange)
+        state[kernels.SHARED_INSPECTED], state[kernels.SHARED_OWN], state[kernels.SHARED_SENT], _ = counts
+        state[kernels.SHARED] = kernels.EXPANDED
+
+    def _contract(self) -> None:
+        """Contract the bins of the kernel's last crossing, the large ones by several threads."""
+        scratch, state, labels = self._take_level(), self._state, self._labels
+        distance, team = int(state[kernels.LEVEL]) + 1, scratch.team
+        for rows, parents in self._exchange.incoming():
+            bin_arguments = (rows, parents, scratch.own_visited, distance, labels, scratch.next_queue)
+            if team is not None and rows.size >= cpu_team.least_entries(scratch):
+                scratch.queued += cpu_team.contract(team, *bin_arguments)
+            else:
+                scratch.queued += self._backend.contract(*bin_arguments)
+            state[kernels.RECEIVED] += rows.size
+        state[kernels.QUEUED] = scratch.queued
+        state[kernels.SHARED] = kernels.CONTRACTED
+
+    def _take_level(self) -> Scratch:
+        """Return the scratch with the frontier and the next queue of the kernel's level."""
+        scratch, state = self._scratch, self._state
+        scratch.resume_level(int(state[kernels.QUEUE]), int(state[kernels.FRONTIER]), int(state[kernels.QUEUED]))
+        return scratch

@@ -1,0 +1,157 @@
+"""CPU kernels of a team's tasks: the threads wait for a task, each does its part, and the leader waits for all parts.
+
+The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is the arguments of a
+kernel of ``cpu_team_kernels``, as words.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import carray
+
+from dbfs_workers.backends.cpu_team_kernels import STEP, contract, expand, search
+from dbfs_workers.intrinsics import exchange, fetch_add, load_acquire, pointer, sleep_while, wake
+from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT32, int64, kernel, void
+from dbfs_workers.team import ENDED, KIND, LEFT, RESULTS, SLEEPERS, TIMEOUT, TURN
+
+EXPAND: Final = 1
+SEARCH: Final = 2
+CONTRACT: Final = 3
+
+# Looks for new work, or for the end of the others' work, before a thread sleeps: some microseconds.
+_LOOKS = 500
+
+
+@kernel(INT64, READ_INT64, int64)
+def longs(task, at):
+    """Return the int64 array of a task whose address and size are at place ``at``."""
+    return carray(pointer(task[at]), (task[at + 1],), np.int64)
+
+
+@kernel(UINT32, READ_INT64, int64)
+def ids(task, at):
+    """Return a uint32 array of a task."""
+    return carray(pointer(task[at]), (task[at + 1],), np.uint32)
+
+
+@kernel(INT32, READ_INT64, int64)
+def distances_of(task, at):
+    """Return an int32 array of a task."""
+    return carray(pointer(task[at]), (task[at + 1],), np.int32)
+
+
+@kernel(INT64, READ_INT64, int64, int64)
+def own_of(task, at, thread):
+    """Return a thread's ``own`` from all threads' at place ``at``, which the number of owners follows."""
+    width = 2 * task[at + 2] + 2
+    first = thread * (width + 2 * STEP)
+    return longs(task, at)[first : first + width]
+
+
+@kernel(void, int64, READ_INT64, INT64, int64)
+def work(kind, task, results, thread):
+    """Run a thread's part of a task, whose words are the arguments of ``expand``, ``search`` or ``contract`` in order.
+
+    An array is its address and its size. The number of owners follows ``own``.
+    """
+    at = thread * RESULTS
+    if kind == EXPAND:
+        results[at], results[at + 1], results[at + 2] = expand(
+            longs(task, 0),
+            longs(task, 2),
+            ids(task, 4),
+            ids(task, 6),
+            task[8],
+            task[9],
+            ids(task, 10),
+            longs(task, 12),
+            own_of(task, 14, thread),
+            task[17],
+            task[18],
+            ids(task, 19),
+            ids(task, 21),
+            task[23],
+            distances_of(task, 24),
+            ids(task, 26),
+            ids(task, 28),
+        )
+    elif kind == SEARCH:
+        results[at], results[at + 1], results[at + 2] = search(
+            longs(task, 0),
+            longs(task, 2),
+            ids(task, 4),
+            longs(task, 6),
+            longs(task, 8),
+            ids(task, 10),
+            task[12],
+            ids(task, 13),
+            ids(task, 15),
+            longs(task, 17),
+            task[19],
+            distances_of(task, 20),
+            ids(task, 22),
+            ids(task, 24),
+            ids(task, 26),
+        )
+    else:
+        results[at] = contract(
+            ids(task, 0),
+            ids(task, 2),
+            task[4],
+            ids(task, 5),
+            longs(task, 7),
+            own_of(task, 9, thread),
+            task[12],
+            task[13],
+            distances_of(task, 14),
+            ids(task, 16),
+            ids(task, 18),
+        )
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def serve(control, task, results, thread):
+    """Do a helper's part of each task until the team ends: see ``team.Team``."""
+    turn = 0
+    while True:
+        looks = 0
+        while load_acquire(control, TURN) == turn:
+            if load_acquire(control, ENDED):
+                return
+            looks += 1
+            if looks > _LOOKS:
+                # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
+                fetch_add(control, SLEEPERS, 1)
+                if load_acquire(control, TURN) == turn:
+                    sleep_while(control, TURN, turn, control[TIMEOUT : TIMEOUT + 2])
+                fetch_add(control, SLEEPERS, -1)
+        turn = load_acquire(control, TURN)
+        work(control[KIND], task, results, thread)
+        if fetch_add(control, LEFT, -1) == 1:
+            wake(control, LEFT)
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def lead(control, task, results, kind):
+    """Run a task on all threads of a team, of which the calling one is the first; return when all have finished."""
+    control[KIND] = kind
+    control[LEFT] = results.size // RESULTS - 1
+    exchange(control, TURN, control[TURN] + 1)
+    if fetch_add(control, SLEEPERS, 0):
+        wake(control, TURN)
+    work(kind, task, results, 0)
+    looks = 0
+    while True:
+        left = load_acquire(control, LEFT)
+        if left == 0:
+            return
+        looks += 1
+        if looks > _LOOKS:
+            sleep_while(control, LEFT, left, control[TIMEOUT : TIMEOUT + 2])
+
+
+@kernel(void, INT64)
+def end(control):
+    """End the helpers of a team, which finish a task under way."""
+    exchange(control, ENDED, 1)
+    wake(control, TURN)
