@@ -16,6 +16,7 @@ from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.runs import set_room
 
 STRIPE = Stripe(1000, 2)
 RESULT = label_bytes(STRIPE, predecessors=True)
@@ -80,11 +81,6 @@ def test_later_parts_of_a_run_are_not_checked_again() -> None:
     member._following = 0
     member.require_room(STRIPE, [spec] * 3)
     assert len(asked) == 4
-
-
-def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:
-    """Give a worker's rank of a graph another memory limit."""
-    dask_worker.plugins["dbfs"].members[graph_id].room = LabelRoom(limit)
 
 
 @pytest.mark.parametrize("exchange", ["shared_memory", pytest.param("tcp", marks=pytest.mark.full)])

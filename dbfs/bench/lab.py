@@ -87,7 +87,7 @@ def bench_lab(
 
     Args:
         client: client of a cluster; with GPUs, if a strategy needs one.
-        plan: what to measure.
+        plan: the graphs and strategies to measure.
         started: called with the names of graph and strategy before each measurement.
 
     Raises:
@@ -110,7 +110,7 @@ def bench_lab(
 
 
 def machine(client: distributed.Client, backend: str) -> str:
-    """Return the name of a worker's GPU, or of its processor's kind with the number of cores."""
+    """Return the name of a worker's GPU, or the architecture of its processor with the number of cores."""
     return str(client.submit(_machine, backend, pure=False).result())
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#808080")
-# Where a neighbour ends, by counter, in the order in which a kernel looks.
+# The counters that a neighbour may end in, in the order in which a kernel looks.
 _ENDS = {
     "bitmask_culled": "bitmask",
     "label_culled": "labels",

@@ -15,10 +15,10 @@ BENCHMARK = "lab"
 """The benchmark's name in its JSON."""
 
 MOST_LEVELS = 64
-"""Levels of one traversal that are kept."""
+"""Largest number of levels in ``LabRate.frontier``."""
 
 BASELINE = "sequential"
-"""The strategy that the others' speed-ups are over, as in Merrill 2012, table 2."""
+"""The strategy whose rate is 1 in speed-ups, as in Merrill 2012, table 2."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class LabRate:
         n: number of vertices.
         m: number of directed edges stored.
         strategy: the strategy with its options.
-        backend: where it ran.
+        backend: ``cpu`` or ``cuda``.
         sources: number of sources that were measured.
         depth: mean depth.
         mteps: median of the rates: directed edges of the component per second of level time, in millions.
@@ -38,11 +38,11 @@ class LabRate:
         milliseconds: median level time.
         expansion: edges looked at, divided by the edges of the components: Merrill's redundant expansion factor. Less
             than 1 if levels run bottom-up.
-        counters: the strategy's counters (docs/laboratory.md), summed over the sources; except ``bytes``, of one.
+        counters: the strategy's counters (docs/laboratory.md): ``bytes`` of one source, all others summed over them.
         frontier: vertices whose lists were read, duplicates included, in each ``step``-th level from the first source.
         step: see ``frontier``: 1 up to ``MOST_LEVELS`` levels.
-        missing: why there are no measurements, in a word: ``overflow`` of a queue, or ``slow``; else empty.
-        error: the same in full.
+        missing: why there are no measurements: ``overflow`` (of a queue) or ``slow``; empty if there are some.
+        error: the message of the error that ``missing`` stands for.
     """
 
     graph: str

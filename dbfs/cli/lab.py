@@ -54,7 +54,7 @@ def list_(as_json: bool) -> None:
 
 @lab.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
-@click.option("--source", required=True, help="Id to start from, as the file has it; columns of a tuple by commas.")
+@click.option("--source", required=True, help="Id to start from, as the file has it; the columns of a tuple by commas.")
 @click.option("--strategy", required=True, help="Name, and options after a colon: two-phase:gathering=scan.")
 @click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
 @click.option(

@@ -11,7 +11,7 @@ SAVED = Path(__file__).parents[2] / "examples" / "laboratory.json"
 REPORT = LabReport.read(SAVED)
 RATES = {(rate.graph, rate.strategy): rate for rate in REPORT.rates}
 GRAPHS = list(dict.fromkeys(rate.graph for rate in REPORT.rates))
-KRONECKER = "kronecker:scale=20"
+KRONECKER = "corpus:kron_g500-logn20"
 SHALLOW = [graph for graph in GRAPHS if RATES[graph, "expand-contract"].depth < 10]
 DEEP = [graph for graph in GRAPHS if RATES[graph, "expand-contract"].depth > 1000]
 
@@ -24,10 +24,10 @@ def with_claims(rate: LabRate) -> bool:
     return "expanded" in rate.counters and "status=" not in rate.strategy and rate.strategy != "matrix-vector"
 
 
-def test_the_results_are_of_all_strategies_on_a_gpu() -> None:
+def test_the_results_are_of_all_strategies_on_merrills_graphs() -> None:
     assert REPORT.machine == "NVIDIA H200"
     assert {parse(rate.strategy).strategy for rate in REPORT.rates} == set(STRATEGIES) - {"scipy"}
-    assert (len(SHALLOW), len(DEEP)) == (2, 2)
+    assert (len(GRAPHS), len(SHALLOW), len(DEEP)) == (13, 3, 3)
 
 
 def test_without_claims_duplicates_fill_the_queue_of_a_kronecker_graph() -> None:
@@ -37,16 +37,16 @@ def test_without_claims_duplicates_fill_the_queue_of_a_kronecker_graph() -> None
 
 def test_with_claims_hardly_an_edge_is_looked_at_twice() -> None:
     expansions = [rate.expansion for rate in REPORT.rates if with_claims(rate)]
-    assert len(expansions) > 80
+    assert len(expansions) == 273
     assert max(expansions) < 1.05
 
 
 @pytest.mark.parametrize("graph", DEEP)
 def test_quadratic_work_loses_where_there_are_many_levels(graph: str) -> None:
-    """By 3 times and more for looking at all vertices, at 1/16 and 1/64 of the size; by orders for all edges."""
-    for strategy in ("masks", "warp-centric", "status-array"):
-        assert mteps(graph, strategy) < mteps(graph, "expand-contract") / 3
-    assert mteps(graph, "matrix-vector") < mteps(graph, "expand-contract") / 10
+    """By 7 times and more for looking at all vertices; with all edges in each level, no search ended within 30 s."""
+    for strategy in ("masks", "warp-centric", "status-array", "status-scan"):
+        assert 0 < mteps(graph, strategy) < mteps(graph, "expand-contract") / 7
+    assert RATES[graph, "matrix-vector"].missing == "slow"
 
 
 def test_two_phase_wins_on_large_frontiers_and_contract_expand_on_small_ones() -> None:

@@ -17,7 +17,7 @@ from dbfs_workers.lab.baselines import BASELINES
 from tests.support import graphs, oracle
 
 
-def test_options() -> None:
+def test_options_of_a_strategy_are_parsed() -> None:
     assert lab.parse("two-phase") == lab.Policy("two-phase")
     text = "hybrid:gathering=warp,culling=none,status=labels"
     assert lab.parse(text) == lab.Policy("hybrid", gathering="warp", status="labels", culling="none")
@@ -33,7 +33,7 @@ def test_options() -> None:
         ("hybrid:culling", "culling= is not a choice"),
     ],
 )
-def test_wrong_options(text: str, words: str) -> None:
+def test_a_wrong_strategy_or_option_is_named(text: str, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         lab.parse(text)
 

@@ -23,8 +23,9 @@ from dbfs.display import progress
 def lab(plan: str, memory_limit: str, out: Path | None, scheduler: str | None, as_json: bool) -> None:
     """Measure the strategies of the laboratory on the graphs of a plan.
 
-    Results are rates, speed-up over one core, redundant expansion, what culling dropped, and memory. Both plans need
-    one GPU; the small one takes about two minutes. Each row is printed, and written to --out, as it is measured.
+    Results are rates, speed-up over one core, redundant expansion, the duplicates that culling dropped, and memory. The
+    plans small, full (the graphs of Merrill 2012) and todling (the graphs of Tödling 2019) need one GPU; the small one
+    takes about two minutes. Each row is printed, and written to --out, as it is measured.
 
     Example: dbfs bench lab --plan small --out lab.json
     """

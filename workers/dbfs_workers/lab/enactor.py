@@ -1,4 +1,4 @@
-"""What the enactors share: chains of launches, queues that overflow, and a record of the levels.
+"""The base of all enactors: chains of launches, queues that overflow, and a record of the levels.
 
 A chain is launched without waiting: each kernel reads how many entries the kernel before it appended, and the host
 waits for the counters of the whole chain. Where levels are small, a chain has many of them (``Ahead``), because there
@@ -21,7 +21,7 @@ from dbfs_workers.lab.strategies import CULLING, GATHERING, STATUS, Policy
 
 # Launches whose counters are cleared at once. A chain is shorter.
 _ROWS: Final = 512
-# The fewest entries that a block takes: those of a warp.
+# The fewest entries that a block takes: one for each lane of a warp.
 _LANES: Final = 32
 # The most levels of a launch of several levels.
 _LEVELS: Final = 64
@@ -54,9 +54,9 @@ class Step:
     """One kernel of a chain.
 
     Attributes:
-        source: its file in ``cuda/kernels/lab``.
-        kernel: its name after ``dbfs_lab_``.
-        rows: whether it looks at all rows; else at the entries of an input queue.
+        source: name of the kernel's file in ``cuda/kernels/lab``.
+        kernel: name of the kernel after ``dbfs_lab_``.
+        rows: whether the kernel looks at all rows; if not, at the entries of an input queue.
         capacity: entries that the output queue holds; None if the kernel appends nothing.
         arguments: addresses and capacities of the queues, by name.
     """
@@ -155,18 +155,18 @@ class Enactor:
         return Ahead(self.problem.tuning.ahead_below, self.problem.tuning.most_ahead)
 
     def enter(self, frontier: int, levels: int = 1) -> None:
-        """Begin so many levels."""
+        """Begin ``levels`` levels; ``frontier`` is that of the first."""
         for level in range(len(self.levels), len(self.levels) + levels):
             self._watch(level, frontier)
 
     def leave(self, levels: Sequence[tuple[int, int, int]]) -> None:
-        """Record the levels of a chain: the first fields of ``Level``, for each."""
+        """Record the levels of a chain: ``frontier``, ``edges`` and ``kept`` of each."""
         now = time.perf_counter()
         self.levels += [Level(*level, (now - self._ended) / len(levels)) for level in levels]
         self._ended = now
 
     def step(self, source: str, kernel: str, into: Queue | None, out: Queue | None) -> Step:
-        """Return a step. Without ``into`` it looks at all rows, without ``out`` it appends nothing."""
+        """Return a step. Without ``into`` the kernel looks at all rows, without ``out`` it appends nothing."""
         addresses: dict[str, int] = {}
         if into is not None:
             addresses.update(in_ids=self.address(into.ids), in_parents=self.address(into.parents))
@@ -177,7 +177,7 @@ class Enactor:
         return Step(source, kernel, into is None, None if out is None else out.capacity, tuple(addresses.items()))
 
     def chain(self, steps: Sequence[tuple[Step, int]], size: int) -> NDArray[np.int64]:
-        """Launch steps behind one another, each on the queue that the one before it fills; return their counters.
+        """Launch steps without a wait, each on the queue that the step before fills; return their counters.
 
         Args:
             steps: each with the label of its discoveries.
@@ -282,14 +282,14 @@ class Enactor:
         return 0 if array is None else self._device.address(array)
 
     def _blocks(self, step: Step, size: int, *, first: bool) -> int:
-        """Return a step's blocks: one for 32 entries; if only the device has their number, enough for a larger one."""
+        """Return a step's blocks: one for 32 entries; behind the first step, where the host lacks the size, more."""
         tuning = self.problem.tuning
         if step.rows:
             return -(-self.problem.rows // self._device.threads)
         return -(-size // _LANES) if first else max(-(-tuning.growth * size // _LANES), tuning.least_behind)
 
     def _clear(self, rows: int) -> int:
-        """Return the first of so many cleared rows of counters."""
+        """Clear ``rows`` consecutive rows of counters; return the first."""
         if self._row + rows > _ROWS:
             self._counters.fill(0)
             self._row = 0
@@ -302,7 +302,7 @@ class Enactor:
         return counts
 
     def _launch(self, source: str, kernel: str, blocks: int) -> None:
-        """Launch a kernel on so many blocks, but not above the most."""
+        """Launch a kernel on ``blocks`` blocks, or on the most that the tuning allows."""
         blocks = max(1, min(self.problem.tuning.most_blocks, blocks))
         self._device.launch(*self._names(source, kernel), blocks)
 

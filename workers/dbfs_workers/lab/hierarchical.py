@@ -1,4 +1,5 @@
-"""Luo's hierarchical synchronisation: the size of a frontier decides who waits at the end of a level."""
+"""Luo's hierarchical synchronisation: the size of a frontier decides whether a block, the grid or the host waits at the
+end of a level."""
 
 from typing import Final
 

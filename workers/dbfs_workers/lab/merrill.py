@@ -40,7 +40,7 @@ def hybrid(run: Enactor) -> None:
 def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
     """Label and expand edge queue after edge queue. From ``two_phase_from`` entries on, in two launches."""
     queues = run.problem.edge_queue(), run.problem.edge_queue()
-    # The queue that a level reads is that of its distance's parity.
+    # The parity of a level's distance chooses the queue that the level reads.
     ways = [(queues[turn], queues[1 - turn]) for turn in (0, 1)]
     short = [[run.step("contract_expand", "contract_expand", queue, after)] for queue, after in ways]
     long: list[list[Step]] = short

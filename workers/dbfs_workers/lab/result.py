@@ -1,4 +1,4 @@
-"""From a strategy's labels and levels to the report that every traversal makes, and its counters."""
+"""The report of a strategy's traversal, made from its labels, levels and counters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter
 
 
 def counters_of(run: Enactor, reached: int) -> tuple[tuple[str, int], ...]:
-    """Return the counters of a traversal by name, the duplicates among the vertices that it labelled, its memory."""
+    """Return the counters of a traversal by name, with ``duplicates`` (labels written again) and ``bytes`` (memory)."""
     named = {name: int(run.totals[counter]) for name, counter in _NAMED.items()}
     # The strategies that label the source on the host do not count it.
     discovered = reached - (0 if run.policy.strategy in ("contract-expand", "hybrid") else 1)
@@ -37,10 +37,10 @@ def rank_run(
     """Return the report of a strategy's traversal.
 
     Args:
-        labels: what it found.
+        labels: labels of the traversal.
         degrees: int64[rows], in the memory of the labels.
-        levels: its levels.
-        counters: its counters.
+        levels: counts and times by level.
+        counters: see ``counters_of``.
         host: copies an array of the device to the host.
         elapsed: seconds of the levels.
         setup: seconds before them.

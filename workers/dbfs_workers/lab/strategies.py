@@ -1,4 +1,4 @@
-"""The registry of strategies: what each does, what it teaches, its source, and the options that it takes."""
+"""The registry of strategies: how each traverses, what a comparison with it shows, its source, and its options."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -25,14 +25,14 @@ class Strategy:
     """One way to traverse.
 
     Attributes:
-        name: its name in ``Graph.bfs(strategy=...)``.
-        family: the paper or the kind that it belongs to.
-        device: where it runs: ``gpu``, ``cpu`` or ``any``.
-        does: what it does, in a sentence.
-        teaches: what a comparison with it shows.
+        name: the strategy's name in ``Graph.bfs(strategy=...)``.
+        family: the paper, or the kind of strategy.
+        device: the device that runs the strategy: ``gpu``, ``cpu`` or ``any``.
+        does: one sentence on how the strategy traverses.
+        teaches: what a comparison with the strategy shows.
         source: paper and section.
-        options: names of the options that it takes, of ``CHOICES``.
-        predecessors: whether it can record predecessors.
+        options: names of the options that the strategy takes, of ``CHOICES``.
+        predecessors: whether the strategy can record predecessors.
     """
 
     name: str
@@ -56,7 +56,7 @@ _LIST: Final = (
         "expand-contract",
         _MERRILL,
         "gpu",
-        "One launch a level takes the vertex queue to the next one; neighbours never lie in memory.",
+        "One launch per level turns the vertex queue into the next vertex queue; neighbours never go through memory.",
         "the least memory traffic of the four",
         "Merrill 2012, section 5.1",
         _ALL,
@@ -65,8 +65,8 @@ _LIST: Final = (
         "contract-expand",
         _MERRILL,
         "gpu",
-        "One launch a level takes the edge queue to the next one; vertices never lie in memory.",
-        "the shortest way of a small level",
+        "One launch per level turns the edge queue into the next edge queue; vertices never go through memory.",
+        "how short a small level can be",
         "Merrill 2012, section 5.2",
         _ALL,
     ),
@@ -74,8 +74,8 @@ _LIST: Final = (
         "two-phase",
         _MERRILL,
         "gpu",
-        "A launch expands the vertex queue into an edge queue; a second contracts that into the next vertex queue.",
-        "what phases of one kind of work are worth on large levels, at the cost of a launch",
+        "One launch expands the vertex queue into an edge queue; a second contracts that into the next vertex queue.",
+        "what separate phases gain on large levels, and what the second launch costs",
         "Merrill 2012, section 5.3",
         _ALL,
     ),
@@ -83,8 +83,8 @@ _LIST: Final = (
         "hybrid",
         _MERRILL,
         "gpu",
-        "Contract-expand for small edge queues, two-phase for large ones.",
-        "whether one can have the better of both at each level",
+        "Small edge queues take contract-expand, large ones two-phase.",
+        "whether the better of both can be chosen at each level",
         "Merrill 2012, section 5.4",
         _ALL,
     ),
@@ -92,7 +92,7 @@ _LIST: Final = (
         "masks",
         _QUADRATIC,
         "gpu",
-        "One thread a vertex walks its list if the vertex is in the mask; a second launch makes the next mask.",
+        "One thread per vertex walks the vertex's list if its mask is set; a second launch makes the next mask.",
         "what looking at every vertex in every level costs, most of all where there are many levels",
         "Harish and Narayanan 2007, in Merrill 2012, section 5.6",
     ),
@@ -101,14 +101,14 @@ _LIST: Final = (
         _QUADRATIC,
         "gpu",
         "A warp takes 32 vertices of the graph, and all its lanes walk each list of the frontier together.",
-        "what sharing long lists is worth where the frontier is found by looking at all vertices",
+        "what sharing long lists gains if the frontier is found by looking at all vertices",
         "Hong et al. 2011, in Merrill 2012, section 5.6",
     ),
     Strategy(
         "matrix-vector",
         _QUADRATIC,
         "gpu",
-        "A warp a row multiplies the transposed adjacency matrix with the frontier's vector, all of it in every level.",
+        "One warp per row multiplies the transposed adjacency matrix with the frontier: the whole one in every level.",
         "what looking at every edge in every level costs",
         "Deng, Wang and Mu 2009, in Merrill 2012, section 5.6",
     ),
@@ -116,16 +116,16 @@ _LIST: Final = (
         "status-array",
         _QUEUES,
         "gpu",
-        "One thread a vertex of the graph compares its label with the level, and walks its list alone.",
-        "the simplest kernel there is, and what it leaves idle",
+        "One thread per vertex compares the vertex's label with the level, and walks the vertex's list alone.",
+        "how fast the simplest kernel is, and how much of a warp it leaves idle",
         "Tödling 2019, the naive version",
     ),
     Strategy(
         "status-scan",
         _QUEUES,
         "gpu",
-        "A launch makes a queue of all vertices whose label is the level; a second labels their neighbours.",
-        "whether a scan of all labels is worth a queue without duplicates",
+        "One launch queues all vertices whose label is the level; a second launch labels their neighbours.",
+        "whether a queue without duplicates is worth a scan of all labels",
         "Liu and Huang 2015, in Tödling 2019",
         ("gathering",),
     ),
@@ -133,8 +133,8 @@ _LIST: Final = (
         "atomic-queue",
         _QUEUES,
         "gpu",
-        "Atomic claims of the neighbours; a prefix sum and one atomic operation a block give them places in the queue.",
-        "what exact claims cost beside culling that lets some duplicates pass",
+        "Threads claim neighbours atomically; a prefix sum and one atomic per block give them places in the queue.",
+        "what exact claims cost, compared with culling that lets some duplicates pass",
         "Tödling 2019, the queue",
         ("gathering",),
     ),
@@ -142,17 +142,17 @@ _LIST: Final = (
         "degree-classes",
         _QUEUES,
         "gpu",
-        "A queue and a launch for each class of vertices: a thread, a warp, a block or the grid walks a list.",
-        "whether work sorted by degree beforehand is worth several launches a level",
+        "Each class of vertices has a queue and a launch: a thread, a warp, a block or the grid walks a list.",
+        "whether work sorted by degree beforehand is worth several launches per level",
         "Tödling 2019, the classes",
     ),
     Strategy(
         "hierarchical",
         _QUEUES,
         "gpu",
-        "One block follows a small frontier over many levels, a block for each multiprocessor a larger one; "
-        "the largest take a launch a level.",
-        "what the launches of small levels cost, beside a barrier of a block or of the grid",
+        "One block runs many levels of a small frontier, a block for each multiprocessor those of a larger one; "
+        "the largest levels take a launch each.",
+        "what the launches of small levels cost, compared with a barrier of a block or of the grid",
         "Luo, Wong and Hwu 2010, in Tödling 2019",
         ("gathering",),
     ),
@@ -160,8 +160,8 @@ _LIST: Final = (
         "device-loop",
         _QUEUES,
         "gpu",
-        "A kernel launches each level's kernel, and itself behind that: the host waits once in many levels.",
-        "what a launch by a kernel costs, beside one by the host and beside a barrier",
+        "A kernel launches the kernel of a level and, behind it, itself: the host waits once in many levels.",
+        "what a launch by a kernel costs, compared with a launch by the host and with a barrier",
         "Tödling 2019, dynamic parallelism",
         ("gathering",),
     ),
@@ -169,8 +169,8 @@ _LIST: Final = (
         "child-kernels",
         _QUEUES,
         "gpu",
-        "The thread that holds a long list launches a kernel for it; the block gathers the others.",
-        "whether launches by need beat classes that were made beforehand",
+        "The thread that holds a long list launches a kernel for that list; the block gathers the other lists.",
+        "whether launches made when needed beat classes made beforehand",
         "Tödling 2019, dynamic parallelism",
         ("gathering",),
     ),
@@ -186,15 +186,15 @@ _LIST: Final = (
         "scipy",
         _BASELINE,
         "cpu",
-        "SciPy's breadth_first_order, and distances along its order.",
-        "what a user of SciPy has already",
+        "SciPy's breadth_first_order finds the order, and a loop along the order the distances.",
+        "how fast SciPy is",
         "scipy.sparse.csgraph.breadth_first_order",
     ),
     Strategy(
         "resident",
         _BASELINE,
         "any",
-        "This project's own engine: the same as no strategy.",
+        "The resident engine traverses, as it does without a strategy.",
         "where the engine stands among the strategies",
         "docs/design/resident-kernel.md",
     ),

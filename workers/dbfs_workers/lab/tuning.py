@@ -41,7 +41,7 @@ class Tuning:
     two_phase_from: int = 1 << 20
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15
-    ahead_below: int = 1 << 16
+    ahead_below: int = 1 << 20
     most_ahead: int = 32
     growth: int = 8
     least_behind: int = 264

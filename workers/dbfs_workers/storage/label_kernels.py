@@ -3,7 +3,37 @@
 import numpy as np
 
 from dbfs_workers.intrinsics import trailing_zeros
-from dbfs_workers.jit import INT32, READ_UINT32, UINT32, kernel, void
+from dbfs_workers.jit import INT32, READ_UINT32, UINT32, int64, kernel, void
+
+
+@kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
+def begin(visited, unreachable, rank, source, distances, predecessors, queue):
+    """Clear a rank's bitmap of visited vertices; label a traversal's one source, if it is a row of the rank.
+
+    Args:
+        visited: uint32[words], a bit for each internal id; written. Rows without in-edges count as visited.
+        unreachable: uint32[words_local], the rank's rows without in-edges.
+        rank: the rank.
+        source: local id of the source; -1 if another rank owns it.
+        distances, predecessors: the rank's labels; empty predecessors mean none.
+        queue: the frontier; the source is written into its first place.
+
+    Returns:
+        1 if the source is a row without in-edges, else 0.
+    """
+    first = rank * unreachable.size
+    visited[:first] = 0
+    visited[first : first + unreachable.size] = unreachable
+    visited[first + unreachable.size :] = 0
+    if source < 0:
+        return 0
+    bit = np.uint32(1) << np.uint32(source & 31)
+    visited[first + (source >> 5)] |= bit
+    distances[source] = 0
+    if predecessors.size:
+        predecessors[source] = first * 32 + source
+    queue[0] = source
+    return 1 if unreachable[source >> 5] & bit else 0
 
 
 @kernel(void, READ_UINT32, INT32, UINT32)

@@ -24,10 +24,12 @@ class _Memory:
 
     Attributes:
         array: uint32[rows].
+        address: where the array begins.
         owner: whose rows without in-edges are unreached here, as ``LabelPool.begun`` was given it; None if unknown.
     """
 
     array: NDArray[np.uint32]
+    address: int
     owner: object = None
 
 
@@ -35,7 +37,7 @@ class LabelPool:
     """The memory of one rank's released labels. A label takes 4 bytes a row, distances and predecessors alike.
 
     Memory returns to the pool when the last array that shows it is gone, in whatever thread, so that a reader or Dask
-    may hold labels for as long as it wants.
+    may hold labels for any length of time.
 
     Args:
         rows: number of rows of a label.
@@ -48,6 +50,7 @@ class LabelPool:
         self._free: deque[_Memory] = deque(maxlen=most // (4 * rows))
         # Memory that is lent, by address.
         self._lent: dict[int, _Memory] = {}
+        self._lent_type = ctypes.c_char * (4 * rows)
         self._closed = False
 
     @property
@@ -94,18 +97,18 @@ class LabelPool:
         try:
             return self._free.pop()
         except IndexError:
-            return _Memory(np.empty(self._rows, np.uint32))
+            array = np.empty(self._rows, np.uint32)
+            return _Memory(array, array.ctypes.data)
 
     def _lend(self, memory: _Memory, dtype: Any) -> NDArray[Any]:
         # Views of an array have the array's own base as base, so that an array may end before its views. All of them
         # hold the object that is lent here.
-        array = memory.array
-        lent = (ctypes.c_char * array.nbytes).from_buffer(array.data)
+        lent = self._lent_type.from_buffer(memory.array.data)
         weakref.finalize(lent, self._take_back, memory).atexit = False
-        self._lent[array.ctypes.data] = memory
+        self._lent[memory.address] = memory
         return np.frombuffer(memoryview(lent), dtype)
 
     def _take_back(self, memory: _Memory) -> None:
-        self._lent.pop(memory.array.ctypes.data, None)
+        self._lent.pop(memory.address, None)
         if not self._closed:
             self._free.append(memory)
