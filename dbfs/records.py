@@ -15,6 +15,9 @@ EXCHANGES_OF = {
     "cpu": ("auto", "shared_memory", "tcp"),
     "cuda": ("auto", "cuda_ipc", "nccl", "shared_memory", "comm"),
 }
+EXCHANGES_OF_GRIDS = {"cpu": EXCHANGES_OF["cpu"], "cuda": ("auto", "cuda_ipc", "shared_memory")}
+"""Of graphs with ``layout="2d"``."""
+
 BACKENDS = ("auto", *backends.BACKENDS)
 
 
@@ -143,6 +146,8 @@ class GraphStatus:
         exchange: the exchange of the resident engine.
         lost: ranks whose workers left.
         version: number of the graph's version: 0 unless updates changed the graph.
+        free_pages: pages without a row, on all ranks; 0 unless updates changed the graph.
+        changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
     """
 
     name: str
@@ -156,6 +161,8 @@ class GraphStatus:
     exchange: str
     lost: tuple[int, ...]
     version: int = 0
+    free_pages: int = 0
+    changes_per_second: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ import dbfs
 # Before the first import of a helper: a failed assertion there shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.support")
 
+from dbfs.graph.graph import Graph  # noqa: E402
 from tests.support.processes import fork_workers  # noqa: E402
+from tests.support.runs import ENDLESS  # noqa: E402
 
 fork_workers()
 
@@ -89,6 +91,20 @@ def client(pytestconfig: pytest.Config) -> Iterator[distributed.Client]:
         n_workers=4, backend="cpu", dashboard_address=None, processes=processes, protocol="tcp://"
     ) as client:
         yield client
+
+
+@pytest.fixture
+def other(client: distributed.Client) -> Iterator[distributed.Client]:
+    """A second client of the cluster."""
+    with distributed.Client(client.scheduler.address, set_as_default=False) as second:
+        yield second
+
+
+@pytest.fixture(scope="module")
+def endless(client: distributed.Client) -> Iterator[Graph]:
+    """A graph whose traversals last until a test ends them: see ``tests.support.runs.ENDLESS``."""
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
+        yield graph
 
 
 @pytest.fixture

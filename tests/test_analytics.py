@@ -90,7 +90,7 @@ edge_lists = st.integers(1, 40).flatmap(
 @pytest.mark.full
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 4), directed=st.booleans(), order=st.sampled_from(["given", "degree"]))
-def test_any_graph(
+def test_components_and_degrees_of_any_graph(
     client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool, order: str
 ) -> None:
     n, pairs = edges
@@ -203,7 +203,7 @@ def test_what_is_refused(client: distributed.Client) -> None:
         graph.components()
 
 
-def test_several_sources(client: distributed.Client) -> None:
+def test_khop_and_tree_from_several_sources(client: distributed.Client) -> None:
     with loaded(client, GRAPHS["path"]()) as graph:
         assert graph.khop([10, 50], 1).tolist() == [9, 10, 11, 49, 50, 51]
         tree = graph.bfs([0, 69], predecessors=True).tree()

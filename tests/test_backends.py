@@ -28,6 +28,7 @@ from dbfs_workers.messages import (
     JoinHostGang,
     LeaveGang,
     NameCommunicator,
+    OfferGpuMemory,
     OpenToHosts,
     RecoverGpu,
     WorkerMessage,
@@ -364,6 +365,23 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     assert gang.received == [*[GetGpu] * 2, *[JoinGpuGang] * 2, *[ConnectGpus] * 2]
     asyncio.run(forming.recover(record("cuda"), Formed("cuda", "cuda_ipc"), gang.call, 1.0))
     assert gang.received[6:] == [RecoverGpu] * 4
+
+
+def test_a_grid_on_gpus_maps_messages_or_exchanges_through_the_host() -> None:
+    grid = replace(record("cuda"), layout="2d")
+    gang = Gang(sharing=True)
+    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "cuda_ipc")
+    assert gang.received[-4:] == [*[OfferGpuMemory] * 2, *[ConnectGpus] * 2]
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
+    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "shared_memory", "can't map")
+    assert gang.received[-2:] == [DetachGpus] * 2
+    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
+    with pytest.raises(ExchangeUnavailableError, match="can't map"):
+        asyncio.run(forming.form(replace(grid, exchange="cuda_ipc"), gang.call))
+    assert gang.received[-4:] == [DetachGpus] * 2 + [LeaveGang] * 2
+    gang = Gang()
+    assert asyncio.run(forming.form(replace(grid, exchange="shared_memory"), gang.call)).exchange == "shared_memory"
+    assert OfferGpuMemory not in gang.received
 
 
 @pytest.mark.full

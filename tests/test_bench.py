@@ -74,7 +74,7 @@ def test_an_installed_package_has_its_plans_beside_the_code(tmp_path: Path, monk
         find("corpus", "small")
 
 
-def test_defaults(tmp_path: Path) -> None:
+def test_a_plan_has_defaults(tmp_path: Path) -> None:
     plan = CorpusPlan.read(written(tmp_path, "graphs: [path:n=5]\nranks: [4, 1]"))
     assert plan == CorpusPlan(("path:n=5",), (1, 4), Settings(5, 3, ("auto",), "given", False, "auto"))
 
@@ -187,7 +187,9 @@ def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ran
     assert first.sources == (sources[0],)
 
 
-def test_the_corpus(client: distributed.Client, tmp_path: Path, leaves_nothing: None) -> None:
+def test_the_corpus_measures_each_graph_on_each_number_of_ranks(
+    client: distributed.Client, tmp_path: Path, leaves_nothing: None
+) -> None:
     plan = CorpusPlan.read(written(tmp_path, CORPUS))
     begun: list[str] = []
     report = bench_corpus(client, plan, begun.append)
@@ -213,7 +215,7 @@ def test_the_corpus(client: distributed.Client, tmp_path: Path, leaves_nothing: 
         assert list(frontier.edges) == [degrees[distances == level].sum() for level in range(by_level.size)]
 
 
-def test_scaling(client: distributed.Client, tmp_path: Path) -> None:
+def test_scaling_measures_each_series(client: distributed.Client, tmp_path: Path) -> None:
     plan = ScalingPlan.read(written(tmp_path, SCALING))
     points = list(bench_scaling(client, plan))
     assert [(p.kind, p.rates.graph, p.rates.ranks, p.rates.direction) for p in points] == [
@@ -313,7 +315,7 @@ def test_without_matplotlib_nothing_is_measured_in_vain(tmp_path: Path, monkeypa
     assert "pip install dbfs[plots], or --json here" in answer.stderr
 
 
-def test_names(tmp_path: Path) -> None:
+def test_short_names_of_graphs(tmp_path: Path) -> None:
     (tmp_path / "a.mtx").write_text("")
     assert short_name(str(tmp_path / "a.mtx")) == "a.mtx"
     assert short_name("kronecker:scale=3") == "kronecker:scale=3"

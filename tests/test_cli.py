@@ -60,7 +60,7 @@ def test_a_path_to_an_id(invoke, tmp_path: Path) -> None:  # type: ignore[no-unt
     assert invoke(str(table), "--from", "alice", "--to", "erin").stdout.endswith("\npath: there is none\n")
 
 
-def test_tables(invoke) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_prints_the_graph_and_its_levels(invoke) -> None:  # type: ignore[no-untyped-def]
     answer = invoke("path:n=100", "--source", "7", "--ranks", "2", "--max-depth", "50")
     assert answer.exit_code == 0, answer.output
     assert "100 vertices, 99 undirected edges (198 stored), 0 self-loops, 0 duplicates, 2 ranks" in answer.stdout

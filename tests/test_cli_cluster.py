@@ -120,7 +120,7 @@ def test_a_graph_that_lost_a_rank_says_so() -> None:
         (["load", "path:n=5"], "Missing option '--name'"),
     ],
 )
-def test_wrong_names(invoke: Invoke, arguments: list[str], words: str) -> None:
+def test_an_unknown_name_is_an_error_of_input(invoke: Invoke, arguments: list[str], words: str) -> None:
     answer = invoke(*arguments)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert words in answer.stderr

@@ -112,6 +112,11 @@ def test_a_living_graph_in_metrics_and_on_the_page(shown: distributed.Client) ->
         assert free > 0
         assert found['dask_dbfs_graph_version{graph="alive"}'] == listed["version"] == 2
         assert found['dask_dbfs_graph_updated_total{graph="alive"}'] == listed["changes"] == 3
+        rates = (found['dask_dbfs_graph_updates_per_second{graph="alive"}'], listed["changes/s"])
+        assert all(0 < rate <= 3 for rate in rates)
+        (status,) = (each for each in dbfs.graphs(client=shown) if each.name == "alive")
+        assert status.free_pages == free
+        assert 0 <= status.changes_per_second <= 3
         assert found['dask_dbfs_graph_free_pages{graph="alive"}'] == listed["free pages"] == free
 
 

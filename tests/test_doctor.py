@@ -55,7 +55,7 @@ def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
     assert not any("\n" in (finding.advice or "") for finding in report.findings)
 
 
-def test_text(without_gpus: None) -> None:
+def test_the_report_as_text(without_gpus: None) -> None:
     answer = CliRunner().invoke(main, ["doctor"])
     assert answer.exit_code == 0, answer.output
     words = " ".join(answer.stdout.split())
@@ -64,7 +64,7 @@ def test_text(without_gpus: None) -> None:
     assert "missing" not in words
 
 
-def test_json(without_gpus: None) -> None:
+def test_the_report_as_json(without_gpus: None) -> None:
     answer = CliRunner().invoke(main, ["doctor", "--json"])
     assert answer.exit_code == 0, answer.output
     report = json.loads(answer.stdout)
@@ -91,7 +91,7 @@ def test_pairs_that_cannot_map_each_other(monkeypatch: pytest.MonkeyPatch) -> No
     assert (finding.state, finding.found) == (CheckState.MISSING, "1 of 2 pairs of GPUs can't map each other")
 
 
-def test_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_finding_on_peer_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "peer_bandwidth", lambda access: ((None, 310.4), (305.0, None)))
     _, finding = doctor._peers(((False, True), (True, False)))
     assert (finding.state, finding.found) == (CheckState.OK, "every GPU maps every other, 305 GB/s or more")

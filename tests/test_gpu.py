@@ -18,6 +18,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
+from dbfs.graph import labels
 from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
 from tests.support import oracle, parity
@@ -43,7 +44,6 @@ BY_NCCL = {
 THROUGH_HOST = {
     name.replace("tcp", "comm"): replace(way, backend="cuda", exchange=way.exchange.replace("tcp", "comm"))
     for name, way in parity.WAYS.items()
-    if way.layout == "1d"
 }
 
 
@@ -78,6 +78,20 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
             if way.order == "given":
                 check(graph, arrays, way, [0])
                 check(graph, arrays, way, [graph.n - 1, 0, 0], max_depth=2)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("largest", [127, 128, 32767, 32768])
+def test_labels_that_gpus_put_in_the_order_of_vertices(
+    gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch, largest: int, ranks: int
+) -> None:
+    monkeypatch.setattr(labels, "SMALL", 0)
+    path = np.random.default_rng(largest).permutation(largest + 3)
+    # Two vertices are not reached.
+    arrays = path.size, path[:largest], path[1 : largest + 1]
+    way = MAPPED["cuda_ipc, degree order"]
+    with loaded(gpus, arrays, way, directed=False, ranks=ranks) as graph:
+        check(graph, arrays, way, [int(path[0])])
 
 
 @needs_nccl
@@ -143,6 +157,28 @@ def test_ways_through_the_host(sharing: distributed.Client, way: str, directed: 
         with loaded(sharing, arrays, THROUGH_HOST[way], directed=directed, ranks=ranks) as graph:
             check(graph, arrays, THROUGH_HOST[way], [5])
             check(graph, arrays, THROUGH_HOST[way], [5, 30, 5], max_depth=2)
+
+
+@pytest.mark.parametrize("ranks", parity.RANKS)
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", ["hub", "sparse random", "dense random"])
+def test_grids_that_map_messages(sharing: distributed.Client, name: str, directed: bool, ranks: int) -> None:
+    assert_grids(sharing, "cuda_ipc" if ranks > 1 else "shared_memory", name, directed, ranks)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("directed", [False, True])
+def test_grids_on_gpus_of_their_own(gpus: distributed.Client, directed: bool, ranks: int) -> None:
+    assert_grids(gpus, "cuda_ipc" if ranks > 1 else "shared_memory", "dense random", directed, ranks)
+
+
+def assert_grids(client: distributed.Client, exchange: str, name: str, directed: bool, ranks: int) -> None:
+    arrays, way = GRAPHS[name](), Way("resident", layout="2d", backend="cuda")
+    with loaded(client, arrays, way, directed=directed, ranks=ranks) as graph:
+        assert (graph.layout, graph.exchange) == ("2d", exchange)
+        for direction in ("auto", "top-down", "bottom-up"):
+            check(graph, arrays, replace(way, direction=direction), [5])
+            check(graph, arrays, replace(way, direction=direction), [5, 30, 5], max_depth=2)
 
 
 @pytest.mark.parametrize("ranks", RANKS)

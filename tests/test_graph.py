@@ -145,7 +145,7 @@ def test_an_empty_graph_has_no_source(client: distributed.Client) -> None:
             graph.bfs(0)
 
 
-def test_paths(graph: Graph) -> None:
+def test_path_to_follows_the_predecessors(graph: Graph) -> None:
     result = graph.bfs(3, predecessors=True)
     assert result.path_to(0) == [3, 2, 1, 0]
     assert result.path_to(3) == [3]
@@ -168,7 +168,7 @@ def test_dask_array_is_striped_as_documented(graph: Graph) -> None:
         result.to_dask_array("parents")
 
 
-def test_counts(client: distributed.Client) -> None:
+def test_counts_of_self_loops_and_duplicates(client: distributed.Client) -> None:
     n, src, dst = GRAPHS["self-loops and duplicates"]()
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2) as graph:
         # 3 self-loops once, 5 other edges twice; 0-1 is there three times.

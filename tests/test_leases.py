@@ -26,24 +26,10 @@ WEB = "kronecker:scale=10"
 
 
 @pytest.fixture
-def other(client: distributed.Client) -> Iterator[distributed.Client]:
-    """A second client of the cluster."""
-    with distributed.Client(client.scheduler.address, set_as_default=False) as second:
-        yield second
-
-
-@pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
     """A cluster of the test's own, to be harmed."""
     with dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def endless(client: distributed.Client) -> Iterator[Graph]:
-    """A graph whose traversals last until a test ends them."""
-    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
-        yield graph
 
 
 def holders(client: distributed.Client) -> dict[str, str]:

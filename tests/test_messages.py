@@ -12,9 +12,9 @@ import pytest
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
 from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
+from dbfs.service import update_messages
 from dbfs.service.messages import (
     AddGraph,
-    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -35,12 +35,14 @@ from dbfs.service.messages import (
     ReserveName,
     SchedulerMessage,
     UnloadGraph,
-    UpdateEdges,
 )
 from dbfs.service.scheduler import SchedulerService
+from dbfs.service.update_messages import ApplyUpdate, UpdateEdges
 from dbfs_workers import messages as worker_messages
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
+from dbfs_workers.leases import messages as lease_messages
+from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
 from dbfs_workers.leases.notes import NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
@@ -50,17 +52,15 @@ from dbfs_workers.messages import (
     ConnectHosts,
     DetachGpus,
     DropRankLabels,
-    EndLease,
     ForgetClient,
     GetGpu,
     GetHost,
     GetPosition,
-    GrantLease,
     JoinGpuGang,
     JoinHostGang,
     LeaveGang,
     NameCommunicator,
-    OpenDoor,
+    OfferGpuMemory,
     OpenToHosts,
     PublishRankLabels,
     ReadBarriers,
@@ -70,6 +70,11 @@ from dbfs_workers.messages import (
     WorkerMessage,
 )
 from dbfs_workers.plugin import WorkerService
+from dbfs_workers.reads import messages as read_messages
+from dbfs_workers.reads.ids import IdReads
+from dbfs_workers.reads.messages import ReadMessage
+from dbfs_workers.reads.server import LabelReads
+from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
 from dbfs_workers.spec import TraversalSpec
@@ -79,6 +84,8 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, printable
 from dbfs_workers.tokens import Token
+from dbfs_workers.updates import messages as worker_update_messages
+from dbfs_workers.updates.worker import Updates
 
 STRIPE = Stripe(100, 2)
 SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
@@ -117,6 +124,7 @@ EXAMPLES: list[Message[Any]] = [
     NameCommunicator("id"),
     ConnectByNccl("id", b"unique"),
     JoinGpuGang("id", 1, KEY),
+    OfferGpuMemory("id"),
     ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
     RecoverGpu("id", True),
     DetachGpus("id"),
@@ -169,15 +177,20 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 
 
 HALVES = [
-    (messages_of(worker_messages, WorkerMessage), WorkerService),
-    (messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS, SchedulerService),
+    (messages_of(worker_messages, WorkerMessage) | messages_of(lease_messages, WorkerMessage), WorkerService),
+    (
+        messages_of(scheduler_messages, SchedulerMessage)
+        | messages_of(update_messages, SchedulerMessage)
+        | FROM_WORKERS,
+        SchedulerService,
+    ),
 ]
 
 
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 47
+    assert len(every) == 48
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
@@ -209,6 +222,18 @@ def test_every_message_has_one_handler_and_every_handler_one_message(
     public = {name for name in coroutines & vars(service).keys() if not name.startswith("_")}
     assert public - {"start", "before_close"} == set(marked)
     assert handlers(service()).keys() == {kind.operation for kind in marked.values()}
+
+
+@pytest.mark.parametrize(
+    ("module", "services"),
+    [(read_messages, (LabelReads, IdReads, EdgeReads)), (worker_update_messages, (Updates,))],
+    ids=["reads", "updates"],
+)
+def test_every_message_of_a_room_has_one_handler(module: ModuleType, services: tuple[type[Any], ...]) -> None:
+    methods = [method for service in services for _, method in inspect.getmembers(service, inspect.isfunction)]
+    handled = [kind for method in methods if (kind := getattr(method, "__dbfs_message__", None))]
+    messages = {kind for kind in messages_of(module, WorkerMessage) if kind is not ReadMessage}
+    assert sorted(handled, key=repr) == sorted(messages, key=repr)
 
 
 def test_an_operation_is_named_by_its_message() -> None:
@@ -248,8 +273,8 @@ JUNK = [
     (b"not a pickle", VersionMismatchError, "can't be unpickled"),
     (b"", VersionMismatchError, "can't be unpickled"),
     (None, VersionMismatchError, "can't be unpickled"),
-    (pickle.dumps(None), VersionMismatchError, "has not the fields of LeaveGang"),
-    (pickle.dumps(GetGpu()), VersionMismatchError, "has not the fields of LeaveGang"),
+    (pickle.dumps(None), VersionMismatchError, "lacks the fields of LeaveGang"),
+    (pickle.dumps(GetGpu()), VersionMismatchError, "lacks the fields of LeaveGang"),
     (pickle.dumps(LeaveGang(5)), InvalidOptionError, "dbfs_leave_gang: graph_id must be str, not 5"),  # type: ignore[arg-type]
 ]
 
@@ -276,7 +301,7 @@ def test_every_field_of_a_message_is_checked(message: Message[Any]) -> None:
         # As if the sender's version had no such field.
         other = pickle.loads(pickle.dumps(message))
         del vars(other)[field.name]
-        with pytest.raises(VersionMismatchError, match=f"has not the fields of {kind.__name__}"):
+        with pytest.raises(VersionMismatchError, match=f"lacks the fields of {kind.__name__}"):
             check(other, kind, "operation")
 
 

@@ -53,7 +53,7 @@ def words(markup: str) -> str:
     return " ".join("".join(parsed(markup).itertext()).split())
 
 
-def test_a_graph(graph: Graph, client: distributed.Client) -> None:
+def test_a_graph_as_html(graph: Graph, client: distributed.Client) -> None:
     markup = graph._repr_html_()
     assert HOSTILE in "".join(parsed(markup).itertext())
     assert parsed(markup).find(".//script") is None
@@ -70,7 +70,7 @@ def test_a_graph(graph: Graph, client: distributed.Client) -> None:
     assert "State unloaded" in words(empty._repr_html_())
 
 
-def test_a_result(graph: Graph) -> None:
+def test_a_result_as_html(graph: Graph) -> None:
     result = graph.bfs(graph.sample_sources(1)[0])
     markup = result._repr_html_()
     text = words(markup)
@@ -169,7 +169,7 @@ def test_the_state_of_a_cluster_takes_the_width_there_is() -> None:
     assert html._bytes_range((500, 2000)) == "500 B to 1.95 KiB"
 
 
-def test_rates() -> None:
+def test_rates_have_three_digits() -> None:
     assert (html.rate(999), html.rate(1234), html.rate(0)) == ("999 MTEPS", "1.23 GTEPS", "0 MTEPS")
 
 

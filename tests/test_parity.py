@@ -21,7 +21,9 @@ NAMES = ["cycle", "hub", "sparse random", "dense random"]
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graphs(client: distributed.Client, name: str, directed: bool, ranks: int) -> None:
+def test_every_graph_has_scipys_labels_on_both_engines(
+    client: distributed.Client, name: str, directed: bool, ranks: int
+) -> None:
     arrays = GRAPHS[name]()
     with loaded(client, arrays, WAYS["shared memory"], directed=directed, ranks=ranks) as graph:
         for way in (WAYS["shared memory"], WAYS["shared memory, bottom-up"], WAYS["tasks"]):
@@ -32,7 +34,7 @@ def test_graphs(client: distributed.Client, name: str, directed: bool, ranks: in
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("way", WAYS)
-def test_ways(client: distributed.Client, way: str, name: str, ranks: int) -> None:
+def test_every_way_to_traverse_has_scipys_labels(client: distributed.Client, way: str, name: str, ranks: int) -> None:
     arrays = GRAPHS[name]()
     # Half of the product, so chosen that any three of way, graph, ranks and directed occur together.
     directed = (list(WAYS).index(way) + NAMES.index(name) + ranks) % 2 == 1

@@ -28,7 +28,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_answers(client: distributed.Client, shared_data: Path, name: str) -> None:
+def test_real_graphs_have_the_expected_answers(client: distributed.Client, shared_data: Path, name: str) -> None:
     expected = json.loads((shared_data / "expected.json").read_text())[name]
     with dbfs.load(shared_data / name, client=client) as graph:
         assert graph.n == expected["n"]
@@ -47,7 +47,7 @@ def check(result: dbfs.BFSResult, answer: dict[str, object]) -> None:
     assert hashlib.sha256(distances.astype("<i4").tobytes()).hexdigest() == answer["sha256_of_int32_distances"]
 
 
-def test_ids(client: distributed.Client, shared_data: Path) -> None:
+def test_sparse_ids_of_a_real_graph(client: distributed.Client, shared_data: Path) -> None:
     with dbfs.load(shared_data / "wiki-Vote.txt", client=client) as graph:
         ids = graph.ids()
         assert len(ids) == graph.n

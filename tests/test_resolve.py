@@ -41,7 +41,7 @@ def path_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("given", TAKEN)
-def test_load_takes(client: distributed.Client, given: str) -> None:
+def test_load_takes_every_form_of_edges(client: distributed.Client, given: str) -> None:
     with dbfs.load(TAKEN[given], client=client, ranks=2) as graph:
         assert (graph.n, graph.directed) == (4, False)
         assert graph.bfs(0).distances().tolist() == [0, 1, 2, 3]
@@ -58,7 +58,7 @@ def test_load_keeps_names_and_vertices_without_edges(client: distributed.Client,
 
 
 @pytest.mark.parametrize("given", TAKEN)
-def test_estimate_takes(given: str) -> None:
+def test_estimate_takes_every_form_of_edges(given: str) -> None:
     assert dbfs.estimate(TAKEN[given], ranks=2).partition == dbfs.estimate(dbfs.path(4), ranks=2).partition
 
 
@@ -97,6 +97,7 @@ def test_directions_that_are_fixed(given: str) -> None:
         ([SRC, DST], "dbfs.from_arrays(*edges)"),
         ((SRC.tolist(), DST.tolist()), "dbfs.from_arrays(*edges)"),
         (np.eye(3), "pass scipy.sparse.csr_array(edges)"),
+        (np.eye(2), "may be two edges or a matrix: pass (edges[:, 0], edges[:, 1]) for edges"),
         (SRC, "must be a generator's spec, a path, an edge list, a table, a graph, pairs (source, target), two arrays"),
         (5, "or a SciPy sparse matrix, not int"),
         (b"web.txt", "or a SciPy sparse matrix, not bytes"),

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import dbfs
 from dbfs.bench import layouts, scale_gpus
 from dbfs.bench.layouts import LayoutCost
-from dbfs.bench.scale_gpus import Counted, GpuModel, share_on_host
+from dbfs.bench.scale_gpus import GpuModel, SmallGraph, share_on_host
 from dbfs.bench.scale_model import TimeModel, try_model
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
@@ -112,7 +112,7 @@ def test_peers_on_the_same_host() -> None:
 
 
 def test_rates_of_gpus_that_the_model_was_not_fitted_to() -> None:
-    counted = Counted(12, sources=2)
+    counted = SmallGraph(12, sources=2)
     model = GpuModel.fit(counted)
     for rate in scale_gpus.MEASURED:
         load = counted.load(rate.scale, rate.gpus, "1d", predecessors=False)
@@ -131,5 +131,5 @@ def test_the_command_and_its_figures(saved: Path, tmp_path: Path) -> None:
         drawing = ElementTree.fromstring((tmp_path / f"{name}.svg").read_text())
         assert len(drawing.findall("{http://www.w3.org/2000/svg}g")) == charts
     answer = json.loads(run("--json", "--scale", "30"))
-    assert [(one["gpus"], one["layout"]) for one in answer["readings"]] == [(16, "1d"), (16, "2d")]
+    assert [(one["gpus"], one["layout"]) for one in answer["predictions"]] == [(16, "1d"), (16, "2d")]
     assert answer["cpu"]["held_out"]["points"] == 32

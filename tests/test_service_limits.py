@@ -5,7 +5,6 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,23 +32,9 @@ from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec
-from tests.support.runs import ENDLESS, Background
+from tests.support.runs import Background
 
 pytestmark = pytest.mark.alone
-
-
-@pytest.fixture
-def other(client: distributed.Client) -> Iterator[distributed.Client]:
-    """A second client of the cluster."""
-    with distributed.Client(client.scheduler.address, set_as_default=False) as second:
-        yield second
-
-
-@pytest.fixture(scope="module")
-def endless(client: distributed.Client) -> Iterator[Graph]:
-    """A graph whose traversals last until a test ends them."""
-    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
-        yield graph
 
 
 def reserved(client: distributed.Client) -> set[str]:

@@ -10,7 +10,7 @@ import dbfs
 from dbfs.errors import InvalidVertexError, NoRoomForLabelsError
 from dbfs.graph import stream
 from dbfs.graph.graph import Graph
-from dbfs_workers.members.label_room import LabelRoom
+from tests.support.runs import set_room
 
 
 def labels_kept(dask_worker: distributed.Worker) -> int:
@@ -27,10 +27,6 @@ def wait_until_kept(graph: Graph, most: int) -> None:
             return
         time.sleep(0.1)
     assert most_kept(graph) <= most
-
-
-def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:
-    dask_worker.plugins["dbfs"].members[graph_id].room = LabelRoom(limit)
 
 
 def test_an_endless_stream_keeps_few_labels(client: distributed.Client) -> None:

@@ -6,6 +6,7 @@ import distributed
 import networkx
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse.csgraph
 from hypothesis import given, settings
@@ -39,6 +40,7 @@ def assert_same(found: Subgraph, nodes: list[Any], expected: "networkx.Graph[Any
     wanted = networkx.to_scipy_sparse_array(expected, nodelist=nodes, dtype=np.int8) if nodes else matrix
     assert (matrix.dtype, matrix.shape, (matrix != wanted).nnz) == (np.int8, wanted.shape, 0)
     table, frame = found.to_arrow(), found.to_pandas()
+    assert pa.table(found).equals(table)
     ends = list(zip(*(table[name].to_pylist() for name in ("source", "target")), strict=True))
     ends = [tuple(tuple(end.values()) if isinstance(end, dict) else end for end in edge) for edge in ends]
     assert ends == list(frame.itertuples(index=False, name=None))

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import dask
 import distributed
@@ -23,13 +22,6 @@ from dbfs.errors import (
 from dbfs.graph.graph import Graph
 from dbfs.records import FinishedRun
 from tests.support.runs import ENDLESS, Background
-
-
-@pytest.fixture(scope="module")
-def endless(client: distributed.Client) -> Iterator[Graph]:
-    """A path of so many levels that no test waits for the end."""
-    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2) as graph:
-        yield graph
 
 
 def ended(client: distributed.Client, run_id: str) -> FinishedRun | None:

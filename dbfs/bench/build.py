@@ -117,7 +117,7 @@ def bench_build(
                     if started is not None:
                         started(f"{graph} from {form}, {ranks} rank{'s' * (ranks > 1)}")
                     with connect(ranks) as client:
-                        # Compiles the kernels and loads the libraries, so that the peak is that of the build.
+                        # Compiles the kernels and loads the libraries, which would otherwise be part of the peak.
                         dbfs.load(warm_up, client=client, ranks=ranks, order=plan.order, progress=False).unload()
                         yield _measure(client, graph, form, source, ranks, plan)
                 if isinstance(source, Path):

@@ -27,12 +27,12 @@ class CallCost:
     """Times of a call or of a batch, in milliseconds: medians, a traversal.
 
     Attributes:
-        what: what was called, and how often.
+        what: the call, and how often it was made.
         ranks: number of ranks.
         call: from the client's call to the result.
         client: of that, outside of the line: checks, specs and results on the client.
         wire: of that, the line to rank 0 and back.
-        leader: of that, what rank 0 adds to its own part: waking the other ranks and waiting for their reports.
+        leader: of that, the addition to rank 0's own part: waking the other ranks and waiting for their reports.
         rank_work: of that, rank 0's own part without the traversal: preparing, launching, reporting.
         traversal: of that, the traversal: device time on GPUs, the levels on CPUs.
         above: the call without the traversal.
@@ -116,7 +116,7 @@ def _traversal(graph: Graph, result: dbfs.BFSResult) -> float:
 
 
 def _under_lease(graph: Graph, sources: Sequence[int], batch: int) -> list[tuple[float, float, float]]:
-    """Send runs without results; return for each its seconds, those on rank 0, and those of rank 0's own part."""
+    """Send runs without results; return the seconds of each: in all, on rank 0, and of rank 0's own part."""
     sender, service = RunSender.of(graph.gang.client), ServiceClient.of(graph.gang.client)
     taken = []
     for first in range(0, len(sources), batch):

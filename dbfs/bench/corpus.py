@@ -77,7 +77,7 @@ class CorpusReport:
     frontiers: tuple[Frontier, ...]
 
     def speedup(self, rates: Rates) -> float | None:
-        """Return the distance rate divided by that of one rank in the same direction; None without such a rate."""
+        """Return the distance rate divided by one rank's in the same direction; None if one rank was not measured."""
         for one in self.rates:
             if (one.graph, one.direction, one.ranks) == (rates.graph, rates.direction, 1):
                 return rates.distance_mteps / one.distance_mteps

@@ -35,7 +35,7 @@ class FileRate:
     """The rate of one way to read or write.
 
     Attributes:
-        what: what was read or written.
+        what: the work, such as ``graph saved``.
         nbytes: bytes of the files; of labels the bytes in memory, which their files compress.
         seconds: seconds by the client's clock, the least of several times.
     """
@@ -64,7 +64,7 @@ def bench_files(
         times: number of times, of which the fastest counts.
 
     Raises:
-        ValidationError: the graph opened, or the edges read, are others than those written.
+        ValidationError: the opened graph, or the edges read, differ from those that were written.
     """
     options: dict[str, Any] = {"client": client, "backend": backend, "progress": False}
     saved, labels = folder / "graph.dbfs", folder / "labels"
@@ -101,7 +101,7 @@ def _matrix_market(path: Path, times: int) -> Iterator[FileRate]:
     ways: dict[str, Callable[[], list[Ends]]] = {"Matrix Market read": lambda: _read(path)}
     with suppress(ModuleNotFoundError):
         other = importlib.import_module("fast_matrix_market")
-        # Its result has the values first, and then the ends and the shape.
+        # The library returns ((values, ends), shape).
         ways["Matrix Market read by fast_matrix_market"] = lambda: [
             other.read_coo(path, parallelism=1, generalize_symmetry=False)[0][1]
         ]
@@ -127,7 +127,7 @@ def _read(path: Path) -> list[Ends]:
 
 
 def _least(work: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """Return the least seconds of several calls, and what the last one returned."""
+    """Return the least seconds of several calls, and the answer of the last call."""
     taken, found = [], None
     for _ in range(times):
         start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Exchanges between hosts, beside those of one host, measured on one machine.
 
-On CPUs the workers pretend to be on several hosts. GPUs are told how to exchange.
+On CPUs the workers pretend to be on several hosts. For GPUs the configuration names the exchange.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ GPU_WAYS = ("cuda_ipc", "nccl", "comm")
 
 @dataclass(frozen=True)
 class HostsCost:
-    """What a way to exchange costs; each figure is the median of several traversals.
+    """The times of one exchange: medians of several traversals.
 
     Attributes:
         exchange: how the ranks exchange.
         hosts: number of hosts.
         ranks: number of ranks.
         level: milliseconds of a level of a path graph.
-        level_ratio: ``level`` divided by that of the first way.
+        level_ratio: ``level`` divided by that of the first exchange.
         graph: milliseconds of a traversal of the graph.
-        graph_ratio: ``graph`` divided by that of the first way.
+        graph_ratio: ``graph`` divided by that of the first exchange.
     """
 
     exchange: str
@@ -60,7 +60,7 @@ def pretended_hosts(client: distributed.Client, of_ranks: tuple[int, ...]) -> It
 def bench_hosts(client: distributed.Client, ranks: int, graph: str, levels: int, rounds: int) -> Iterator[HostsCost]:
     """Measure a path graph and another graph over each exchange.
 
-    The ways take turns, so that other programs on the machine slow all of them alike.
+    The exchanges take turns, so that other programs on the machine slow all of them alike.
 
     Args:
         client: client of a local cluster with at least ``ranks`` workers.
@@ -85,7 +85,7 @@ def bench_hosts(client: distributed.Client, ranks: int, graph: str, levels: int,
 def bench_gpu_hosts(
     client: distributed.Client, gpus: int, graph: str, levels: int, rounds: int, ways: Sequence[str] = GPU_WAYS
 ) -> Iterator[HostsCost]:
-    """Measure a path graph and another graph as given over each exchange of GPUs, which take turns. Else as above."""
+    """Measure a path graph and another graph, as given, over each exchange of GPUs in turns; see ``bench_hosts``."""
     with contextlib.ExitStack() as loaded:
         graphs = {}
         for way in ways:

@@ -33,9 +33,9 @@ class Level:
     Attributes:
         bottom_up: the direction.
         edges: int64[p], edges that each rank looks at.
-        crossings: crossings of all ranks.
+        crossings: number of crossings of the level.
         sent: by kind of message, the bytes that each rank sends: int64[p].
-        messages: by kind, the messages of each rank. A message of nothing counts.
+        messages: by kind, the number of messages that each rank sends, empty messages included.
     """
 
     bottom_up: bool
@@ -128,14 +128,14 @@ class LevelCounts:
 
 
 class _Traversal:
-    """What both layouts share: the frontier, the visited vertices by searcher, and the direction rule."""
+    """The state of a traversal in either layout: the frontier, the vertices known to each searcher, the direction."""
 
     def __init__(self, counts: LevelCounts, source: int, predecessors: bool) -> None:
         self.of, self.predecessors = counts, predecessors
         self.n, self.p, self.words = counts.stripe.n, counts.stripe.p, counts.stripe.words_local
         self.degrees, self.home = counts._degrees, counts._home
         self.frontier = np.array([source])
-        # By searcher and vertex: whether the searcher has seen the vertex visited.
+        # bool[searchers, n]: vertices that the searcher has found, or that bitmaps have shown it to be visited.
         self.known = np.zeros((counts.grid.columns, self.n), bool)
         self.known[self.home[source], source] = True
         self.levels: list[Level] = []
@@ -162,9 +162,11 @@ class _Traversal:
         return edges, targets, searchers
 
     def adopt(self, vertices: Counts, searchers: Counts) -> Counts:
-        """Make the vertices that their owners did not know the frontier; return the searcher each is taken from.
+        """Make the next frontier of the found vertices that are new to their owners.
 
-        An owner takes its own finds first, then those of the other searchers in ascending order.
+        Returns:
+            int64, by vertex of the frontier: the searcher whose find the owner takes. An owner prefers its own finds,
+            then those of the other searchers in ascending order.
         """
         theirs = self.home[vertices] != searchers
         seen = self.known[self.home[vertices], vertices]
@@ -176,7 +178,7 @@ class _Traversal:
         return taken
 
     def pays(self, before: int) -> bool:
-        """Return whether the next level is faster bottom-up; ``before`` are the edges of the frontier before."""
+        """Return whether the next level runs bottom-up; ``before`` is the number of edges of the frontier before."""
         unexplored = self.unexplored - self.frontier_edges
         return bottom_up_pays(self.frontier_edges, before, unexplored, self.n, self.share)
 
@@ -194,7 +196,7 @@ class _Stripes(_Traversal):
         return self.levels
 
     def _expand(self) -> tuple[bool, int]:
-        """Run a top-down level; return whether slices of the frontier were sent, and the vertices found, or more."""
+        """Run a top-down level; return whether slices were sent, and at least the number of vertices found."""
         before = int(self.degrees[self.frontier].sum())
         edges, targets, searchers = self.visit()
         level = Level(False, edges, 1)
@@ -289,12 +291,12 @@ class _Grid(_Traversal):
         return self._message(self.of.owned(self.frontier)) * (self.of.grid.rows - 1)
 
     def _message(self, sizes: Counts) -> Counts:
-        """Return the bytes of messages of so many ids."""
+        """Return the bytes of messages, given the number of ids in each: a list, or a bitmap if that is shorter."""
         sent: Counts = _ID_BYTES * np.minimum(sizes, self.words)
         return sent
 
     def _lists(self, senders: Counts, vertices: Counts) -> Counts:
-        """Return int64[p]: bytes of what each sender has for the other ranks of its row."""
+        """Return int64[p]: the bytes that each sender has for the other ranks of its row."""
         columns = self.of.grid.columns
         sizes = np.bincount(senders * columns + self.home[vertices], minlength=self.p * columns)
         sent = self._message(sizes).reshape(self.p, columns)

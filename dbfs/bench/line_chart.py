@@ -34,7 +34,7 @@ class Chart:
 
     Attributes:
         title: its title.
-        across, up: what the axes show.
+        across, up: titles of the axes.
         lines: the lines. Those of one place in two charts have one colour.
     """
 

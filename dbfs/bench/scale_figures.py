@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dbfs.bench.layouts import LayoutCost
 from dbfs.bench.line_chart import Chart, Line, draw
-from dbfs.bench.scale_gpus import Reading
+from dbfs.bench.scale_gpus import Prediction
 from dbfs.bench.scale_model import TimeModel
 from dbfs.building.build import LAYOUTS
 
@@ -16,9 +16,9 @@ _NAMES = {"1d": "1-D", "2d": "2-D"}
 Value = Callable[[LayoutCost], float | None]
 
 
-def write(points: Sequence[LayoutCost], model: TimeModel, readings: Sequence[Reading], folder: Path) -> list[Path]:
+def write(points: Sequence[LayoutCost], model: TimeModel, predicted: Sequence[Prediction], folder: Path) -> list[Path]:
     """Write ``strong.svg``, ``weak.svg`` and ``scale.svg`` into a folder; return their paths."""
-    drawn = {"strong": _strong(points), "weak": _weak(points), "scale": _scale(points, model, readings)}
+    drawn = {"strong": _strong(points), "weak": _weak(points), "scale": _scale(points, model, predicted)}
     paths = [folder / f"{name}.svg" for name in drawn]
     for path, text in zip(paths, drawn.values(), strict=True):
         path.write_text(text, encoding="utf-8")
@@ -77,34 +77,34 @@ def _weak(points: Sequence[LayoutCost]) -> str:
     )
 
 
-def _scale(points: Sequence[LayoutCost], model: TimeModel, readings: Sequence[Reading]) -> str:
+def _scale(points: Sequence[LayoutCost], model: TimeModel, predicted: Sequence[Prediction]) -> str:
     series = strong_series(points)
     times = _lines(series, lambda p: p.milliseconds, ", measured")
     times += _lines(series, model.predict, ", model", dashed=True)
-    scale = readings[0].scale
+    scale = predicted[0].scale
     return draw(
-        f"The model beside measured times of {series[0].graph}, and read off for Kronecker {scale} on GPUs",
+        f"The model beside measured times of {series[0].graph}, and its predictions for Kronecker {scale} on GPUs",
         [
             Chart(f"{series[0].graph} on CPU ranks", "ranks", "milliseconds", times),
             Chart(
                 f"Kronecker {scale}: bytes that a GPU sends",
                 "GPUs",
                 "bytes",
-                _by_gpus(readings, lambda reading: reading.load.near + reading.load.far),
+                _by_gpus(predicted, lambda one: one.load.near + one.load.far),
             ),
             Chart(
                 f"Kronecker {scale}: time of a traversal",
                 "GPUs",
                 "milliseconds",
-                _by_gpus(readings, lambda reading: reading.times.total * 1e3),
+                _by_gpus(predicted, lambda one: one.times.total * 1e3),
             ),
         ],
     )
 
 
-def _by_gpus(readings: Sequence[Reading], value: Callable[[Reading], float]) -> list[Line]:
+def _by_gpus(predicted: Sequence[Prediction], value: Callable[[Prediction], float]) -> list[Line]:
     lines = []
     for layout in LAYOUTS:
-        mine = [reading for reading in readings if reading.layout == layout]
-        lines.append(Line(_NAMES[layout], [reading.gpus for reading in mine], [value(reading) for reading in mine]))
+        mine = [one for one in predicted if one.layout == layout]
+        lines.append(Line(_NAMES[layout], [one.gpus for one in mine], [value(one) for one in mine]))
     return lines

@@ -1,9 +1,9 @@
-"""The model of a level read off for many GPUs: what a Kronecker graph too large for any machine at hand would take.
+"""Predictions for Kronecker graphs on more GPUs than any machine at hand has: bytes, memory, times and rates.
 
 The counts are those of a small Kronecker graph (``level_counts``) on as many ranks, multiplied by the ratio of the
 sizes: bottom-up levels send bitmaps, whose bytes are the same share of n at any scale, and the shares of the other
 levels change slowly. The costs of a crossing and of an edge are fitted to rates measured on up to 4 GPUs; the network's
-figures are cited. The sources of all of them are in docs/design/scale.md.
+figures are cited. docs/design/scale.md has the sources of all figures.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dbfs_workers.storage.stripe import Stripe
 EDGE_FACTOR = 16
 GPUS_PER_HOST = 8
 NVLINK = 336e9
-"""Bytes a second that a GPU reads of its peers on the host: measured."""
+"""Bytes per second that a GPU reads from its peers on the host: measured."""
 INFINIBAND = 50e9
-"""Bytes a second of a GPU's own adapter: 400 Gb/s."""
+"""Bytes per second of a GPU's own adapter: 400 Gb/s."""
 INFINIBAND_LATENCY = 1.5e-6
 """Seconds of a small write into a GPU's memory on another host."""
 GPU_BYTES = 141e9
@@ -68,7 +68,7 @@ FITTED_GPUS = (1, 4)
 
 
 class AnySizeStripe(Stripe):
-    """A stripe that may have more vertices than 32-bit internal ids, for sizes alone."""
+    """A stripe that may have more vertices than 32-bit internal ids can number. Only its sizes are used."""
 
     def __post_init__(self) -> None:
         pass
@@ -76,15 +76,15 @@ class AnySizeStripe(Stripe):
 
 @dataclass(frozen=True)
 class Load:
-    """What a traversal asks of the busiest rank; means over the sources.
+    """The work of the busiest rank in a traversal: means over the sources.
 
     Attributes:
         levels: number of levels.
         crossings: number of crossings.
         messages: messages that a rank sends.
-        edges: edges that it looks at.
-        near: bytes that it sends to ranks on its own host.
-        far: bytes that it sends to ranks on other hosts.
+        edges: edges that the rank looks at.
+        near: bytes that the rank sends to ranks on its own host.
+        far: bytes that the rank sends to ranks on other hosts.
     """
 
     levels: float
@@ -95,8 +95,8 @@ class Load:
     far: float
 
 
-class Counted:
-    """The counts of a small Kronecker graph, as the load of a larger one.
+class SmallGraph:
+    """A small Kronecker graph whose counts, multiplied, are the load of a larger one.
 
     Args:
         scale: log2 of the number of vertices of the small graph.
@@ -155,8 +155,8 @@ class GpuModel:
     """The fitted costs on one host.
 
     Attributes:
-        alone: seconds of a crossing of one GPU, the work of a level that does not grow with the graph included.
-        crossing: the same of several GPUs.
+        alone: seconds of a crossing on one GPU, which includes the work of a level that does not grow with the graph.
+        crossing: the same on several GPUs.
         edge: seconds of an edge that a GPU looks at, with its share of rows and labels.
     """
 
@@ -165,7 +165,7 @@ class GpuModel:
     edge: float
 
     @classmethod
-    def fit(cls, counted: Counted) -> GpuModel:
+    def fit(cls, counted: SmallGraph) -> GpuModel:
         """Return the costs with the least squares of the relative errors over the rates on ``FITTED_GPUS``."""
         amounts, rest = [], []
         for rate in MEASURED:
@@ -198,17 +198,19 @@ class Times:
 
     @property
     def total(self) -> float:
-        """Their sum: no part is hidden behind another."""
+        """The sum of the parts, since none is hidden behind another."""
         return self.crossings + self.sending + self.edges
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a traversal with predecessors would take.
+class Prediction:
+    """The predicted cost of a traversal with predecessors.
 
     Attributes:
-        scale, gpus, layout: of which graph, GPUs and layout.
-        load: what it asks of the busiest rank.
+        scale: log2 of the number of vertices.
+        gpus: number of GPUs.
+        layout: ``1d`` or ``2d``.
+        load: the work of the busiest rank.
         memory: bytes of the rank's partition, state, bins and labels.
         times: the seconds.
     """
@@ -232,13 +234,13 @@ def memory(scale: int, ranks: int, layout: str) -> Estimate:
     return estimate_bytes(stripe, edges, 0, in_edges=layout == "2d", ordered=False, layout=layout)
 
 
-def read_off(model: GpuModel, counted: Counted, scale: int, gpus: Sequence[int]) -> list[Reading]:
-    """Return what a Kronecker graph would take on each number of GPUs, in both layouts."""
-    readings = []
+def predictions(model: GpuModel, counted: SmallGraph, scale: int, gpus: Sequence[int]) -> list[Prediction]:
+    """Return the predicted cost of a Kronecker graph on each number of GPUs, in both layouts."""
+    found = []
     for ranks in gpus:
         for layout in LAYOUTS:
             load = counted.load(scale, ranks, layout, predecessors=True)
             needed = memory(scale, ranks, layout)
             total = needed.partition_bytes + sum(needed.run.values())
-            readings.append(Reading(scale, ranks, layout, load, total, model.predict(load, ranks)))
-    return readings
+            found.append(Prediction(scale, ranks, layout, load, total, model.predict(load, ranks)))
+    return found

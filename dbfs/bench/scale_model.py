@@ -1,7 +1,8 @@
 """A model of a traversal's time on CPU ranks: crossings, edges, bytes and rows, fitted to measured points.
 
-The counts are not fitted: the ranks count them, and ``level_counts`` has them from the edges alone. Only the cost of
-each is, by least squares of the relative errors, with no cost below zero. Ranks that share a core take turns on it.
+The counts are exact: the ranks count, and ``level_counts`` computes the same counts from the edges alone. Only the cost
+of each is fitted, by least squares of the relative errors, with no cost below zero. Ranks that share a core take turns
+on it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COSTS = (
     "a byte sent",
     "a row and level",
 )
-"""What each cost of ``TimeModel`` is of, in seconds."""
+"""The events whose costs, in seconds, ``TimeModel`` has."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Errors:
 
     Attributes:
         points: number of points.
-        median: median of the errors' sizes, relative to what was measured.
-        largest: the largest of them.
+        median: median of the absolute errors, as parts of the measured times.
+        largest: the largest of these.
     """
 
     points: int

@@ -99,7 +99,7 @@ def bench_scaling(
 
     Args:
         client: client of a cluster with at least as many workers as the plan's largest number of ranks.
-        plan: what to measure.
+        plan: the series to measure.
         started: called with the name of each series and its number of ranks, before they are measured.
     """
     for series in plan.series:

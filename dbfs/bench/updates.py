@@ -22,8 +22,8 @@ class UpdateRates:
 
     Attributes:
         edges: edges of a batch.
-        insert: edges inserted each second.
-        delete: edges deleted each second.
+        insert: edges inserted per second.
+        delete: edges deleted per second.
         pages: seconds of a traversal on pages.
         csr: seconds of a traversal of the same version on a CSR.
         bytes_of_csr: bytes of the pages after the batches, as a multiple of the CSR's.
@@ -40,7 +40,7 @@ class UpdateRates:
 
     @property
     def ratio(self) -> float:
-        """The rate of traversals on pages, as a part of that on a CSR."""
+        """The rate of traversals on pages divided by their rate on a CSR."""
         return self.csr / self.pages
 
 
@@ -95,9 +95,9 @@ class RepairTimes:
         edges: edges of a batch.
         repair: median of ``BFSResult.update`` after a batch.
         traversal: median of a new traversal of the same version.
-        speedup: median of the time of a traversal as a multiple of the repair's before it.
-        least_speedup: the least of these.
-        single: by percent (50, 99, 99.9, 100), time from the call that changes one edge to the repaired result.
+        speedup: median of the ratios: time of a new traversal over the time of the repair before it.
+        least_speedup: the least of these ratios.
+        single: by percentile (50, 99, 99.9, 100), time from the call that changes one edge to the repaired result.
     """
 
     graph: str
@@ -120,7 +120,8 @@ def bench_repairs(
         edges: edges of a batch.
         times: number of batches of each kind.
         singles: number of single edges, each deleted and inserted again.
-        backend: where the graph lies, ``cpu`` or ``cuda``, which makes a new traversal instead of each repair.
+        backend: where the graph lies, ``cpu`` or ``cuda``, where several ranks make a new traversal
+            instead of each repair.
     """
     generator, repairs, traversals, single = np.random.default_rng(1), [], [], []
     with dbfs.load(spec, client=client, mutable=True, backend=backend) as graph:

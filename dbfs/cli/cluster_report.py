@@ -1,4 +1,4 @@
-"""What a running cluster offers: its workers, and the backend and the exchange that a graph on all of them gets."""
+"""The report on a running cluster: its workers, and the backend and exchange of a graph on all of them."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dbfs
-from dbfs.building.build import LAYOUTS, ORDERS
-from dbfs.building.layout import AUTO
+from dbfs.building.build import AUTO, LAYOUTS, ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
@@ -62,27 +61,25 @@ scheduler_option = click.option(
 order_option = click.option(
     "--order",
     type=click.Choice(ORDERS),
-    help="Internal order of the vertices; if left out, that of a saved graph, and given of all others.",
+    help="Internal order of the vertices; by default the order of a saved graph, and given for others.",
 )
 in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
-
-
-def _layout_option(choices: Sequence[str], more: str = "") -> Callable[[Command], Command]:
-    """Return the option of a graph's layout; ``more`` explains the choices that only some commands have."""
-    words = f"1d: a rank has the edges of its vertices. 2d: a block of a grid, for many ranks on CPU cores.{more}"
-    return click.option("--layout", type=click.Choice(choices), default="1d", show_default=True, help=words)
-
-
-layout_option = _layout_option(LAYOUTS)
+layout_option = click.option(
+    "--layout",
+    type=click.Choice((*LAYOUTS, AUTO)),
+    default="1d",
+    show_default=True,
+    help="1d: a rank has the edges of its vertices. 2d: a block of a grid. auto: the faster that fits.",
+)
 
 
 def columns_options(command: Command) -> Command:
     """Add the options that name a table's columns; ``columns_of`` turns their values into arguments."""
     names = (("--source-column", "source"), ("--target-column", "target"))
     for option, end in reversed(names):
-        words = f"Column of a table that holds an edge's {end}; several times for ids that are tuples."
+        words = f"Column of a table that holds an edge's {end}; repeat for ids that are tuples."
         command = click.option(option, metavar="NAME", multiple=True, help=words)(command)
     return command
 
@@ -99,7 +96,7 @@ def layout_options(command: Command) -> Command:
         click.option(
             "--ranks",
             type=click.IntRange(1),
-            help="Number of workers; if left out, all of the cluster's (locally one for each core).",
+            help="Number of workers; by default all workers of the cluster (locally one for each core).",
         ),
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),
         order_option,
@@ -108,10 +105,10 @@ def layout_options(command: Command) -> Command:
             "ids",
             flag_value="dense",
             default="given",
-            help="Name vertices 0 to n-1, in ascending order of the file's ids, instead of by these.",
+            help="Name the vertices 0 to n-1, in ascending order of the file's ids, instead of by these ids.",
         ),
         in_edges_option,
-        _layout_option((*LAYOUTS, AUTO), " auto: 2d where it sends clearly fewer bytes."),
+        layout_option,
         click.option(
             "--backend",
             type=click.Choice(BACKENDS),

@@ -27,8 +27,8 @@ def doctor(scheduler: str | None, as_json: bool) -> None:
     A machine without a GPU is no error: the CPU backend works there. Kernels that were never compiled here are compiled
     now and cached.
 
-    With --scheduler: the cluster's workers, their versions, GPUs and memory limits, and the backend and the exchange
-    that a graph on all of them gets. A small graph is loaded and unloaded to find out.
+    With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, and the backend
+    and the exchange of a graph on all of them. It loads and unloads a small graph to find out.
 
     \b
     Examples:

@@ -40,14 +40,15 @@ from dbfs_workers.text import printable
     type=click.Choice(BACKENDS),
     default="cpu",
     show_default=True,
-    help="Memory to estimate: cpu for the workers', cuda for that of their GPUs.",
+    help="Memory to estimate: cpu for the workers' memory, cuda for the memory of their GPUs.",
 )
 @click.option(
     "--memory",
     metavar="BYTES",
-    help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default for cuda: that of this machine's GPUs.",
+    help="Memory limit of a worker, or memory of a GPU, such as 139GiB. Default: this machine's GPUs.",
 )
 @click.option("--mutable", is_flag=True, help="Count what updates need as well.")
+@click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later; needs --mutable.")
 @columns_options
 @click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option
@@ -62,6 +63,7 @@ def estimate(
     backend: str,
     memory: str | None,
     mutable: bool,
+    room: int,
     vertices: int | None,
     as_json: bool,
     **columns: Any,
@@ -69,19 +71,21 @@ def estimate(
     """Estimate the memory that GRAPH needs on each rank, and whether it fits.
 
     GRAPH is a generator or a file. Only the header of a file is read; the edges of a plain edge list or a CSV file are
-    counted in samples of its text, unless it is compressed. Of an edge list, or a table with ids of its own, such as
-    names in a Parquet file, --vertices gives the number of distinct ids; the first ids are read for their length. A
-    graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less memory, and generates
-    or reads all edges again.
+    counted in samples of its text, unless it is compressed. For an edge list, or a table with ids of its own, such as
+    names in a Parquet file, give the number of distinct ids by --vertices; the first ids are read for their length.
+
+    A graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less memory, and
+    generates or reads all edges again.
 
     \b
     Examples:
       dbfs estimate kronecker:scale=26 --ranks 4 --hosts 2
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
+      dbfs estimate kronecker:scale=24 --ranks 2 --mutable --room 100000
       dbfs estimate follows.parquet --ranks 4 --vertices 50000000
       dbfs estimate web.txt --ranks 4 --vertices 1000000
     """
-    options = BuildOptions(in_edges, order, layout=layout)
+    options = BuildOptions(in_edges, order, room=room, layout=layout)
     needed = dbfs.estimate(
         graph,
         ranks,
@@ -104,6 +108,8 @@ def estimate(
             "passes": needed.passes,
             "peaks": needed.peaks,
             "sampled_edges": needed.sampled_edges,
+            "layout": needed.layout,
+            "why": needed.why,
         }
         print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
@@ -121,6 +127,8 @@ def estimate(
     table.add_row("at most", when, format_bytes(needed.peak_bytes))
     console = Console()
     console.print(table)
+    if needed.why:
+        console.print(f"Layout {needed.layout}: {needed.why}.", highlight=False, soft_wrap=True)
     console.print(
         _verdict(needed, "generates" if generate.is_spec(graph) else "reads"), highlight=False, soft_wrap=True
     )

@@ -30,7 +30,7 @@ from dbfs.records import BACKENDS
 @click.option(
     "--ranks",
     type=click.IntRange(1),
-    help="Number of workers; if left out, all of the cluster's (locally one for each core).",
+    help="Number of workers; by default all workers of the cluster (locally one for each core).",
 )
 @click.option(
     "--backend",
@@ -66,8 +66,8 @@ def graph500(
 ) -> None:
     """Run the Graph500 benchmark and print its statistics.
 
-    A Kronecker graph is generated and built (kernel 1) and searched from random keys (kernel 2). Every search is
-    validated by the benchmark's five rules against the generated edges. A search that breaks a rule ends the benchmark
+    The benchmark generates and builds a Kronecker graph (kernel 1), and searches it from random keys (kernel 2). It
+    validates every search by its five rules against the generated edges. A search that breaks a rule ends the benchmark
     with exit code 3.
 
     Example: dbfs graph500 --scale 16

@@ -46,8 +46,8 @@ def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **
     The graph stays until it is unloaded. Traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) in Python.
     The workers read a file themselves, so its path must be valid on all of them.
 
-    With --replace, runs of the graph that has the name are cancelled. If the build fails, the old graph is unloaded all
-    the same: its memory is free before the new graph is built.
+    With --replace, runs of the graph that has the name are cancelled, and the graph is unloaded before the new one is
+    built. So the old graph is gone even if the build fails.
 
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """

@@ -52,7 +52,7 @@ from dbfs_workers.text import printable
     "--from",
     "source",
     required=True,
-    help="Id to start from, as the file has it; columns of a tuple by commas.",
+    help="Id to start from, as the file has it; commas separate the columns of a tuple.",
 )
 @click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
 @columns_options
@@ -91,8 +91,8 @@ def run(
 ) -> None:
     """Traverse GRAPH, a file or a generator, from one vertex.
 
-    Without --scheduler, a cluster is started for the command. For a graph of up to 4 million edges its workers are
-    threads of this process, on CPU cores, unless --backend cuda is given. For a larger one they are processes.
+    Without --scheduler, the command starts a cluster of its own. For a graph of up to 4 million edges the workers are
+    threads of this process, on CPU cores, unless --backend cuda is given. For a larger graph they are processes.
 
     \b
     Examples:

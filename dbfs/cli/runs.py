@@ -39,10 +39,10 @@ def _row(status: RunStatus) -> tuple[str, ...]:
 @cluster_option
 @json_option
 def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
-    """End a run by its next level. RUN_ID is the id that dbfs runs lists, or the beginning of an id.
+    """End a run before its next level. RUN_ID is the id that dbfs runs lists, or the beginning of an id.
 
-    The caller that waits for the run gets RunCancelledError. The command is a client of its own, which may cancel the
-    runs of others only if dbfs.service.anyone-may-stop is true in the scheduler's configuration.
+    The caller that waits for the run gets RunCancelledError. The command is a client of its own: it may cancel the runs
+    of other clients only if dbfs.service.anyone-may-stop is true in the scheduler's configuration.
 
     Example: dbfs cancel 3f2a --scheduler tcp://host:8786
     """

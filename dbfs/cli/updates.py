@@ -1,4 +1,4 @@
-"""``dbfs insert``, ``delete``: edges that come to a named graph in a running cluster, and edges that go."""
+"""``dbfs insert`` and ``dbfs delete``: insert edges into a named graph in a running cluster, or delete them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def update_options(command: Callable[..., None]) -> Callable[..., None]:
 def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
     """Insert EDGES into a named graph, which was loaded with --mutable.
 
-    An edge that is there already is skipped. The workers read a file themselves, so its path must be valid on all of
-    them.
+    An edge that the graph has already is skipped. The workers read a file themselves, so its path must be valid on all
+    of them.
 
     Example: dbfs insert web new.txt --scheduler tcp://host:8786
     """
@@ -55,7 +55,7 @@ def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
 def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
     """Delete EDGES from a named graph, which was loaded with --mutable.
 
-    An edge that is not there is skipped.
+    An edge that the graph lacks is skipped.
 
     Example: dbfs delete web closed.txt --scheduler tcp://host:8786
     """

@@ -36,7 +36,7 @@ def ends_with_process(client: distributed.Client) -> bool:
 
 @contextlib.contextmanager
 def without_log() -> Iterator[None]:
-    """Drop Dask's log of this process: while a cluster closes, cut connections and slow workers are no news."""
+    """Drop Dask's log of this process: while a cluster closes, cut connections and slow workers are expected."""
     # Not a level of the handlers: a local cluster sets the level back to Dask's when it closes.
     handlers = list(logging.getLogger("distributed").handlers)
     for handler in handlers:
@@ -62,5 +62,5 @@ def _close_all() -> None:
                     client.cluster.close()
 
 
-# Not atexit: its handlers run after Python has shut down all thread pools, which workers within the process need.
+# atexit would be too late: Python has shut down all thread pools by then, which workers within the process need.
 threading._register_atexit(_close_all)  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ def connect(
     dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls return awaitables.
 
     The workers of a local cluster are processes, which import the script that starts them. With ``processes=False``
-    they are threads of this process, on CPU cores. These start at once, need no ``if __name__ == "__main__":``, and
+    they are threads of this process, on CPU cores. Threads start at once, need no ``if __name__ == "__main__":``, and
     suit graphs of up to some million edges.
 
     Args:
@@ -49,10 +49,10 @@ def connect(
             ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
-        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). The default of
-            ``protocol`` is ``dbfs.cluster.protocol``, that of ``threads_per_worker`` is 1, and that of
-            ``dashboard_address`` is port 8787 of the loopback (any free port if that is taken), because the dashboard
-            has no password. ``dashboard_address=":8787"`` opens the dashboard to other machines.
+        cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
+            ``protocol`` of ``dbfs.cluster.protocol``; 1 for ``threads_per_worker``; port 8787 of the loopback for
+            ``dashboard_address`` (any free port if that is taken), because the dashboard has no password.
+            ``dashboard_address=":8787"`` opens the dashboard to other machines.
 
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.

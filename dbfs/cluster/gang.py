@@ -161,7 +161,7 @@ class Gang:
         try:
             return sync(self.client, self._fetch, futures, deadline, doing)
         except ExchangeUnavailableError as error:
-            # Memory that can't be mapped may be that of a worker which is lost.
+            # Memory that can't be mapped may belong to a lost worker.
             self.check(_text(doing), error)
             raise
         except DbfsError:

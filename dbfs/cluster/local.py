@@ -135,7 +135,7 @@ def _close_half_started(cluster: distributed.SpecCluster) -> None:
 
 
 def _web(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a local cluster with those of its web server."""
+    """Return the options of a local cluster, with the options of its web server added."""
     if options.get("dashboard_address", "") is not None:
         return {"dashboard_address": f"{LOOPBACK}:{_DASHBOARD_PORT}", **options}
     # Without the dashboard there is still a server, for metrics. Dask would let it listen on all addresses.

@@ -58,6 +58,11 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         updated = CounterMetricFamily(
             self.build_name("graph_updated"), "Edges and vertices inserted and deleted", labels=["graph"]
         )
+        rate = GaugeMetricFamily(
+            self.build_name("graph_updates_per_second"),
+            "Edges and vertices inserted and deleted in each of the last ten seconds",
+            labels=["graph"],
+        )
         free = GaugeMetricFamily(
             self.build_name("graph_free_pages"),
             "Pages of a graph that updates changed which hold no row",
@@ -70,11 +75,12 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             lost.add_metric([name], sum(len(graph.lost) for graph in same))
             version.add_metric([name], max(graph.record.version for graph in same))
             updated.add_metric([name], sum(graph.record.updated for graph in same))
+            rate.add_metric([name], sum(graph.changes_per_second for graph in same))
             free.add_metric([name], sum(info.free_pages for graph in same for info in graph.record.infos))
             for rank in range(max(graph.record.stripe.p for graph in same)):
                 nbytes = sum(graph.record.infos[rank].nbytes for graph in same if rank < graph.record.stripe.p)
                 size.add_metric([name, str(rank)], nbytes)
-        yield from (vertices, edges, size, lost, version, updated, free)
+        yield from (vertices, edges, size, lost, version, updated, rate, free)
 
     def _under_way(self, service: ServiceView) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]

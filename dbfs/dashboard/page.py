@@ -72,6 +72,7 @@ _GRAPHS: Columns = {
     "runs": (60, _COUNT),
     "version": (60, _COUNT),
     "changes": (80, _COUNT),
+    "changes/s": (80, _TENTHS),
     "free pages": (80, _COUNT),
     "lost ranks": (90, _TEXT),
 }
@@ -343,6 +344,7 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
         graph.runs,
         record.version,
         record.updated,
+        graph.changes_per_second,
         sum(info.free_pages for info in record.infos),
         ", ".join(map(str, sorted(graph.lost))),
     )

@@ -1,4 +1,4 @@
-"""The frontier of one traversal by level, for a plot: of a run under way, else of the last run.
+"""The frontier of one traversal by level, for a plot: of the run under way, or of the last run if there is none.
 
 A run that finished has every level. A run under way, or one that ended early, has the levels that the service saw when
 it sampled the run's progress (``RunProgress``). A run of many short traversals is sampled once or twice in each: such

@@ -36,6 +36,11 @@ class GraphView(Protocol):
         """Runs started so far."""
         ...
 
+    @property
+    def changes_per_second(self) -> float:
+        """Edges and vertices that updates have inserted and deleted in each of the last seconds."""
+        ...
+
 
 class RunView(Protocol):
     """A run that waits or is under way. Times are seconds since the epoch."""

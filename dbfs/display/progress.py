@@ -55,11 +55,11 @@ class Bar(Protocol):
     """One line of progress."""
 
     def set(self, done: float, note: str = "") -> None:
-        """Set how much is done, of the bar's total, and the note beside the bar."""
+        """Set the amount done, out of the bar's total, and the note beside the bar."""
         ...
 
     def advance(self, step: float = 1) -> None:
-        """Add ``step`` to how much is done."""
+        """Add ``step`` to the amount done."""
         ...
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class LabelSource(Protocol):
 
     @property
     def location(self) -> PublishedLabels | LabelsOnRanks:
-        """Where the labels are before ``publish`` is called."""
+        """The place of the labels before ``publish`` is called."""
         ...
 
     def drop(self) -> None:
@@ -172,7 +172,7 @@ class Engine(Protocol):
             specs: sources and options, in vertices. All have one run id, and differ in sources and targets only.
             deadline: when to give up.
             progress: called with the state of the run; an exception that it raises cancels the run.
-            in_positions: returns specs in the numbering of the ranks, by a message to a rank if need be.
+            in_positions: returns specs in the numbering of the ranks; may send a message to a rank.
 
         Raises:
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,

@@ -62,7 +62,7 @@ class Graph(LivingVertices):
         backend: where the graph is traversed: ``cpu`` or ``cuda``.
         exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
             ``nccl`` or ``comm``.
-        layout: how the edges lie on the ranks: ``1d`` or ``2d``.
+        layout: the partition of the edges: ``1d`` or ``2d``.
         record: the service's record of the graph.
     """
 
@@ -76,8 +76,6 @@ class Graph(LivingVertices):
         self.exchange = formed.exchange
         self.layout = record.layout
         self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
-        # Copies of the order beside the ranks' kept edges, for validations: futures by rank, none before the first.
-        self.placed_orders: list[distributed.Future] = []
         if not record.named:
             # Only this object refers to a nameless graph, which is therefore unloaded with it.
             service, message = ServiceClient.of(client), UnloadGraph(record.graph_id, client.id)
@@ -223,7 +221,7 @@ class Graph(LivingVertices):
     def sample_sources(self, count: int, seed: int = 1) -> list[Any]:
         """Return the ids of distinct random vertices of degree at least 1, self-loops not counted.
 
-        They are the same for any number of ranks.
+        The vertices are the same for any number of ranks.
 
         Raises:
             InvalidOptionError: the graph has fewer such vertices than ``count``, or ``count`` is below 0.
@@ -427,7 +425,7 @@ class Graph(LivingVertices):
         return results
 
     def traverse_again(self, spec: TraversalSpec, deadline: float | str | None) -> Outcome:
-        """Run the traversal of a spec in vertices, with the resident engine; errors as for ``bfs``."""
+        """Run the traversal of a spec, whose sources are vertices, with the resident engine; errors as for ``bfs``."""
         self._require_loaded()
         limit = Deadline(config.seconds("deadline", deadline))
         runner = engines.choose("resident", self.record.layout)
@@ -436,13 +434,13 @@ class Graph(LivingVertices):
     def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:
         """Traverse from a vertex, or from several, and keep the result up to date with the batches of all clients.
 
-        ``for change in graph.watch(source):`` waits for batches, and yields a ``Change`` after each one that it
-        brought the result up to: the version, and the ids whose distance changed.
+        ``for change in graph.watch(source):`` waits for batches. After each batch the loop brings the result up to date
+        and yields a ``Change``: the version, and the ids whose distance changed.
 
         Args:
-            source: as of ``bfs``.
+            source: see ``bfs``.
             timeout: seconds after which the iteration ends if no batch has come; None to wait for ever.
-            deadline: as of ``bfs``, for the traversal and for each repair.
+            deadline: see ``bfs``; for the traversal, and again for each repair.
 
         Raises:
             InvalidOptionError: the graph was not loaded with ``mutable=True``. Other errors as for ``bfs``.

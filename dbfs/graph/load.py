@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 import distributed
 
 from dbfs import config
-from dbfs.building.build import LAYOUTS, BuildOptions, build, require_changeable, require_layout
-from dbfs.building.layout import AUTO, choose_layout
+from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
+from dbfs.building.layout import choose_layout
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang, release
@@ -22,7 +23,7 @@ from dbfs.errors import InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
-from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
+from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
 from dbfs_workers.received import require
@@ -69,39 +70,41 @@ def load(
             - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;
             - a graph of NetworkX, igraph, rustworkx or NetworKit;
             - an iterable of pairs, or an array of shape (m, 2);
-            - a pair ``(src, dst)`` of arrays of integers or strings, dask's too;
+            - a pair ``(src, dst)`` of arrays of integers or strings, also of dask arrays;
             - a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j.
         client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
             awaitable of an ``AsyncGraph``.
-        ranks: number of workers that take part, one rank each; all if None.
-        directed: for a file: overrides what its format or header says. For tables, pairs and arrays: False if None. For
-            a matrix: None for a directed graph unless the matrix is symmetric. For a graph: None as the graph says.
-        format: for a file: overrides the guess from its name and header.
+        ranks: number of workers that take part, one rank each; all workers if None.
+        directed: whether edges can be crossed in one direction only. None takes it from a file's format or header, and
+            from a graph; a matrix is undirected if it is symmetric; tables, pairs and arrays are undirected.
+        format: the format of a file; None guesses it from the file's name and header.
         source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
             that are tuples. A table of two columns needs no names.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.
         replace: unload the graph that has the name, which also cancels its runs, before this graph is built. So both
-            need not fit at once; if the build fails, neither is there.
+            need not fit at once; if the build fails, both are gone.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
             which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
             graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
-        ids: ``given``: callers name vertices by the ids of the file or the table, whatever these are. ``dense``: by the
-            numbers 0..n-1 instead, in ascending order of the ids.
+        ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
+            numbers 0..n-1, in ascending order of the ids.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
-        mutable: allow updates of edges and vertices: ``Graph.insert_edges`` and its neighbours. Not together with
-            ``keep_edges``, because validation would compare results with edges that are gone. On CPUs the first update
-            moves the rows to pages, which takes a copy of the graph for a moment; on GPUs each update takes one.
+        mutable: allow updates: ``Graph.insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``. Not
+            together with ``keep_edges``, because validation would compare results with edges that are gone. On CPUs the
+            first update needs memory for a copy of the graph, to move the rows to pages; on GPUs each update does.
         room: vertices that ``Graph.insert_vertices`` may add beyond those of the edges.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
-            its column only, and fewer bytes are sent with many ranks. It is on CPU cores, for the resident engine; each
-            edge is stored twice for bottom-up levels. ``auto``: ``2d`` where it sends at most three quarters of the
-            bytes and fits the workers, else ``1d``; ``Graph.layout`` says which. It is ``1d`` for ``mutable=True``, for
-            ranks on several hosts, for saved graphs, and for files that do not say their size.
+            its column only, and fewer bytes are sent with many ranks. It is for the resident engine; each edge is
+            stored twice for bottom-up levels. On GPUs the graph is built on the workers' CPU cores, its edges stay in
+            their memory too, and ranks map each other's messages or exchange through the host. ``auto``: the one whose
+            traversals take less time by a model, or the other one if only that fits the workers. Ranks of one host are
+            faster in ``1d``. ``Graph.layout`` says which, ``dbfs.estimate`` says why. It is ``1d`` for
+            ``mutable=True``, on GPUs, for saved graphs, and for files that do not say their size.
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
@@ -112,13 +115,13 @@ def load(
             enough workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
         EdgeInputError: the table, the arrays or the matrix are malformed, or ``edges`` is of another type. The message
-            names the column and the row, or the columns that are there.
-        NameTakenError: another graph has the name, and ``replace`` is false; or a graph is being built under it.
+            names the column and the row, or lists the columns.
+        NameTakenError: another graph has the name, and ``replace`` is false; or a graph of that name is being built.
         GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
-            ``layout="2d"`` on GPUs.
+            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     if replace and name is None:
@@ -133,16 +136,17 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
-    if layout not in (*LAYOUTS, AUTO):
-        raise InvalidOptionError(f"unknown layout {layout!r}; choose one of {', '.join(LAYOUTS)}, {AUTO}")
-    room, given = whole_count(room, "room"), "1d" if layout == AUTO else layout
-    options = BuildOptions(in_edges, order, keep_edges, ids, room, given)
+    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
-    if layout == AUTO and not mutable:
-        options = replaced(options, layout=choose_layout(listed, gang, options, chosen))
+    if layout == AUTO:
+        taken = choose_layout(listed, gang, options, chosen, mutable=mutable)
+        logger.info("%s: layout %s, since %s", listed.name, taken.layout, taken.why)
+        options = replaced(options, layout=taken.layout)
     require_changeable(listed, options, mutable)
-    require_layout(chosen, options)
+    if options.layout == "2d":
+        words = f"layout='2d' with backend={chosen!r}"
+        _require_exchange(words, EXCHANGES_OF_GRIDS[chosen], config.choice("exchange", EXCHANGES))
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
     if name is not None:
@@ -209,17 +213,16 @@ def choose_backend(gang: Gang, backend: str) -> str:
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if backend != "auto":
-        _require_exchange(backend, exchange)
+        _require_exchange(f"backend={backend!r}", EXCHANGES_OF[backend], exchange)
     chosen = ServiceClient.of(gang.client).call(ChooseBackend(gang.addresses, backend, exchange))
-    _require_exchange(chosen, exchange)
+    _require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
     return chosen
 
 
-def _require_exchange(backend: str, exchange: str) -> None:
-    """Check that the ranks of a backend can be asked to exchange in that way."""
-    *first, last = EXCHANGES_OF[backend]
-    if exchange not in (*first, last):
+def _require_exchange(what: str, supported: Sequence[str], exchange: str) -> None:
+    """Check that the ranks of a backend, or of a layout there, can be asked to exchange in that way."""
+    *first, last = supported
+    if exchange not in supported:
         raise InvalidOptionError(
-            f"backend={backend!r} does not support the exchange {exchange}; "
-            f"set dbfs.exchange to {', '.join(first)} or {last}"
+            f"{what} does not support the exchange {exchange}; set dbfs.exchange to {', '.join(first)} or {last}"
         )

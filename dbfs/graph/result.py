@@ -278,6 +278,13 @@ class BFSResult:
         """
         return tables.arrow_table(self, unreached=unreached)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(result)``.
+
+        Source: Apache Arrow, "The Arrow PyCapsule Interface". Errors as for ``to_arrow``.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self, *, unreached: bool = False) -> pd.DataFrame:
         """Return the labels as a pandas DataFrame with the rows and columns of ``to_arrow``.
 
@@ -459,7 +466,7 @@ class BFSResult:
     def reader(self) -> LabelReader:
         """Return the object that reads the labels."""
         graph = self.graph
-        return LabelReader(graph, self.label_location, self.run_id)
+        return LabelReader(graph, self.label_location, self.run_id, self.depth)
 
     def vertices_between(self, least: int, most: int) -> NDArray[np.int64]:
         """Return the vertices, 0..n-1, at a distance of ``least`` to ``most``, ascending."""

@@ -1,4 +1,4 @@
-"""Which strategies of the laboratory a graph takes, and with which options of a call."""
+"""The check that a graph and the options of a call suit a strategy of the laboratory."""
 
 from __future__ import annotations
 

@@ -61,6 +61,10 @@ class Subgraph:
         """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids."""
         return whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(subgraph)``."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> pd.DataFrame:
         """Return the edges as a pandas DataFrame with the columns ``source`` and ``target``, which have ids.
 

@@ -19,10 +19,10 @@ LOOK_EVERY: Final = 0.05
 
 @dataclass(frozen=True)
 class Change:
-    """What a watched result went through at once: one batch, or several that came between two looks.
+    """The change of a watched result by one batch, or by several that came between two looks.
 
     Attributes:
-        version: the graph's version that the result is of now.
+        version: version of the graph whose labels the result has now.
         ids: ids whose distance changed, ascending: an int64 array, or an Arrow array.
     """
 
@@ -44,14 +44,14 @@ class Watch:
         self._deadline = deadline
 
     def update(self) -> Change | None:
-        """Bring the result up to date now; return what changed, or None if no batch came. Errors as of its method."""
+        """Bring the result up to date now; return the change, or None if no batch came. Errors as for ``update``."""
         before = self.result.version
         if self.result.update(deadline=self._deadline).version == before:
             return None
         return Change(self.result.version, self.result.changed())
 
     def __iter__(self) -> Iterator[Change]:
-        """Wait for batches and yield what they changed, until ``timeout`` passes without one."""
+        """Wait for batches and yield their changes, until ``timeout`` passes without a batch."""
         last = time.monotonic()
         while self.timeout is None or time.monotonic() < last + self.timeout:
             change = self.update()

@@ -73,7 +73,7 @@ class BackendGraph:
 
     @functools.cached_property
     def against(self) -> Adjacency:
-        """The neighbours against the edges, in the order of ``G.pred`` as long as the NetworkX graph is there."""
+        """The neighbours against the edges, in the order of ``G.pred`` as long as the NetworkX graph exists."""
         if not self._directed:
             return self.adjacency
         graph = self._original()

@@ -22,13 +22,13 @@ ROUND: Final = 64
 """Traversals of a round from chosen vertices."""
 
 PLAIN: Final = 192
-"""Traversals from any undecided vertices after a round that decided few. They run several at once, and their labels
-stay on the workers, so that they take about as long as a round, and decide a vertex each. Graphs that look alike from
-all vertices, such as cycles, need them."""
+"""Traversals from any undecided vertices, made after a round that decided few. Each decides one vertex. They run
+several at once, and their labels stay on the workers, so together they take about as long as a round. Graphs that look
+alike from all vertices, such as cycles, need them."""
 
 
 class Measure(enum.Enum):
-    """What the eccentricities are needed for: bounds of other vertices stay wide, but leave the measure as it is."""
+    """The measure for which eccentricities are needed. Vertices that can't change the measure keep wide bounds."""
 
     ALL = "the eccentricity of every vertex"
     LARGEST = "the largest eccentricity"
@@ -40,8 +40,8 @@ class Measure(enum.Enum):
 def bounded_eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.int64] | None:
     """Return int64[n], an eccentricity by vertex, exact as far as the measure needs; None if the graph is disconnected.
 
-    For a largest eccentricity these are lower bounds, else upper bounds: the measure of the bounds is that of the
-    eccentricities.
+    The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
+    equals the measure of the eccentricities.
     """
     n = len(graph)
     lower, upper = np.zeros(n, np.int64), np.full(n, np.iinfo(np.int64).max)

@@ -32,9 +32,9 @@ def ranks() -> int | None:
 def client() -> distributed.Client:
     """Return the client for the next graph.
 
-    This is a client of ``nx.config.backends.dbfs.scheduler`` if that is set, else Dask's current client, else that of a
-    cluster within this process, which the first call starts. That cluster has CPU cores only and ends with the process.
-    Neither client that is started here becomes Dask's current one.
+    This is a client of ``nx.config.backends.dbfs.scheduler`` if that is set, else Dask's current client, else the
+    client of a cluster within this process, which the first call starts. That cluster has CPU cores only and ends with
+    the process. Neither client that is started here becomes Dask's current one.
 
     Raises:
         InvalidOptionError: a setting has an impossible value.

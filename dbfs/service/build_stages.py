@@ -34,7 +34,7 @@ def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
 
 
 def binned_by_rank(scheduler: distributed.Scheduler, token: str, ranks: int) -> tuple[int, ...]:
-    """Return the number of pieces that each rank has binned; empty if Dask knows no such tasks (any more)."""
+    """Return the number of pieces that each rank has binned; empty if Dask has no such tasks (any more)."""
     group = scheduler.task_groups.get(f"{BINNED}-{token}")
     if group is None:
         return ()

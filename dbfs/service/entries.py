@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.service.rate import RecentRate
 from dbfs.service.worker_calls import UnreachableError
 from dbfs.units import format_seconds
 from dbfs_workers.lines.line import Address, new_token
@@ -43,6 +44,7 @@ class GraphEntry:
         must_recover: whether a run ended early that leaves state behind (see ``recovers``).
         lost: ranks whose workers left.
         runs: runs started so far.
+        changes: edges and vertices that updates insert and delete.
         numbers: serial numbers for the gang's next runs.
         leasable: whether the ranks can open lines to each other, which a lease needs.
         doors: where ranks 1 to p - 1 take rank 0's lines; None before the first lease.
@@ -57,6 +59,7 @@ class GraphEntry:
         self.must_recover = False
         self.lost: set[int] = set()
         self.runs = 0
+        self.changes = RecentRate()
         self.numbers = itertools.count(1)
         self.leasable = True
         self.doors: tuple[Address, ...] | None = None
@@ -65,8 +68,13 @@ class GraphEntry:
         self.revoked = -math.inf
 
     @property
+    def changes_per_second(self) -> float:
+        """Edges and vertices that updates have inserted and deleted in each of the last seconds."""
+        return self.changes.per_second
+
+    @property
     def maps_gpus(self) -> bool:
-        """Whether its ranks run resident kernels, which wait for each other in mapped GPU memory."""
+        """Whether its ranks map each other's GPU memory, where resident kernels wait for each other."""
         return self.formed.exchange == "cuda_ipc"
 
     @property
@@ -99,6 +107,8 @@ class GraphEntry:
             exchange=self.formed.exchange,
             lost=tuple(sorted(self.lost)),
             version=self.record.version,
+            free_pages=sum(info.free_pages for info in self.record.infos),
+            changes_per_second=self.changes_per_second,
         )
 
 
@@ -122,6 +132,8 @@ class RunEntry:
         under_lease: whether the run's client has a lease: then the run did not wait in the queue.
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
+        lease: serial number of a lease that goes on after the run, since its client does not use the lease meanwhile; 0
+            for none.
         before: number of traversals that earlier parts of a leased run have made.
     """
 
@@ -143,6 +155,7 @@ class RunEntry:
         self.under_lease = False
         self.of_tasks = False
         self.update = ""
+        self.lease = 0
         self.before = 0
 
     @classmethod

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dbfs.cluster.gang import host_of
@@ -23,6 +24,7 @@ from dbfs_workers.messages import (
     JoinHostGang,
     LeaveGang,
     NameCommunicator,
+    OfferGpuMemory,
     OpenToHosts,
     RecoverGpu,
 )
@@ -36,20 +38,23 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
     On GPUs that is GPU memory mapped by the peers, else NCCL, else shared memory, else comms. On CPUs it is shared
-    memory within each host, and streams between hosts.
+    memory within each host, and streams between hosts. On GPUs with a 2-D partition it is GPU memory mapped by the
+    peers, else the same as on CPUs.
 
     Raises:
         BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
         ExchangeUnavailableError: the ranks can't exchange as requested.
         GraphTooLargeError: a rank's part does not fit in its GPU.
     """
-    if record.backend == "cuda":
+    if record.backend == "cuda" and record.layout == "1d":
         return await _form_on_gpus(record, call)
-    return await _form_on_cpus(record, call)
+    if record.backend == "cuda":
+        return await _form_grid_on_gpus(record, call)
+    return await _form_on_hosts(record, call)
 
 
 async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, call: WorkerCall) -> str:
-    """Return what a graph will be built and traversed on, ``cpu`` or ``cuda``.
+    """Return the backend that will build and traverse a graph, ``cpu`` or ``cuda``.
 
     ``auto`` takes ``cuda`` if every worker has CuPy and a GPU of its own.
 
@@ -122,7 +127,7 @@ async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
                 raise
             slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
             logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
-    return Formed("cuda", await _join_through_host(record, "cuda", call), slower)
+    return Formed("cuda", await _join_through_host(record, call), slower)
 
 
 async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
@@ -131,7 +136,7 @@ async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
         raise ExchangeUnavailableError("NCCL does not encrypt, and the workers use TLS; dbfs.exchange: nccl allows it")
     try:
         hosts = Hosts.apart(record.stripe.p)
-        await _all([_join(record, "cuda", call, rank, "nccl", hosts, None) for rank in range(record.stripe.p)])
+        await _all([_join(record, call, rank, "nccl", hosts, None) for rank in range(record.stripe.p)])
         await _connect_by_nccl(record, call)
     except BaseException:
         await _leave(record, call)
@@ -139,7 +144,7 @@ async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
 
 
 async def _connect_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
-    """Have all ranks form a communicator, in place of the one they had."""
+    """Have all ranks form a communicator, which replaces the one before."""
     graph_id, addresses = record.graph_id, record.addresses
     unique_id = await call(addresses[0], NameCommunicator(graph_id))
     await _all([call(address, ConnectByNccl(graph_id, unique_id)) for address in addresses])
@@ -163,7 +168,42 @@ async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
         raise
 
 
-async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
+async def _form_grid_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
+    """Form the gang as on CPUs, and then have every rank map the messages of its peers. No kernel waits for a peer."""
+    await require_gpus(record.addresses, call)
+    wanted = record.exchange
+    formed = await _form_on_hosts(record, call)
+    if wanted == "shared_memory" or record.stripe.p == 1:
+        return formed
+    try:
+        if formed.hosts:
+            raise ExchangeUnavailableError(f"{record.name} has ranks on several hosts, which map no GPU memory")
+        await _map_messages(record, call)
+        return replace(formed, exchange="cuda_ipc")
+    except ExchangeUnavailableError as error:
+        if wanted == "cuda_ipc":
+            await _leave(record, call)
+            raise
+        logger.info("dbfs: %s does not exchange by cuda_ipc: %s", record.name, error)
+        return replace(formed, slower=str(error))
+    except BaseException:
+        await _leave(record, call)
+        raise
+
+
+async def _map_messages(record: GraphRecord, call: WorkerCall) -> None:
+    """Have every rank of a 2-D partition map the messages of its peers, or none of them."""
+    addresses, graph_id = record.addresses, record.graph_id
+    try:
+        offers = tuple(await _all([call(address, OfferGpuMemory(graph_id)) for address in addresses]))
+        await _all([call(address, ConnectGpus(graph_id, offers)) for address in addresses])
+    except BaseException:
+        detaching = (call(address, DetachGpus(graph_id)) for address in addresses)
+        await asyncio.gather(*detaching, return_exceptions=True)
+        raise
+
+
+async def _form_on_hosts(record: GraphRecord, call: WorkerCall) -> Formed:
     """Join the ranks of each host by shared memory, and the hosts by streams."""
     p, wanted = record.stripe.p, record.exchange
     hosts = Hosts.apart(p)
@@ -181,7 +221,7 @@ async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
         except ExchangeUnavailableError as error:
             if wanted == "shared_memory" or hosts.count == p:
                 raise
-            # Processes of one host that can't open each other's memory, such as those of two containers.
+            # Processes of one host that can't open each other's memory: in two containers, for example.
             logger.info("dbfs: %s shares no memory: %s", record.name, error)
             hosts = Hosts.apart(p)
             await _join_hosts(record, hosts, call)
@@ -191,8 +231,8 @@ async def _form_on_cpus(record: GraphRecord, call: WorkerCall) -> Formed:
         await _leave(record, call)
         raise
     if hosts.count == 1 and wanted != "tcp":
-        return Formed("cpu", "shared_memory")
-    return Formed("cpu", "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
+        return Formed(record.backend, "shared_memory")
+    return Formed(record.backend, "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
 
 
 async def _join_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
@@ -200,8 +240,8 @@ async def _join_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> No
 
     async def join(host: int) -> None:
         envoy, *others = hosts.ranks(host)
-        handle = await _join(record, "cpu", call, envoy, "shared_memory", hosts, None)
-        await _all([_join(record, "cpu", call, rank, "shared_memory", hosts, handle) for rank in others])
+        handle = await _join(record, call, envoy, "shared_memory", hosts, None)
+        await _all([_join(record, call, rank, "shared_memory", hosts, handle) for rank in others])
 
     await _all([join(host) for host in range(hosts.count)])
 
@@ -213,20 +253,20 @@ async def _connect_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) ->
     await _all([call(address, ConnectHosts(record.graph_id, doors, token)) for address in envoys])
 
 
-async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall) -> str:
+async def _join_through_host(record: GraphRecord, call: WorkerCall) -> str:
     """Have rank 0 make shared memory and the others attach, or else all exchange over comms; return the exchange."""
     others, hosts = range(1, record.stripe.p), Hosts.one(record.stripe.p)
     try:
         if record.exchange != "comm":
             try:
-                handle = await _join(record, backend, call, 0, "shared_memory", hosts, None)
-                await _all([_join(record, backend, call, rank, "shared_memory", hosts, handle) for rank in others])
+                handle = await _join(record, call, 0, "shared_memory", hosts, None)
+                await _all([_join(record, call, rank, "shared_memory", hosts, handle) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
                 if record.exchange == "shared_memory":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        await _all([_join(record, backend, call, rank, "comm", hosts, None) for rank in (0, *others)])
+        await _all([_join(record, call, rank, "comm", hosts, None) for rank in (0, *others)])
         return "comm"
     except BaseException:
         await _leave(record, call)
@@ -235,7 +275,6 @@ async def _join_through_host(record: GraphRecord, backend: str, call: WorkerCall
 
 async def _join(
     record: GraphRecord,
-    backend: str,
     call: WorkerCall,
     rank: int,
     exchange: str,
@@ -250,7 +289,7 @@ async def _join(
             partition_key=record.partition_keys[rank],
             stripe=record.stripe,
             addresses=record.addresses,
-            backend=backend,
+            backend=record.backend,
             exchange=exchange,
             layout=record.layout,
             hosts=hosts.of_ranks,
@@ -268,7 +307,7 @@ async def _leave(record: GraphRecord, call: WorkerCall) -> None:
 async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Return all answers, or raise the first error once all calls are over.
 
-    So no rank is still entering a gang when the others leave it.
+    So after an error no rank is still entering the gang while the others leave it.
     """
     answers = await asyncio.gather(*calls, return_exceptions=True)
     for answer in answers:

@@ -2,14 +2,15 @@
 
 A lease is granted to a run whose turn has come, if the run has several traversals or if its client made the graph's
 last run. The lease lasts until another run wants one of the gang's workers, or until the client, a worker or the graph
-is gone. Rank 0 ends the lease: see ``dbfs_workers.leases``.
+leaves the cluster. An update of a few edges by the client itself leaves the lease. Rank 0 ends the lease: see
+``dbfs_workers.leases``.
 """
 
 import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from dbfs.errors import DbfsError
@@ -19,9 +20,9 @@ from dbfs.service.messages import LeaseGrant
 from dbfs.service.run_watch import RunWatch
 from dbfs.service.worker_calls import GRACE, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.notes import NoteRuns, RunEnded
 from dbfs_workers.lines.line import new_token
-from dbfs_workers.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Lease:
         client: id of the holder.
         serial: serial number of the lease.
         first_number: the gang's serial number of the lease's first run.
-        ending: ends the lease on rank 0; None while nothing has asked for that.
+        ending: the task that ends the lease on rank 0; None until the lease is to end.
         run: the run under way, once it is seen.
         watch: looks at that run.
     """
@@ -112,10 +113,16 @@ class Leases:
         self._list_run(lease, listed)
         return LeaseGrant(serial, address, token, run.waited())
 
-    def revoke(self, workers: Iterable[str]) -> bool:
-        """Begin to end the leases that hold any of the workers; return whether there are any."""
-        wanted = set(workers)
-        held = [lease for lease in self._held.values() if wanted & set(lease.graph.record.addresses)]
+    def revoke(self, run: RunEntry) -> bool:
+        """Begin to end the leases that hold any of a run's workers; return whether there are any.
+
+        An update's own client does not use its lease meanwhile: that lease goes on, unless it is about to end.
+        """
+        held = [
+            lease
+            for lease in self._held.values()
+            if run.workers & set(lease.graph.record.addresses) and (lease.ending or lease.serial != run.lease)
+        ]
         for lease in held:
             lease.graph.revoked = time.monotonic()
             if lease.ending is None:

@@ -7,7 +7,7 @@ at once, and no two gangs wait for each other.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 
 from dbfs import config
 from dbfs.errors import DeadlineExceededError, QueueFullError
@@ -21,14 +21,14 @@ class RunQueue:
 
     Args:
         history: takes the runs that fail.
-        revoke: begins to end the leases that hold any of some workers, and returns whether there are any. The end of
-            such a lease calls ``start_runs``.
+        revoke: begins to end the leases that a run has to wait for, and returns whether there are any. The end of such
+            a lease calls ``start_runs``.
 
     Attributes:
         runs: the runs, in the order of arrival. Runs under a lease are among them, and wait for nothing.
     """
 
-    def __init__(self, history: History, revoke: Callable[[Iterable[str]], bool]) -> None:
+    def __init__(self, history: History, revoke: Callable[[RunEntry], bool]) -> None:
         self.runs: list[RunEntry] = []
         self._history = history
         self._revoke = revoke
@@ -66,7 +66,7 @@ class RunQueue:
             if run.under_lease:
                 continue
             if run.started is None and not run.turn.done() and not wanted & run.workers:
-                if self._revoke(run.workers):
+                if self._revoke(run):
                     # The end of the lease starts the run.
                     wanted |= run.workers
                     continue

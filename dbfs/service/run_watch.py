@@ -56,7 +56,7 @@ class RunWatch:
 
 
 async def update_progress(run: RunEntry, call: WorkerCall) -> None:
-    """Ask the ranks for their positions and note the run's progress; nothing is noted unless all ranks have one."""
+    """Ask the ranks for their positions, and note the run's progress if all ranks have one."""
     message = GetPosition(run.graph.record.graph_id, run.number)
 
     async def position(address: str) -> RunPosition | None:

@@ -1,5 +1,6 @@
 """The client's way to send runs: to rank 0, under a lease that this client has, else through the scheduler's queue."""
 
+import contextlib
 import pickle
 import ssl
 import threading
@@ -122,6 +123,23 @@ class RunSender:
                 done += len(part.reports[0])
                 yield part
             broken = broken or lease.broken
+
+    @contextlib.contextmanager
+    def lease_at_rest(self, graph_id: str) -> Iterator[int]:
+        """Keep all threads of this client from using its lease on a gang; yield the lease's serial number, 0 for none.
+
+        If the block raises, the lease ends: the ranks may still be at work for the block.
+        """
+        lease = self._take(graph_id)
+        if lease is None:
+            yield 0
+            return
+        try:
+            yield lease.serial
+        except BaseException:
+            lease.line.close()
+            raise
+        self._give_back(graph_id, lease)
 
     def _enqueue(
         self,

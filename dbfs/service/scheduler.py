@@ -1,8 +1,8 @@
 """The scheduler's half of the service: graphs by name, and one queue of runs for the workers that graphs share.
 
-It is a scheduler plugin; ``dbfs_workers.plugin`` is its counterpart on the workers. It keeps the data of every graph
-alive, forms the gangs and starts runs, in the order of ``dbfs.service.queue``. When a worker or a client leaves, its
-runs end.
+The service is a scheduler plugin; ``dbfs_workers.plugin`` is its counterpart on the workers. ``graph_table`` keeps the
+data of every graph alive and forms the gangs; runs start in the order of ``queue``. When a worker or a client leaves,
+its runs end.
 """
 
 import asyncio
@@ -16,11 +16,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config, dashboard
 from dbfs.errors import (
-    ClientError,
     DbfsError,
     DeadlineExceededError,
     GraphNotFoundError,
-    NameTakenError,
     NotOwnerError,
     RunCancelledError,
     RunNotFoundError,
@@ -31,11 +29,11 @@ from dbfs.service import forming, log
 from dbfs.service.build_stages import Stage, binned_by_rank, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry
+from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
-    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -56,17 +54,16 @@ from dbfs.service.messages import (
     ReleaseName,
     ReserveName,
     UnloadGraph,
-    UpdateEdges,
-    UpdateReport,
 )
 from dbfs.service.queue import RunQueue
 from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
+from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import NoteRuns
-from dbfs_workers.messages import AbortTasks, DetachGpus, DropRankLabels, ForgetClient, LeaveGang, PublishRankLabels
+from dbfs_workers.messages import AbortTasks, DropRankLabels, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import NAME, Pickled, handlers
@@ -89,7 +86,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
-        self._queue = RunQueue(self.history, lambda workers: self._leases.revoke(workers))
+        self._queue = RunQueue(self.history, lambda run: self._leases.revoke(run))
         self.runs = self._queue.runs
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -97,6 +94,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
+        self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._conductor = Conductor(self._workers)
         self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
         self._updates = Updates(self._workers, self._task_runs)
@@ -109,25 +107,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ReserveName.handler
     async def reserve_name(self, message: ReserveName) -> None:
         """See ``ReserveName``."""
-        name = message.name
-        self._require_client(message.client, f"the name {name!r}")
-        if name in self.reserved:
-            raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
-        same = [graph for graph in self.graphs.values() if graph.record.name == name]
-        if same and not (message.replace and all(graph.record.named for graph in same)):
-            raise NameTakenError(f"a graph named {name!r} exists already; unload or replace it, or choose another name")
-        # Reserved before the old graph is unloaded, so that no other client takes the name meanwhile.
-        self.reserved[name] = Reservation(message.graph_id, message.client)
-        for graph in same:
-            del self.graphs[graph.record.graph_id]
+        for graph in self._table.reserve(message):
             await self._dissolve(graph, f"{message.client} replaces it")
 
     @ReleaseName.handler
     async def release_name(self, message: ReleaseName) -> None:
         """See ``ReleaseName``."""
-        reservation = self.reserved.get(message.name)
-        if reservation is not None and reservation.graph_id == message.graph_id:
-            del self.reserved[message.name]
+        self._table.release(message)
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
@@ -137,44 +123,24 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
-        record = message.record
-        graph = GraphEntry(record)
         try:
-            self._require_admission(record)
-            # From here on, because Dask frees the data if the client leaves while the gang forms.
-            self.scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
-            try:
-                graph.formed = await forming.form(record, self._workers.call)
-                self._require_admission(record)
-            except BaseException:
-                await self._disband(graph)
-                raise
+            graph = await self._table.add(message.record)
         except Exception as error:
-            log.graph_refused(record, error)
+            log.graph_refused(message.record, error)
             raise
-        self.graphs[record.graph_id] = graph
-        if record.named:
-            del self.reserved[record.name]
         log.graph_loaded(graph)
         return graph.formed
 
     @OpenGraph.handler
     async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formed]:
         """See ``OpenGraph``."""
-        for graph in self.graphs.values():
-            if graph.record.named and graph.record.name == message.name:
-                return graph.record, graph.formed
-        names = sorted(graph.record.name for graph in self.graphs.values() if graph.record.named)
-        listed = f"the names are {', '.join(map(repr, names))}" if names else "no graph in the cluster has a name"
-        raise GraphNotFoundError(f"no graph is named {message.name!r}; {listed}")
+        graph = self._table.named(message.name)
+        return graph.record, graph.formed
 
     @GetGraph.handler
     async def get_graph(self, message: GetGraph) -> GraphRecord:
         """See ``GetGraph``."""
-        graph = self.graphs.get(message.graph_id)
-        if graph is None:
-            raise GraphNotFoundError("the graph was unloaded; load it again")
-        return graph.record
+        return self._table.get(message.graph_id).record
 
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
@@ -194,10 +160,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @FreeAll.handler
     async def free_all(self, message: FreeAll) -> None:
         """See ``FreeAll``."""
-        graphs, self.graphs = list(self.graphs.values()), {}
+        graphs = list(self.graphs.values())
+        self.graphs.clear()
         # First, so that Dask misses no data if a worker does not answer below.
         for graph in graphs:
-            self._free(graph)
+            self._table.free(graph)
         wanted = self.scheduler.clients[message.client].wants_what
         self.scheduler.client_releases_keys(keys=[task.key for task in wanted], client=message.client)
         await asyncio.gather(*(self._dissolve(graph, "the cluster ends") for graph in graphs))
@@ -238,7 +205,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph_id, client, run_id, kind = message.graph_id, message.client, message.run_id, message.kind
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         begin = BeginTaskRun(graph_id, client, run_id, 0, message.deadline, kind)
-        over = self._spawn(self._hold_workers(begin, begun))
+        over = self._spawn(self._hold_workers(begin, begun, message.lease))
         await begun
         error: DbfsError | None = RunCancelledError(f"run {run_id}: the update failed")
         try:
@@ -331,7 +298,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
-        self.reserved = {name: held for name, held in self.reserved.items() if held.client != client}
+        self._table.release_all(client)
         self._end_leases(client)
         for run in self.runs:
             if run.client == client and not run.under_lease:
@@ -339,14 +306,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
                 self._spawn(self._dissolve(self.graphs.pop(graph_id), "its client left"))
-                self._free(graph)
+                self._table.free(graph)
             else:
                 self._forget(client, graph)
 
     async def before_close(self) -> None:
         """Free all graphs, so that Dask warns of no lost data. Dask calls this before the scheduler closes."""
         for graph in self.graphs.values():
-            self._free(graph)
+            self._table.free(graph)
         dashboard.uninstall(self)
 
     def remove_worker(self, scheduler: distributed.Scheduler, worker: str, **_: Any) -> None:  # noqa: ARG002
@@ -357,7 +324,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 graph.lost.add(rank)
                 log.worker_lost(graph, rank, worker)
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
-                self._free(graph)
+                self._table.free(graph)
                 self._spawn(self._leases.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
         for run in self.runs:
             if worker in run.workers and not run.under_lease:
@@ -374,42 +341,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _require_client(self, client: str, what: str) -> None:
-        """Check that a client is in the cluster: what a stranger leaves behind, no later event would clear."""
-        if client not in self.scheduler.clients:
-            raise ClientError(f"{what}: no client {client} is in the cluster; connect and load again")
-
-    def _require_admission(self, record: GraphRecord) -> None:
-        """Check that a graph that was built may still be added: its client, its reservation and its workers are there.
-
-        Raises:
-            ClientError, NameTakenError, WorkerLostError: see ``AddGraph``.
-        """
-        self._require_client(record.client, record.name)
-        if record.named:
-            reservation = self.reserved.get(record.name)
-            if reservation is None or reservation.graph_id != record.graph_id:
-                raise NameTakenError(f"{record.name}: the name is not reserved for this graph any more; load it again")
-        missing = [address for address in record.addresses if address not in self.scheduler.workers]
-        if missing:
-            lost = ", ".join(missing)
-            raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
-
     @contextlib.asynccontextmanager
-    async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
-        """Queue a run and wait for its turn. The run is over when the context ends.
+    async def _turn(self, message: Enqueue | BeginTaskRun, lease: int = 0) -> AsyncIterator[RunEntry]:
+        """Queue a run and wait for its turn. The run is over when the context ends; ``lease`` as of ``UpdateEdges``.
 
         Raises:
             GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError:
                 see ``Enqueue``.
         """
-        graph = self.graphs.get(message.graph_id)
-        if graph is None:
-            raise GraphNotFoundError("the graph was unloaded; load it again")
-        self._require_client(message.client, f"run {message.run_id}")
+        graph = self._table.get(message.graph_id)
+        self._table.require_client(message.client, f"run {message.run_id}")
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
         run.of_tasks = isinstance(message, BeginTaskRun)
         run.update = message.update if isinstance(message, BeginTaskRun) else ""
+        run.lease = lease
         try:
             async with self._queue.turn(run):
                 yield run
@@ -419,11 +364,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._forget(run.client, graph)
                 self._end_leases(run.client)
 
-    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
-        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
+    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str], lease: int = 0) -> None:
+        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets.
+
+        ``lease`` is as of ``UpdateEdges``.
+        """
         graph = self.graphs.get(message.graph_id)
         try:
-            async with self._turn(message) as run:
+            async with self._turn(message, lease) as run:
                 run.graph.runs += not run.update
                 run.graph.last_client = run.client
                 reports = await self._task_runs.hold(run, begun)
@@ -466,27 +414,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         for run in list(self.runs):
             if run.graph is graph:
                 await self._stop(run, "the graph was unloaded")
-        await self._disband(graph)
-
-    async def _disband(self, graph: GraphEntry) -> None:
-        """End a graph's gang, and free its data."""
-        graph_id, addresses = graph.record.graph_id, graph.record.addresses
-        if graph.maps_gpus:
-            await self._workers.call_all(addresses, DetachGpus(graph_id))
-        await self._workers.call_all(addresses, LeaveGang(graph_id))
-        self._free(graph)
-
-    def _free(self, graph: GraphEntry) -> None:
-        self.scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
-
-
-def _holder(graph_id: str) -> str:
-    """Return the client name under which the scheduler keeps a graph's keys, as Dask does for published datasets."""
-    return f"dbfs-{graph_id}"
+        await self._table.disband(graph)
 
 
 def _require_owner(client: str, owner: str, action: str) -> None:
-    """Check that a client may stop what another client owns; ``action`` says what it asks for."""
+    """Check that a client may stop the work of another client; ``action`` names the request in the error."""
     if client != owner and not config.flag("service.anyone-may-stop"):
         raise NotOwnerError(
             f"only its own client {owner} may {action}, not {client}; "

@@ -1,6 +1,6 @@
 """Runs of Dask tasks on the scheduler: runs whose client submits the levels itself, in the one queue of all runs.
 
-The turn of such a run comes as that of any other. From then on the run holds its workers until its client ends the run.
+Such a run waits for its turn like any other, and then holds its workers until its client ends the run.
 The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: an answer
 to the client's ``AwaitTaskRun`` carries the error, and the client submits no further level.
 """

@@ -15,8 +15,8 @@ import numpy as np
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, WorkerLostError
 from dbfs.records import GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry, first_cause, name_lost_rank
-from dbfs.service.messages import ApplyUpdate, UpdateReport
 from dbfs.service.task_runs import TaskRuns
+from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.worker_calls import GRACE, WorkerCalls
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.storage.partition import GraphTotals
@@ -68,6 +68,7 @@ class Updates:
                 lost = f"{graph.record.name}: not all ranks committed version {ranks[0].version}; load the graph again"
                 raise WorkerLostError(f"{lost} ({error})") from error
             thawed = {"freeze": False, "thaw": True}.get(message.kind, graph.record.mutable)
+            graph.changes.add(report.record.updated - graph.record.updated)
             graph.record = replace(report.record, mutable=thawed)
             return replace(report, record=graph.record)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dbfs_workers.backends import grid_cuda
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
 from dbfs_workers.cuda import layout, linking, module
 from dbfs_workers.cuda.module import (
@@ -49,6 +50,7 @@ REGISTERS = 64 * 1024
 SMALL_KERNELS = {
     "resident/summary.cu": {"dbfs_summary", "dbfs_common_degrees"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
+    grid_cuda.SOURCE: {f"dbfs_grid_{name}" for name in grid_cuda.KERNELS},
     "phases/messages.cu": {
         *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),
         *("dbfs_absorb", "dbfs_measure", "dbfs_pack_found"),
@@ -61,7 +63,8 @@ SMALL_KERNELS = {
     "building/merging.cu": {
         f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")
     },
-    "checks/validation.cu": {"dbfs_check_edges"},
+    "checks/validation.cu": {"dbfs_check_edges", "dbfs_pack_labels"},
+    "reads/by_vertex.cu": {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
     "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},
     "lab/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},

@@ -10,7 +10,9 @@ from dbfs.edges.generate.communities import DegreeClasses, communities, power_la
     ("vertices", "mean", "least", "most"),
     [(49131, 3.15, 1, 48), (13566, 36.95, 4, 600), (169853, 12.62, 1, 4096), (663, 12.62, 1, 4096), (192, 3.15, 1, 48)],
 )
-def test_power_law(vertices: int, mean: float, least: int, most: int) -> None:
+def test_degree_classes_follow_a_power_law_of_the_mean_degree(
+    vertices: int, mean: float, least: int, most: int
+) -> None:
     classes = power_law(vertices, mean, least, most)
     assert classes.vertices == vertices
     assert classes.slots / vertices == pytest.approx(mean, rel=0.06)

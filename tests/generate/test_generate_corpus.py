@@ -70,7 +70,7 @@ def test_graphs_of_todling(graph: CorpusGraph) -> None:
     assert parse(f"corpus:{graph.name},scale-down=64") == small
 
 
-def test_exact_graphs() -> None:
+def test_counts_are_those_of_public_descriptions() -> None:
     """Numbers that public descriptions of the graphs give to the last edge."""
     counts = {name: (corpus(name).n, directed_edges(BY_NAME[name])) for name in BY_NAME}
     assert counts["grid5pt.5000"] == (25_000_000, 124_980_000)
@@ -127,7 +127,7 @@ def test_depth_of_the_many_dimensional_lattice_at_full_size() -> None:
 
 @GRAPHS
 @pytest.mark.parametrize("scale_down", [2, 7, 64, 256])
-def test_scaling(graph: CorpusGraph, scale_down: int) -> None:
+def test_a_scaled_down_graph_is_of_the_same_kind(graph: CorpusGraph, scale_down: int) -> None:
     """Vertices fall by the factor, as near as whole sides, scales and communities go."""
     full, edges = corpus(graph.name), corpus(graph.name, scale_down)
     assert 0.6 < edges.n * scale_down / full.n < 1.5
@@ -145,7 +145,7 @@ def test_names_are_specs() -> None:
         assert parse(corpus(name, 4).name) == corpus(name, 4)
 
 
-def test_mistakes() -> None:
+def test_a_wrong_graph_or_scale_is_named() -> None:
     with pytest.raises(
         InvalidOptionError, match=r"^corpus: unknown graph 'europe'; choose from europe\.osm, grid5pt\.5000, .*"
     ):
@@ -163,7 +163,7 @@ def test_a_stand_in_is_traversed(client) -> None:
 @pytest.mark.skipif("DBFS_FULL_CORPUS" not in os.environ, reason="takes long: make corpus")
 @pytest.mark.timeout(3600)
 @GRAPHS
-def test_full_size(graph: CorpusGraph) -> None:
+def test_counts_and_depths_at_full_size(graph: CorpusGraph) -> None:
     """All of the table, from the graph as built and traversed on two workers."""
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None, memory_limit=0) as client:
         with dbfs.load(f"corpus:{graph.name}", client=client) as loaded:

@@ -16,7 +16,7 @@ def test_splitmix_reference() -> None:
     assert counter.numbers(np, 1234567, np.array([[3], [1]])).tolist() == [[SPLITMIX[3]], [SPLITMIX[1]]]
 
 
-def test_keys_differ() -> None:
+def test_keys_of_different_labels_differ() -> None:
     keys = {counter.key(seed, *labels) for seed in (0, 1, 2**64 - 1) for labels in ((0,), (1,), (0, 0), (0, 1), (1, 0))}
     assert len(keys) == 15
 
@@ -28,13 +28,13 @@ def test_philox_is_numpys(key: int, start: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 1000, 2**40 - 1, 2**40])
-def test_bounds(bound: int) -> None:
+def test_the_extremes_map_to_the_ends_of_the_range(bound: int) -> None:
     extremes = np.array([0, 2**64 - 1], np.uint64)
     assert counter.below(np, extremes, bound).tolist() == [0, bound - 1]
     assert counter.below(np, extremes, np.array([bound, bound])).tolist() == [0, bound - 1]
 
 
-def test_uniformity() -> None:
+def test_drawn_numbers_are_uniform() -> None:
     """Chi-squared over 100 cells: 99 +- 14 expected."""
     drawn = counter.below(np, counter.numbers(np, counter.key(5), np.arange(100_000)), 100)
     counts = np.bincount(drawn, minlength=100)

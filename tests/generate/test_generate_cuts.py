@@ -93,7 +93,7 @@ def test_any_cut_gives_the_same_edges(edges: EdgeList, piece_edges: int) -> None
 
 
 @pytest.mark.parametrize("edges", ONE_OF_EACH[:-1], ids=lambda edges: edges.name)
-def test_single_edges(edges: EdgeList) -> None:
+def test_pieces_of_one_edge_give_the_same_edges(edges: EdgeList) -> None:
     np.testing.assert_array_equal(read(edges, 1), read(edges, 2**40))
 
 
@@ -150,7 +150,7 @@ def test_no_edges_are_one_empty_piece(edges: EdgeList) -> None:
 
 
 @pytest.mark.parametrize("edges", ONE_OF_EACH, ids=lambda edges: edges.name)
-def test_pickling(edges: EdgeList) -> None:
+def test_edge_lists_and_pieces_travel(edges: EdgeList) -> None:
     assert pickle.loads(pickle.dumps(edges)) == edges
     piece = edges.cut(100)[1]
     copy = pickle.loads(pickle.dumps(piece))

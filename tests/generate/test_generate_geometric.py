@@ -21,7 +21,7 @@ def read(n: int, radius: float, seed: int, piece_edges: int) -> np.ndarray:
     ("n", "radius"),
     [(0, 0.1), (1, 0.1), (2, 2.0), (300, 0.0), (300, 0.3), (300, 1.5), (2000, 0.05), (4000, 0.02), (600, 0.6)],
 )
-def test_all_pairs(n: int, radius: float) -> None:
+def test_edges_are_all_pairs_within_the_radius(n: int, radius: float) -> None:
     edges = geometric(n, radius, 5)
     _, points, _ = edges.tiling.positions(0, edges.tiling.side**2)
     assert points.shape == (n, 2)
@@ -31,7 +31,7 @@ def test_all_pairs(n: int, radius: float) -> None:
     np.testing.assert_array_equal(read(n, radius, 5, 500), expected)
 
 
-def test_many_tiles() -> None:
+def test_tiles_as_narrow_as_the_radius() -> None:
     """Tiles as narrow as the radius: neighbours lie in all eight around."""
     tiling = geometric(40_000, 0.02).tiling
     narrow = Tiling(tiling.points, 50, 1)
@@ -65,7 +65,7 @@ def test_tile_counts_vary_as_binomials() -> None:
     assert 0.85 < counts.var() / (1000 * 0.25 * 0.75) < 1.15
 
 
-def test_description() -> None:
+def test_counts_known_beforehand() -> None:
     edges = geometric(1000, 0.01)
     assert (edges.n, edges.m, edges.directed, edges.mirrored) == (1000, None, False, False)
 
@@ -81,6 +81,6 @@ def test_description() -> None:
         ((5, 0.1, -1), "geometric: seed must be in 0..18446744073709551615, not -1"),
     ],
 )
-def test_mistakes(arguments: tuple, message: str) -> None:
+def test_a_wrong_argument_is_named(arguments: tuple, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{re.escape(message)}$"):
         geometric(*arguments)

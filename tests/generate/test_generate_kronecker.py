@@ -118,7 +118,7 @@ def test_reference_checksum_of_scale_18() -> None:
 
 @pytest.mark.parametrize(("seed1", "seed2"), [(2, 3), (0, 0), (2**64 - 1, 0xFEDCBA9876543210)])
 @pytest.mark.parametrize("scale", [1, 2, 5, 20, 32, 40])
-def test_specification(scale: int, seed1: int, seed2: int) -> None:
+def test_edges_are_those_of_the_specification(scale: int, seed1: int, seed2: int) -> None:
     oracle = Oracle(scale, seed1, seed2)
     last = 16 * 2**scale
     for start in (0, last // 3, last - 3):
@@ -128,7 +128,7 @@ def test_specification(scale: int, seed1: int, seed2: int) -> None:
         ]
 
 
-def test_redrawn_value() -> None:
+def test_an_edge_that_draws_a_value_twice() -> None:
     """Edge 49556 of scale 20 draws a level's value twice, and its neighbours in the block do not."""
     oracle = Oracle(20, 2, 3)
     sources, targets = KroneckerPiece(20, 2, 3, 49550, 49560).read()
@@ -159,7 +159,7 @@ def read_piece(seed1: int, seed2: int) -> np.ndarray:
     return np.stack(KroneckerPiece(12, seed1, seed2, 100, 300).read())
 
 
-def test_description() -> None:
+def test_counts_known_beforehand() -> None:
     edges = kronecker(12, edgefactor=5)
     assert (edges.n, edges.m, edges.directed, edges.mirrored, edges.symmetrise) == (4096, 20480, False, False, True)
 

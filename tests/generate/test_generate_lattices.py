@@ -30,7 +30,7 @@ def product_of_paths(side: int, axes: int) -> sp.coo_array:
 
 @pytest.mark.parametrize("side", [1, 2, 3, 10])
 @pytest.mark.parametrize(("lattice", "axes"), [(grid2d, 2), (grid3d, 3)])
-def test_lattice(lattice, axes: int, side: int) -> None:
+def test_a_lattice_is_a_product_of_paths(lattice, axes: int, side: int) -> None:
     edges = lattice(side)
     assert (edges.n, edges.directed, edges.mirrored) == (side**axes, False, False)
     assert edges.m == axes * side ** (axes - 1) * (side - 1)
@@ -64,7 +64,7 @@ def test_path(n: int) -> None:
 
 
 @pytest.mark.parametrize("edges", [grid2d(2**20), grid3d(10321), path(2**40)], ids=lambda edges: edges.name)
-def test_largest(edges: EdgeList) -> None:
+def test_the_last_edges_of_the_largest_graphs(edges: EdgeList) -> None:
     """The largest graphs' last pieces, whose ids need 40 bits."""
     last = edges.cut(2**34)[-1]
     assert last.stop >= edges.n - 1

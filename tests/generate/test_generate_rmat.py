@@ -15,13 +15,13 @@ SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2,
 
 
 @pytest.mark.parametrize("shares", SHARES)
-def test_quadrants(shares: tuple[float, float, float]) -> None:
+def test_quadrants_have_their_probabilities(shares: tuple[float, float, float]) -> None:
     """Each level's quadrants have their probabilities, and no level depends on another."""
     edges = rmat(9, 1, *shares)
     assert isinstance(edges, Rmat)
     count = 100_000
     sources, targets = draw_pairs(np, np.arange(count), 9, edges.limits, 3)
-    assert (min(sources.min(), targets.min()), max(sources.max(), targets.max())) >= (0, 0)
+    assert min(sources.min(), targets.min()) >= 0
     assert max(sources.max(), targets.max()) < 2**9
     quadrants = [2 * (sources >> level & 1) + (targets >> level & 1) for level in range(9)]
     expected = np.array([*shares, 1 - sum(shares)])
@@ -40,7 +40,7 @@ def test_every_odd_and_even_number_of_levels() -> None:
         assert scale - 1 <= log2(drawn.max() + 1) <= scale
 
 
-def test_degrees() -> None:
+def test_degrees_have_the_expected_distribution() -> None:
     """An id with k ones among its bits is a source with probability 0.6^(scale-k) * 0.4^k, whatever it becomes."""
     scale, edges = 10, rmat(10, 500, 0.45, 0.15, 0.15, directed=True)
     sources, _ = edges.cut(2**40)[0].read()
@@ -57,7 +57,7 @@ def test_hubs_are_spread_over_ranks() -> None:
 
 
 @pytest.mark.parametrize(("scale", "n"), [(5, 17), (5, 31), (5, 32), (3, 1), (21, 2_000_000), (40, 2**40 - 1)])
-def test_folding(scale: int, n: int) -> None:
+def test_ids_beyond_n_are_folded_into_the_range(scale: int, n: int) -> None:
     edges = rmat(scale, n=n, m=20_000)
     assert (edges.n, edges.m) == (n, 20_000)
     ids = np.concatenate(edges.cut(2**40)[0].read())
@@ -67,7 +67,7 @@ def test_folding(scale: int, n: int) -> None:
         assert np.unique(ids).size == n
 
 
-def test_description() -> None:
+def test_counts_known_beforehand() -> None:
     assert (rmat(12, 5).n, rmat(12, 5).m, rmat(12, 5).directed) == (4096, 20480, False)
     assert (rmat(12, 5, n=3000).n, rmat(12, 5, n=3000).m) == (3000, 15000)
     assert rmat(3, directed=True).directed
@@ -89,6 +89,6 @@ def test_description() -> None:
         ({"scale": 3, "directed": 1}, "rmat: directed must be true or false, not 1"),
     ],
 )
-def test_mistakes(options: dict, message: str) -> None:
+def test_a_wrong_argument_is_named(options: dict, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{re.escape(message)}$"):
         rmat(**options)

@@ -81,7 +81,7 @@ def test_random_parents_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("edges", [star(2**40), tree(2**40, 3), random_tree(2**40)], ids=lambda edges: edges.name)
-def test_largest(edges: EdgeList) -> None:
+def test_the_last_edges_of_the_largest_graphs(edges: EdgeList) -> None:
     """The largest graphs' last edges, whose ids need 40 bits."""
     last = edges.cut(2**34)[-1]
     sources, targets = replace(last, start=last.stop - 2).read()

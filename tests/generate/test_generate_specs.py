@@ -61,7 +61,7 @@ NAMES = "kronecker, rmat, uniform, grid2d, grid3d, path, star, complete, tree, r
         ("corpus:scale_down=64,name=europe.osm", corpus("europe.osm", 64)),
     ],
 )
-def test_parse(spec: str, edges: EdgeList) -> None:
+def test_a_spec_makes_the_generators_edges(spec: str, edges: EdgeList) -> None:
     assert parse(spec) == edges
 
 
@@ -95,7 +95,7 @@ def test_names_are_specs(edges: EdgeList, name: str) -> None:
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
-def test_help(generator) -> None:
+def test_the_help_has_every_generator_with_an_example(generator) -> None:
     assert parse(generator.example).name.startswith(f"{generator.name}:")
     for text in (generator.example, generator.summary, generator.usage):
         assert text in describe()
@@ -157,7 +157,7 @@ def test_help(generator) -> None:
         ("path:n=0", "path: n must be in 1..1099511627776, not 0"),
     ],
 )
-def test_mistakes(spec: str, message: str) -> None:
+def test_a_wrong_spec_is_explained(spec: str, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{re.escape(message)}$"):
         parse(spec)
 

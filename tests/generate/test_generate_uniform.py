@@ -29,7 +29,7 @@ def test_ids_are_in_range(n: int) -> None:
         assert ends.max() >= n - 1 - n // 100
 
 
-def test_seeds() -> None:
+def test_each_seed_has_its_own_edges() -> None:
     first = np.stack(read(1000, 500, seed=1))
     np.testing.assert_array_equal(first, np.stack(read(1000, 500, seed=1)))
     for seed in (0, 2, 2**64 - 1):
@@ -54,7 +54,7 @@ def test_consecutive_edges_are_uncorrelated() -> None:
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_description(directed: bool) -> None:
+def test_counts_known_beforehand(directed: bool) -> None:
     edges = uniform(50, 70, directed=directed)
     assert (edges.n, edges.m, edges.directed, edges.mirrored) == (50, 70, directed, False)
 

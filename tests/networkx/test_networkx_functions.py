@@ -161,7 +161,7 @@ def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.Dat
 
 @pytest.mark.full
 @pytest.mark.fuzz
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graph=graphs(), data=st.data())
 def test_many_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:
     check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))

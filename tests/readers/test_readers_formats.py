@@ -106,7 +106,7 @@ FILES = {
 
 @pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("case", FILES)
-def test_reads(tmp_path, case, suffix):
+def test_every_format_is_read_with_its_counts(tmp_path, case, suffix):
     name, text, expected, n, m, directed, mirrored = FILES[case]
     path = write(tmp_path, name + suffix, text)
     edges = open_edges(path)

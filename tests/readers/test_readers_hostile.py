@@ -208,7 +208,7 @@ def test_a_disk_that_fails_during_a_read(tmp_path, monkeypatch):
         ("auto", "{}/a.txt", None),
     ],
 )
-def test_schemes(tmp_path, allowed, path, refused):
+def test_only_allowed_schemes_are_read(tmp_path, allowed, path, refused):
     write(tmp_path, "a.txt", "1 2\n")
     with dask.config.set({"dbfs.read.schemes": allowed}):
         if refused is None:

@@ -190,7 +190,7 @@ def read(path):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize("case", FORMAT)
-def test_format_error(tmp_path, case, packed):
+def test_a_mangled_file_is_a_format_error(tmp_path, case, packed):
     name, text, fragment = FORMAT[case]
     path = write(tmp_path, name + ".gz" * packed, text)
     with pytest.raises(FormatError) as caught:
@@ -262,14 +262,14 @@ def test_damaged_streams(tmp_path, pack, suffix):
 
 
 @pytest.mark.parametrize("name", ["a.mtx", "a.graph", "a.txt", "a.gr", "a", "a.txt.gz"])
-def test_empty(tmp_path, name):
+def test_an_empty_file_is_truncated(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(TruncatedFileError, match="is empty"):
         open_edges(tmp_path / name)
 
 
 @pytest.mark.parametrize("path", ["absent.txt", "file.txt/x.txt", "memory://absent.txt"])
-def test_missing(tmp_path, monkeypatch, path):
+def test_a_missing_file_is_named(tmp_path, monkeypatch, path):
     write(tmp_path, "file.txt", "1 2\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingFileError, match="no such file"):

@@ -82,7 +82,7 @@ def metis(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
 )
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), suffix=st.sampled_from(list(PACKERS)), piece_edges=st.integers(1, 9))
-def test_comes_back(tmp_path: Path, kind, data, suffix, piece_edges):
+def test_any_edges_written_in_a_format_come_back(tmp_path: Path, kind, data, suffix, piece_edges):
     name, text, pairs = data.draw(kind())
     path = tmp_path / (name + suffix)
     path.write_bytes(PACKERS[suffix](text))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"{DATA} is absent")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "road-FLA.gr.xz")) for name in EXPECTED]
 )
-def test_counts(name):
+def test_counts_of_real_files(name):
     edges = open_edges(DATA / name)
     parts = [piece.read() for piece in edges.cut(3000)]
     u, v = (np.concatenate(ends) for ends in zip(*parts, strict=True))

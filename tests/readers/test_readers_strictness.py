@@ -77,7 +77,7 @@ alike = st.lists(st.sampled_from(GOOD + ODD), min_size=1, max_size=2).flatmap(
 @example(block=b"1;2\n1;2;3;4\n\r\n")
 @example(block=b"1 2\r3 4\n")
 @example(block=b" \n\n")
-def test_pairs(grammar, block):
+def test_the_kernel_accepts_the_lines_that_python_accepts(grammar, block):
     fast = pairs.parse_block(block, grammar)
     try:
         slow = [pairs.parse_line(text, grammar) for text in block.split(b"\n")[:-1]]
@@ -96,7 +96,7 @@ def test_pairs(grammar, block):
 @settings(max_examples=150, deadline=None)
 @given(block=texts | alike, vertex=st.integers(0, 6))
 @example(block=b"\n \n", vertex=0)
-def test_metis(layout, block, vertex):
+def test_the_metis_kernel_accepts_the_lines_that_python_accepts(layout, block, vertex):
     fast = metis_piece.parse_block(block, vertex, layout)
     try:
         slow = metis_piece.parse_lines(NOWHERE, 0, block, vertex, layout, READING)

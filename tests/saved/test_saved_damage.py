@@ -21,7 +21,7 @@ from dbfs_workers.storage.saved.check_kernels import are_vertices
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
-from tests.support.saved import Json, change_array, change_manifest, copied, load_arrays
+from tests.support.saved import Json, change_array, change_manifest, copied, load_arrays, put
 
 ARRAYS = random(60, 200, 3)
 OTHER = random(60, 200, 4)
@@ -214,26 +214,19 @@ def test_manifests_that_lie(client: distributed.Client, saved: Path, tmp_path: P
     assert str(path / "manifest.json") in str(found.value)
 
 
-def _put(at: int, value: int) -> Callable[[Any], None]:
-    def change(array: Any) -> None:
-        array[at] = value
-
-    return change
-
-
 ARRAY_LIES: dict[str, tuple[str, str, Callable[[Any], object], str]] = {
-    "a column out of all ranks": ("partition", "columns", _put(3, 64), "is the internal id of no vertex, with n = 60"),
-    "a column of padding": ("partition", "columns", _put(3, 31), "is the internal id of no vertex"),
-    "the largest column": ("partition", "columns", _put(0, 2**32 - 1), "is the internal id of no vertex"),
-    "an in-column": ("partition", "in_columns", _put(-1, 63), "is the internal id of no vertex"),
-    "the first row": ("partition", "row_offsets", _put(0, 1), "its rows begin at 1 and end at"),
-    "the last row": ("partition", "row_offsets", _put(-1, 2**62), "its rows begin at 0 and end at 4,611"),
-    "a row below 0": ("partition", "row_offsets", _put(5, -8), "its row offsets do not ascend"),
-    "a row too high": ("partition", "in_row_offsets", _put(5, 2**62), "its row offsets do not ascend"),
-    "edges of padding": ("partition", "row_offsets", _put(30, 1), "are of rows past the last vertex of rank 0"),
-    "an edge of no vertex": ("edges", "source", _put(7, 60), "has an edge of the vertex 60; vertices are 0..59"),
-    "a vertex twice": ("order", "vertex", _put(0, 5), "a vertex is missing or occurs twice"),
-    "no vertex": ("order", "vertex", _put(59, 60), "is not an order of the vertices 0..59"),
+    "a column out of all ranks": ("partition", "columns", put(3, 64), "is the internal id of no vertex, with n = 60"),
+    "a column of padding": ("partition", "columns", put(3, 31), "is the internal id of no vertex"),
+    "the largest column": ("partition", "columns", put(0, 2**32 - 1), "is the internal id of no vertex"),
+    "an in-column": ("partition", "in_columns", put(-1, 63), "is the internal id of no vertex"),
+    "the first row": ("partition", "row_offsets", put(0, 1), "its rows begin at 1 and end at"),
+    "the last row": ("partition", "row_offsets", put(-1, 2**62), "its rows begin at 0 and end at 4,611"),
+    "a row below 0": ("partition", "row_offsets", put(5, -8), "its row offsets do not ascend"),
+    "a row too high": ("partition", "in_row_offsets", put(5, 2**62), "its row offsets do not ascend"),
+    "edges of padding": ("partition", "row_offsets", put(30, 1), "are of rows past the last vertex of rank 0"),
+    "an edge of no vertex": ("edges", "source", put(7, 60), "has an edge of the vertex 60; vertices are 0..59"),
+    "a vertex twice": ("order", "vertex", put(0, 5), "a vertex is missing or occurs twice"),
+    "no vertex": ("order", "vertex", put(59, 60), "is not an order of the vertices 0..59"),
 }
 
 
@@ -250,10 +243,10 @@ def test_arrays_that_lie(client: distributed.Client, saved: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "change", "error"),
     [
-        ("columns", _put(3, 2**32 - 1), DbfsError),
-        ("row_offsets", _put(5, -8), FormatError),
-        ("row_offsets", _put(5, 2**62), FormatError),
-        ("row_offsets", _put(30, 2), FormatError),
+        ("columns", put(3, 2**32 - 1), DbfsError),
+        ("row_offsets", put(5, -8), FormatError),
+        ("row_offsets", put(5, 2**62), FormatError),
+        ("row_offsets", put(30, 2), FormatError),
     ],
 )
 def test_arrays_that_lie_to_other_ranks(

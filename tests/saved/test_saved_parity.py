@@ -231,7 +231,7 @@ def test_the_manifest_or_a_url_of_the_folder_names_the_graph(client: distributed
             assert open_edges(path).m == graph.m
 
 
-def test_estimate(client: distributed.Client, tmp_path: Path) -> None:
+def test_the_estimate_of_a_saved_graph(client: distributed.Client, tmp_path: Path) -> None:
     arrays = random(3000, 20_000, 1)
     with load_arrays(client, arrays, ranks=2, order="degree", keep_edges=True) as graph:
         graph.save(tmp_path / "graph")

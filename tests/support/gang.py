@@ -32,6 +32,7 @@ class Worker:
 
     exchange: Any
     door: Any = None
+    team: Any = None
 
     def create(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> Any:
         from dbfs_workers.exchange.across_hosts import EnvoyExchange
@@ -79,16 +80,22 @@ class Worker:
             link.enter_kernel = lambda: None
             link._row[0] = -1
 
-    def load(self, partition: Partition, backend: str, staged: bool) -> None:
+    def load(self, partition: Partition, backend: str, staged: bool, team: int) -> None:
         from dbfs_workers import backends
+        from dbfs_workers.backends import cpu_team, cpu_team_task_kernels
         from dbfs_workers.exchange.staged import StagedExchange
         from dbfs_workers.storage.scratch import Scratch
         from dbfs_workers.storage.shared_rows import share
+        from dbfs_workers.team import Team
 
         self.backend = backends.get(backend)
         if backend == "cpu":
             partition = share(partition)
-        self.scratch = Scratch(partition, self.backend.xp)
+        if team and self.team is None:
+            # The threads share all levels, however small.
+            cpu_team.LEAST_EDGES = cpu_team.LEAST_ROWS = cpu_team.LEAST_ENTRIES = 1  # type: ignore[misc]
+            self.team = Team(team, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+        self.scratch = Scratch(partition, self.backend.xp, team=self.team)
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange
 
     def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:
@@ -163,7 +170,8 @@ class Gang:
     """Processes of ``p`` ranks.
 
     With ``staged`` they use the exchange that copies device arrays through the host. ``entries`` is the size of a bin.
-    ``hosts`` has the host that each rank pretends to be on; all are on one by default.
+    ``hosts`` has the host that each rank pretends to be on; all are on one by default. ``team`` threads share
+    all levels of a rank; 0 for none.
     """
 
     def __init__(
@@ -174,9 +182,11 @@ class Gang:
         staged: bool = False,
         entries: int | None = None,
         hosts: tuple[int, ...] | None = None,
+        team: int = 0,
     ) -> None:
         self.p = p
         self.backend = backend
+        self.team = team
         self.staged = staged
         self.entries = entries
         self.hosts = Hosts(hosts or (0,) * p)
@@ -238,7 +248,8 @@ class Gang:
     def load(self, partitions: Sequence[Partition]) -> None:
         self.connect(partitions[0].stripe)
         loading = [
-            self.call(rank, "load", partition, self.backend, self.staged) for rank, partition in enumerate(partitions)
+            self.call(rank, "load", partition, self.backend, self.staged, self.team)
+            for rank, partition in enumerate(partitions)
         ]
         for loaded in loading:
             loaded.result()

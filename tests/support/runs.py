@@ -5,9 +5,12 @@ import signal
 import threading
 import time
 
+import distributed
+
 import dbfs
 from dbfs.errors import WorkerLostError
 from dbfs.graph.graph import Graph
+from dbfs_workers.members.label_room import LabelRoom
 
 ENDLESS = 1_000_000
 """Vertices of a path: a traversal from its end takes so many levels that a test can catch the run midway.
@@ -45,6 +48,11 @@ class Background:
         self.thread.join(20)
         assert not self.thread.is_alive(), "the run hangs"
         return self.error
+
+
+def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:
+    """Give a worker's rank of a graph another memory limit, in bytes. Clients run this on workers."""
+    dask_worker.plugins["dbfs"].members[graph_id].room = LabelRoom(limit)
 
 
 def kill_rank_1_mid_run(graph: Graph) -> None:

@@ -89,3 +89,12 @@ def copied(path: Path, to: Path) -> Path:
     """A copy of a saved graph."""
     shutil.copytree(path, to)
     return to
+
+
+def put(at: int, value: int) -> Callable[[Any], None]:
+    """Return the change of an array that puts a value at an index."""
+
+    def change(array: Any) -> None:
+        array[at] = value
+
+    return change

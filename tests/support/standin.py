@@ -1,8 +1,7 @@
 """Stand-ins on NumPy for the parts of CuPy and for the kernels that building on GPUs uses: no GPU is needed."""
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -10,6 +9,8 @@ import numpy as np
 import pytest
 
 from dbfs_workers import backends, plugin
+from dbfs_workers.backends import grid
+from dbfs_workers.backends.grid_cpu import CpuGrid
 from dbfs_workers.cuda import building, device_memory
 from dbfs_workers.errors import ExchangeUnavailableError
 
@@ -17,8 +18,11 @@ from dbfs_workers.errors import ExchangeUnavailableError
 class Array(np.ndarray):  # type: ignore[type-arg]
     """CuPy's array, which becomes NumPy's by ``get`` only."""
 
-    def get(self) -> np.ndarray:  # type: ignore[type-arg]
-        return np.array(self)
+    def get(self, out: np.ndarray | None = None) -> np.ndarray:  # type: ignore[type-arg]
+        if out is None:
+            return np.array(self)
+        out[...] = self
+        return out
 
     def set(self, values: np.ndarray) -> None:  # type: ignore[type-arg]
         self[...] = values
@@ -77,7 +81,9 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
     monkeypatch.setattr(building, "launch", launch)
     monkeypatch.setattr(device_memory, "own_allocation", lambda count, dtype: np.empty(count, dtype).view(Array))
     monkeypatch.setattr(device_memory, "export_allocation", lambda array: array.ctypes.data.to_bytes(8, "little"))
-    monkeypatch.setattr(device_memory, "mapped", _mapped if mapped else _refuse)
+    monkeypatch.setattr(device_memory, "open_handle", _open if mapped else _refuse)
+    monkeypatch.setattr(device_memory, "close_handle", lambda address: None)
+    monkeypatch.setattr(device_memory, "array_at", _array_at)
     monkeypatch.setattr(device_memory, "copy_from", _copy_from)
     return cupy
 
@@ -87,18 +93,21 @@ def pretend_to_have_a_gpu() -> None:
     install(pytest.MonkeyPatch(), mapped=False)
     cpu = backends.get("cpu")
     backends.get = lambda name: cpu  # type: ignore[assignment]
+    grid.get = lambda name: CpuGrid()  # type: ignore[assignment]
     plugin.own_gpu = lambda: "0"
 
 
-@contextmanager
-def _mapped(handle: bytes) -> Iterator[int]:
-    yield int.from_bytes(handle, "little")
+def _open(handle: bytes, what: str) -> int:
+    return int.from_bytes(handle, "little")
 
 
-@contextmanager
-def _refuse(handle: bytes) -> Iterator[int]:
-    raise ExchangeUnavailableError("a peer's GPU memory can't be mapped")
-    yield 0
+def _refuse(handle: bytes, what: str) -> int:
+    raise ExchangeUnavailableError(f"{what}: it is pretended")
+
+
+def _array_at(at: int, count: int, dtype: Any, owner: object) -> np.ndarray:  # type: ignore[type-arg]
+    memory = (ctypes.c_char * max(1, count * np.dtype(dtype).itemsize)).from_address(at)
+    return np.frombuffer(memory, dtype, count).view(Array)
 
 
 def _copy_from(address: int, array: np.ndarray) -> None:  # type: ignore[type-arg]

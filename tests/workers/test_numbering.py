@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbfs_workers.errors import EdgeInputError, GraphTooLargeError
 from dbfs_workers.storage import id_codes, id_table
-from dbfs_workers.storage.id_codes import ascending, encode
+from dbfs_workers.storage.id_codes import ascending, divide, encode
 from dbfs_workers.storage.id_table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
 from dbfs_workers.tasks import numbering as tasks
 
@@ -81,10 +81,11 @@ def test_ids_are_numbered_in_ascending_order(kind: str, data: st.DataObject) -> 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_codes_of_parts_are_those_of_all_ids_at_once(data: st.DataObject) -> None:
-    """So many integers that the hash table grows, within parts and between them."""
+    """So many integers that the hash table grows, within parts and between them; later ones may pass 2^32."""
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     sizes = data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=6))
-    ids = generator.integers(0, data.draw(st.sampled_from([1, 900, 2**62])), sum(sizes))
+    ids = generator.integers(0, data.draw(st.sampled_from([1, 900, 2**32, 2**62])), sum(sizes))
+    ids[sizes[0] :] += data.draw(st.sampled_from([0, 2**32 - 1000]))
     parts = np.split(ids, np.cumsum(sizes)[:-1])
     codes, distinct = encode(iter(parts))
     assert [one.size for one in codes] == sizes
@@ -180,6 +181,10 @@ def test_ranges_and_keys_follow_the_order(kind: str, data: st.DataObject) -> Non
     splitters = sorted(data.draw(st.lists(strategy, max_size=4)))
     expected = [sum(splitter <= one for splitter in splitters) for one in ids]
     assert ranges_of(from_python(ids, id_type), splitters).tolist() == expected
+    if splitters:
+        order, ends = divide(from_python(ids, id_type), splitters)
+        assert order.tolist() == sorted(range(len(ids)), key=expected.__getitem__)
+        assert ends == [sum(one <= at for one in expected) for at in range(len(splitters) + 1)]
     if id_type.is_tuple:
         keys = sort_keys(from_python(ids, id_type)).to_pylist()
         assert [ids[index] for index in sorted(range(len(ids)), key=keys.__getitem__)] == sorted(ids)

@@ -138,7 +138,7 @@ def test_expand_and_filter_partition(backend: Backend, case: Case, with_parents:
 
 @examples
 @given(case=cases(), with_parents=wanted, own=st.booleans())
-def test_contract(backend: Backend, case: Case, with_parents: bool, own: bool) -> None:
+def test_contract_labels_the_new_vertices_of_a_bin(backend: Backend, case: Case, with_parents: bool, own: bool) -> None:
     on, xp = Device(case, backend), backend.xp
     rows = np.arange(case.stripe.owned(case.partition.rank))[::-1].astype(np.uint32)
     visited_rows = {i - case.first_id for i in case.visited} if not own else set()
@@ -170,7 +170,7 @@ def test_contract(backend: Backend, case: Case, with_parents: bool, own: bool) -
 
 @examples
 @given(case=cases(), with_parents=wanted)
-def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
+def test_top_down_labels_own_rows_and_bins_the_others(backend: Backend, case: Case, with_parents: bool) -> None:
     on, stripe, rank = Device(case, backend), case.stripe, case.partition.rank
     # Something was binned in a level before: it stays.
     before = np.minimum(np.arange(stripe.p), stripe.n_local - stripe.owned(rank))
@@ -199,7 +199,9 @@ def test_top_down(backend: Backend, case: Case, with_parents: bool) -> None:
 
 @examples
 @given(case=cases(), with_parents=wanted, chance=st.integers(0, 2**32 - 1))
-def test_bottom_up(backend: Backend, case: Case, with_parents: bool, chance: int) -> None:
+def test_bottom_up_finds_the_unvisited_rows_with_a_parent(
+    backend: Backend, case: Case, with_parents: bool, chance: int
+) -> None:
     on, stripe, xp = Device(case, backend), case.stripe, backend.xp
     into = case.partition.in_edges
     assert into is not None
@@ -234,7 +236,7 @@ def test_bottom_up(backend: Backend, case: Case, with_parents: bool, chance: int
 
 @examples
 @given(case=cases())
-def test_bitmaps(backend: Backend, case: Case) -> None:
+def test_slices_are_marked_and_absorbed(backend: Backend, case: Case) -> None:
     on, stripe, xp = Device(case, backend), case.stripe, backend.xp
     marked = xp.full(stripe.words_local, 0xDEADBEEF, np.uint32)
     backend.mark(on.scratch.frontier, marked)

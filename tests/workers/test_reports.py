@@ -24,7 +24,7 @@ def no_seconds(counts: np.ndarray) -> np.ndarray:
 
 
 @given(levels=LEVELS, data=st.data())
-def test_tables(levels: int, data: st.DataObject) -> None:
+def test_any_tables_of_levels_come_back(levels: int, data: st.DataObject) -> None:
     numbers = st.integers(-(2**63), 2**63 - 1)
     counts = data.draw(
         arrays.arrays(np.int64, (levels, len(COUNT_FIELDS)), elements=numbers, fill=st.integers(-300, 300))

@@ -5,6 +5,7 @@ import pytest
 
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch
+from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.scratch import Scratch
 from tests.support import graphs
 from tests.support.gang import partitions, spec
@@ -34,3 +35,25 @@ def test_a_traversal_forgets_the_one_before() -> None:
     # Only the source and what no edge leads to count as visited.
     bits = np.unpackbits(state.visited.view(np.uint8), bitorder="little")[:n]
     assert np.flatnonzero(bits == 0).tolist() == [10, 50]
+
+
+@pytest.mark.parametrize("predecessors", [False, True])
+def test_one_source_starts_as_the_same_source_twice(predecessors: bool) -> None:
+    """Of one source a kernel labels the row; of several, NumPy does."""
+    n, random = 200, np.random.default_rng(7)
+    # Every fourth vertex has no edge.
+    src, dst = (4 * random.integers(0, n // 4, 300) + random.integers(0, 3, 300) for _ in (0, 1))
+    for partition in partitions(n, src, dst, 3, directed=False):
+        one, two = (Scratch(partition, np, LabelPool(partition.stripe.n_local, 1 << 20)) for _ in (0, 1))
+        for source in range(n):
+            started = []
+            for state, sources in ((one, (source,)), (two, (source, source))):
+                # What the traversal before has left.
+                state.visited[:] = 0x5A5A5A5A
+                labels = state.start(spec(*sources, predecessors=predecessors), ends=True)
+                visited, frontier = state.visited.copy(), state.frontier.copy()
+                state.end(labels)
+                parents = labels.predecessors
+                started.append((visited, frontier, labels.distances, np.empty(0) if parents is None else parents))
+            for ours, theirs in zip(*started, strict=True):
+                assert np.array_equal(ours, theirs)

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.messages import EndLease, GrantLease
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.lines.worker_door import WorkerDoor
-from dbfs_workers.messages import EndLease, GrantLease
 
 
 async def sent(**_: Any) -> None:

@@ -48,7 +48,7 @@ def multiset(edges: EdgeList) -> Counter[tuple[int, ...]]:
 @pytest.mark.parametrize("suffix", LINES)
 @PER_TEST
 @given(ARRAYS)
-def test_lines(tmp_path: Path, suffix: str, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
+def test_text_formats_come_back(tmp_path: Path, suffix: str, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
     n, pairs, directed = arrays
     edges = edge_list(*arrays)
     out = tmp_path / f"graph{suffix}"
@@ -65,7 +65,7 @@ def test_lines(tmp_path: Path, suffix: str, arrays: tuple[int, list[tuple[int, i
 
 @PER_TEST
 @given(ARRAYS)
-def test_metis(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
+def test_metis_comes_back(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
     n, pairs, _ = arrays
     simple = {tuple(sorted(pair)) for pair in pairs if pair[0] != pair[1]}
     out = tmp_path / "graph.metis"
@@ -78,7 +78,7 @@ def test_metis(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) 
 
 @PER_TEST
 @given(ARRAYS)
-def test_npz(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
+def test_npz_is_the_matrix(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
     n, pairs, directed = arrays
     out = tmp_path / "graph.npz"
     assert write_edges(edge_list(*arrays), out) == Written(n, len(pairs), directed)
@@ -94,7 +94,9 @@ def test_npz(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) ->
 
 @PER_TEST
 @given(ARRAYS)
-def test_parquet(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
+def test_parquet_has_the_edges_and_the_metadata(
+    tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]
+) -> None:
     n, pairs, directed = arrays
     out = tmp_path / "graph.parquet"
     assert write_edges(edge_list(*arrays), out) == Written(n, len(pairs), directed)
@@ -118,7 +120,7 @@ GENERATED = [
 
 @pytest.mark.parametrize("suffix", [".mtx", ".gr", ".graph", ".txt"])
 @pytest.mark.parametrize("edges", GENERATED, ids=lambda edges: edges.name)
-def test_generated(tmp_path: Path, edges: EdgeList, suffix: str) -> None:
+def test_generated_edges_come_back(tmp_path: Path, edges: EdgeList, suffix: str) -> None:
     """Generators; geometric's number of edges is unknown beforehand."""
     if suffix == ".txt" and edges.m == 0:
         return

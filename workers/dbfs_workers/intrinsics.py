@@ -89,7 +89,7 @@ def receive_now(descriptor, buffer, start, stop):
 
 @kernel(void, INT64, int64)
 def wait_for_readable(polled, milliseconds):
-    """Wait until a connection has received something, or is broken, at most so many milliseconds.
+    """Wait at most some milliseconds until a connection has received something or is broken.
 
     Args:
         polled: int64, an element a connection: its descriptor, or a negative number for none. Overwritten.
@@ -148,6 +148,27 @@ def compare_exchange(typingctx, array, index, expected, value):
         return builder.extract_value(result, 0)
 
     return types.int64(array, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def fetch_or(typingctx, words, index, bits):
+    """Set bits of ``words[index]``, a uint32, and return its old value. Other memory accesses may move across this."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], *arguments[:2])
+        return builder.atomic_rmw("or", pointer, arguments[2], "monotonic")
+
+    return types.uint32(words, types.int64, types.uint32), generate
+
+
+@intrinsic
+def pointer(typingctx, address):
+    """Return an address, an int64, as the pointer that ``numba.carray`` takes."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
 
 
 @intrinsic

@@ -1,8 +1,10 @@
 """Every message that a worker answers, as a frozen dataclass. ``dbfs_workers.plugin.WorkerService`` handles them.
 
-The scheduler's messages are in ``dbfs.service.messages``, because their fields and answers are records of ``dbfs``,
-which workers do not import. Ranks of one gang also send each other the messages of ``exchange.comm``. Those bypass this
-module: they are not answered, and their arrays travel in frames of their own, without pickling.
+The messages of leases, reads and updates are in the modules ``messages`` of these rooms. The scheduler's messages are
+in ``dbfs.service.messages``, because their fields and answers are records of ``dbfs``, which workers do not import.
+
+Ranks of one gang also send each other the messages of ``exchange.comm``. Those bypass this module: they are not
+answered, and their arrays travel in frames of their own, without pickling.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from dbfs_workers.cuda.run import OfferedMessages
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.lines.line import Address
@@ -23,19 +26,6 @@ from dbfs_workers.tasks.barriers import Barrier
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""
-
-
-@dataclass(frozen=True)
-class LeaseEnd:
-    """State of a gang after a lease.
-
-    Attributes:
-        number: the gang's serial number of the next run; 0 from ranks other than 0.
-        failed: whether the lease's last run failed.
-    """
-
-    number: int
-    failed: bool
 
 
 class WorkerMessage(Message[A_co]):
@@ -68,7 +58,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``nccl``, ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are
             several.
-        layout: ``1d`` or ``2d``; the latter only with ``shared_memory``, on the CPU.
+        layout: ``1d`` or ``2d``; the latter only with ``shared_memory``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
             and ``nccl``.
@@ -97,7 +87,7 @@ class OpenToHosts(WorkerMessage[Address]):
 
     Attributes:
         graph_id: the graph.
-        token: what the other hosts will show.
+        token: the token that the other hosts will show.
 
     Raises:
         ExchangeUnavailableError: the worker can't listen.
@@ -158,7 +148,7 @@ class ConnectByNccl(WorkerMessage[None]):
 
 
 @dataclass(frozen=True)
-class JoinGpuGang(WorkerMessage["Pickled[Infos]"]):
+class JoinGpuGang(WorkerMessage[Pickled[Infos]]):
     """Become a rank of a gang on GPUs: upload the partition, make the engines, return what peers need to map them.
 
     Attributes:
@@ -177,12 +167,28 @@ class JoinGpuGang(WorkerMessage["Pickled[Infos]"]):
 
 
 @dataclass(frozen=True)
+class OfferGpuMemory(WorkerMessage[Pickled[OfferedMessages]]):
+    """Return what the peers of a rank of a 2-D partition need in order to map its messages.
+
+    Attributes:
+        graph_id: the graph.
+
+    Raises:
+        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
+        GraphTooLargeError: the messages do not fit in the GPU's free memory.
+        StaleRunError: the worker is not a rank of a 2-D partition on a GPU of that gang.
+    """
+
+    graph_id: str
+
+
+@dataclass(frozen=True)
 class ConnectGpus(WorkerMessage[None]):
     """Map the GPU memory of the whole gang.
 
     Attributes:
         graph_id: the graph.
-        infos: answers to ``JoinGpuGang``, by rank.
+        infos: answers to ``JoinGpuGang``, or to ``OfferGpuMemory``, by rank.
 
     Raises:
         ExchangeUnavailableError: a peer's memory can't be mapped.
@@ -190,7 +196,7 @@ class ConnectGpus(WorkerMessage[None]):
     """
 
     graph_id: str
-    infos: tuple[Pickled[Infos], ...]
+    infos: tuple[Pickled[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -305,11 +311,11 @@ class ReportLostPeer(WorkerMessage[None]):
 
 @dataclass(frozen=True)
 class ReadBarriers(WorkerMessage[list[Barrier]]):
-    """Return the counts of barriers of the taskgraph engine, from rank 0; none if the first is not there in time.
+    """Return the counts of barriers of the taskgraph engine, from rank 0; none if the first does not come in time.
 
     Attributes:
         run_id: the run.
-        level: the level of the first barrier wanted; those after it are returned as far as they are there.
+        level: the level of the first barrier wanted; later barriers are returned as far as they exist.
         seconds: how long to wait for the first barrier.
     """
 
@@ -320,7 +326,7 @@ class ReadBarriers(WorkerMessage[list[Barrier]]):
 
 @dataclass(frozen=True)
 class AbortTasks(WorkerMessage[None]):
-    """End the waits of a run's tasks on the worker: the run ended early, and what they wait for may never come.
+    """End the waits of a run's tasks on the worker: the run ended early, and their messages may never come.
 
     An update's batch that the rank has taken is forgotten.
 
@@ -377,78 +383,3 @@ class ForgetClient(WorkerMessage[None]):
 
     graph_id: str
     client: str
-
-
-# Leases: see ``dbfs_workers.leases``.
-
-
-@dataclass(frozen=True)
-class OpenDoor(WorkerMessage[Address]):
-    """Admit rank 0's line to this rank; return the address of the worker's door.
-
-    Attributes:
-        graph_id: the graph.
-        token: what rank 0 will show.
-
-    Raises:
-        StaleRunError: the worker is not a rank of that gang.
-        ExchangeUnavailableError: the worker can't listen.
-    """
-
-    graph_id: str
-    token: bytes
-
-
-@dataclass(frozen=True)
-class GrantLease(WorkerMessage[Address]):
-    """Begin a lease on rank 0; return the address of the worker's door.
-
-    Attributes:
-        graph_id: the graph.
-        lease: serial number of the lease.
-        client: id of the holder.
-        number: the gang's serial number of the next run.
-        run_id: the run that the lease was granted to, which the scheduler lists from now on.
-        token: what the holder will show.
-        addresses: workers of the other ranks.
-        doors: answers to ``OpenDoor`` of the other ranks.
-        doors_token: the token of those doors.
-        order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
-
-    Raises:
-        StaleRunError: the worker is not a rank of that gang.
-        ExchangeUnavailableError: the worker can't listen, or can't open a line to another rank.
-    """
-
-    graph_id: str
-    lease: int
-    client: str
-    number: int
-    run_id: str
-    token: bytes
-    addresses: tuple[str, ...]
-    doors: tuple[Address, ...]
-    doors_token: bytes
-    order_key: Hashable | None
-
-
-@dataclass(frozen=True)
-class EndLease(WorkerMessage[LeaseEnd]):
-    """End a lease on a rank. Rank 0 answers once no run of the lease is under way.
-
-    Attributes:
-        graph_id: the graph.
-        lease: serial number of the lease.
-        cause: why the run under way is ended at once; None to end it after its current part.
-        message: the same in words.
-        lost: the rank whose worker is lost, if the cause is ``LOST``.
-
-    Raises:
-        StaleRunError: the worker is not a rank of that gang.
-    """
-
-    graph_id: str
-    lease: int
-    cause: Cause | None = None
-    message: str = ""
-    lost: int = 0

@@ -25,6 +25,7 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import DaskTransport
 from dbfs_workers.gpus import own_gpu
+from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.lines.line import Address
 from dbfs_workers.lines.worker_door import WorkerDoor
@@ -39,18 +40,15 @@ from dbfs_workers.messages import (
     ConnectHosts,
     DetachGpus,
     DropRankLabels,
-    EndLease,
     ForgetClient,
     GetGpu,
     GetHost,
     GetPosition,
-    GrantLease,
     JoinGpuGang,
     JoinHostGang,
-    LeaseEnd,
     LeaveGang,
     NameCommunicator,
-    OpenDoor,
+    OfferGpuMemory,
     OpenToHosts,
     PublishRankLabels,
     ReadBarriers,
@@ -61,21 +59,24 @@ from dbfs_workers.messages import (
 from dbfs_workers.reads.ids import IdReads
 from dbfs_workers.reads.server import LabelReads
 from dbfs_workers.reads.subgraphs import EdgeReads
+from dbfs_workers.reads.verdicts import Verdicts
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering, mail, unspilled
 from dbfs_workers.tasks.barriers import Barrier, read_barriers
 from dbfs_workers.updates.worker import Updates
 
 if TYPE_CHECKING:
+    from dbfs_workers.cuda.run import OfferedMessages
     from dbfs_workers.exchange.across_hosts import EnvoyExchange
     from dbfs_workers.exchange.nccl import NcclExchange
     from dbfs_workers.members.on_gpu import CudaMember, Infos
+    from dbfs_workers.members.on_grid import GridMemberOnGpu
 
 T = TypeVar("T")
 
@@ -108,6 +109,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             LabelReads(worker.data, self.kept_labels, self.changed_rows),
             IdReads(worker.data),
             EdgeReads(worker.data),
+            Verdicts(worker.data, self.kept_labels),
         )
         for service in (self, self.updates, *self.reads):
             worker.handlers.update(handlers(service))
@@ -170,10 +172,13 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             exchange = shared
             made = None if message.handle is not None else shared.handle
             if message.layout == "2d":
-                from dbfs_workers.exchange.grid import GridExchange
-                from dbfs_workers.members.on_grid import GridMember
+                from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
 
-                self._enter(graph_id, GridMember(rank, message.partition_key, GridExchange(shared, stripe)))
+                if message.backend == "cpu":
+                    self._enter(graph_id, GridMember(rank, message.partition_key, shared))
+                else:
+                    on_gpu = GridMemberOnGpu(rank, message.partition_key, shared, graph_id)
+                    await self._enter_on_gpu(graph_id, on_gpu, on_gpu.make)
                 return made
         if message.backend == "cpu":
             threads = min(self.worker.state.nthreads, CPU_COUNT)
@@ -232,22 +237,33 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = CudaMember(message.rank, message.partition_key, message.graph_id)
         return Pickled.of(await self._enter_on_gpu(message.graph_id, member, member.make))
 
+    @OfferGpuMemory.handler
+    async def offer_gpu_memory(self, message: OfferGpuMemory) -> "Pickled[OfferedMessages]":
+        """See ``OfferGpuMemory``."""
+        from dbfs_workers.members.on_grid import GridMemberOnGpu
+
+        member = self._mapping_member(message.graph_id)
+        if not isinstance(member, GridMemberOnGpu):
+            raise StaleRunError(f"{self.worker.address} has no block of a grid of the graph {message.graph_id}")
+        return Pickled.of(await member.in_thread(member.offer))
+
     @ConnectGpus.handler
     async def connect_gpus(self, message: ConnectGpus) -> None:
         """See ``ConnectGpus``."""
-        member = self._cuda_member(message.graph_id)
-        await member.in_thread(member.connect, [info.value() for info in message.infos])
+        member = self._mapping_member(message.graph_id)
+        infos: list[Any] = [info.value() for info in message.infos]
+        await member.in_thread(member.connect, infos)
 
     @RecoverGpu.handler
     async def recover_gpu(self, message: RecoverGpu) -> None:
         """See ``RecoverGpu``."""
-        member = self._cuda_member(message.graph_id)
+        member = self._mapping_member(message.graph_id)
         await member.in_thread(member.recover if message.clear else _nothing)
 
     @DetachGpus.handler
     async def detach_gpus(self, message: DetachGpus) -> None:
         """See ``DetachGpus``."""
-        member = self._cuda_member(message.graph_id)
+        member = self._mapping_member(message.graph_id)
         await member.in_thread(member.detach)
 
     @LeaveGang.handler
@@ -370,7 +386,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def changed_rows(self, graph_id: str, run_id: str, index: int) -> NDArray[np.uint32]:
         """Return the rows whose distance the repair of labels has changed: uint32, ascending. Errors as above."""
         changed = self._kept(graph_id, run_id, index).changed
-        return np.empty(0, np.uint32) if changed is None else changed
+        return np.empty(0, np.uint32) if changed is None else on_host(changed)
 
     def _kept(self, graph_id: str, run_id: str, index: int) -> OwnedLabels:
         member = self._member(graph_id)
@@ -398,7 +414,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member.room = LabelRoom.of(self.worker, self._memory_share)
         self.members[graph_id] = member
 
-    async def _enter_on_gpu(self, graph_id: str, member: Member, make: Callable[[Partition], T]) -> T:
+    async def _enter_on_gpu(self, graph_id: str, member: Member, make: Callable[[Any], T]) -> T:
         """Become a member of a gang on this worker's GPU, and call the member's ``make`` in its thread."""
         self._enter(graph_id, member)
         try:
@@ -425,11 +441,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             )
         return member, member.exchange
 
-    def _cuda_member(self, graph_id: str) -> "CudaMember":
+    def _mapping_member(self, graph_id: str) -> "CudaMember | GridMemberOnGpu":
         from dbfs_workers.members.on_gpu import CudaMember
+        from dbfs_workers.members.on_grid import GridMemberOnGpu
 
         member = self._member(graph_id)
-        if not isinstance(member, CudaMember):
+        if not isinstance(member, (CudaMember, GridMemberOnGpu)):
             raise StaleRunError(f"{self.worker.address} is not a rank on a GPU of the graph {graph_id}; load it again")
         return member
 

@@ -27,7 +27,7 @@ def check(message: object, kind: Any, operation: str) -> None:
     hints = _hints(kind)
     if type(message) is not kind or vars(message).keys() != hints.keys():
         raise VersionMismatchError(
-            f"{operation}: the message has not the fields of {kind.__name__}; is the sender's dbfs of another version?"
+            f"{operation}: the message lacks the fields of {kind.__name__}; is the sender's dbfs of another version?"
         )
     for name, hint in hints.items():
         require(getattr(message, name), hint, f"{operation}: {name}")

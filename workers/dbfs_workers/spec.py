@@ -14,7 +14,7 @@ class TraversalSpec:
     Attributes:
         run_id: id of this attempt, which every message carries.
         sources: vertices of distance 0. On the ranks: positions, if the graph is ordered by degree; see ``renumbered``.
-        predecessors: whether parents are recorded beside distances.
+        predecessors: whether parents are recorded as well as distances.
         backend: name of the backend that runs the phases (``backends.BACKENDS``).
         direction: one of ``DIRECTIONS``.
         max_depth: largest distance to label; None for no bound.

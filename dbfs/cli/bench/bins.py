@@ -50,8 +50,8 @@ def bins(
 ) -> None:
     """Measure the taskgraph engine's levels over Dask's protocols.
 
-    The ranks send each other bins and bitmaps over Dask's connections. The times are medians. The distances are
-    compared with those of the resident engine.
+    The ranks send each other bins and bitmaps over Dask's connections. The times are medians. The distances must equal
+    those of the resident engine.
 
     Example: dbfs bench bins --backend cuda --protocol tcp --protocol ucx
     """

@@ -36,8 +36,8 @@ def build(
     """Measure the time and memory of building graphs.
 
     A graph is built from its generator, from arrays, and from files: of vertices, of sparse integer ids (parquet-ids)
-    or of strings (parquet-names). The peak is the memory that a worker took above
-    what it had before the build, next to the memory of its partition. --graph, --form and --ranks may be repeated.
+    or of strings (parquet-names). The peak is the memory that a worker takes beyond what it had before the build, next
+    to the memory of its partition. --graph, --form and --ranks may be repeated.
 
     Example: dbfs bench build --graph kronecker:scale=18 --form generator --ranks 2
     """

@@ -19,7 +19,7 @@ from dbfs_workers.backends import BACKENDS
 def gang(ranks: int, times: int, as_json: bool) -> None:
     """Measure the cost of starting a gang.
 
-    The time is that of a resident run from call to result, on a graph without edges.
+    The benchmark times a resident run, from call to result, on a graph without edges.
 
     Example: dbfs bench gang --ranks 4
     """
@@ -46,10 +46,10 @@ def gang(ranks: int, times: int, as_json: bool) -> None:
 @click.option("--batch", type=click.IntRange(2), default=64, show_default=True, help="Traversals of a batch.")
 @json_option
 def calls(graph: str, order: str, ranks: int, backend: str, times: int, batch: int, as_json: bool) -> None:
-    """Measure what a call costs above its traversal, and where that time goes.
+    """Measure the time of a call beyond its traversal, and where that time goes.
 
-    Medians in milliseconds, a traversal: of calls of bfs, and of batches by bfs_many. A plain Dask call to a worker is
-    the scale.
+    The table has medians in milliseconds for each traversal: of calls of bfs, and of batches by bfs_many. A plain Dask
+    call to a worker is measured for comparison.
 
     Example: dbfs bench calls --ranks 4
     """
@@ -118,7 +118,7 @@ def levels(ranks: int, levels: int, as_json: bool) -> None:
 def kernels(graph: str, ranks: int, sources: int, orders: Sequence[str], as_json: bool) -> None:
     """Measure traversals of a graph, next to SciPy's.
 
-    Both traverse the same graph from the same sources, one after the other.
+    dbfs and SciPy traverse the same graph from the same sources, one after the other.
 
     Example: dbfs bench kernels --graph kronecker:scale=18 --ranks 2
     """

@@ -32,11 +32,11 @@ from dbfs_workers.backends import BACKENDS
 )
 @click.option("--ranks", type=click.IntRange(1), default=2, show_default=True, help="Number of workers.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="cpu", show_default=True, help="Device of the workers.")
-@click.option("--times", type=click.IntRange(1), default=3, show_default=True, help="Times of each; the least counts.")
+@click.option("--times", type=click.IntRange(1), default=3, show_default=True, help="Repeats; the fastest counts.")
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder for the files, which are removed at the end; if left out, that of temporary files.",
+    help="Folder for the files, which are removed at the end; by default the folder of temporary files.",
 )
 @memory_option
 @json_option
@@ -53,8 +53,8 @@ def files(
     """Measure how fast graphs and labels are written and read.
 
     A graph is saved and opened again, the labels of a traversal are written as Parquet, and one thread reads a Matrix
-    Market file, beside fast_matrix_market if that is installed. Each row is printed as it is measured. What is read was
-    just written, so that the system has it in memory.
+    Market file, next to fast_matrix_market if that is installed. Each row is printed as it is measured. The files were
+    just written, so the system reads them from memory.
 
     Example: dbfs bench files --graph kronecker:scale=22 --ranks 2
     """

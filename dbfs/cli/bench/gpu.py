@@ -82,7 +82,7 @@ def gpu(
 @out_option
 @json_option
 def memory(gpus: int, graphs: Sequence[str], memory_limit: str, out: Path | None, as_json: bool) -> None:
-    """Measure GPU memory, next to what dbfs estimate says.
+    """Measure GPU memory, next to the estimate of dbfs estimate.
 
     No other program may use the GPUs meanwhile.
 

@@ -15,11 +15,11 @@ from dbfs.cli.common import connect, json_option, print_results
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Traversals of each kind.")
 @json_option
 def hosts(ranks: int, gpus: int | None, graph: str, levels: int, rounds: int, as_json: bool) -> None:
-    """Measure exchanges between hosts, next to that of one host.
+    """Measure exchanges between hosts, next to the exchange on one host.
 
-    The workers are on this machine. On CPUs they pretend to be on two hosts, then on one host each: they exchange by
-    TCP. On GPUs they are told to exchange by NCCL, then over Dask's connections; with NCCL_P2P_DISABLE=1 and
-    NCCL_SHM_DISABLE=1 in the environment, NCCL takes sockets as between hosts. The ways take turns. Medians.
+    The workers are on this machine. On CPUs they pretend to be on two hosts, then on one host each, and exchange by
+    TCP. On GPUs they exchange by NCCL, then over Dask's connections; with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in
+    the environment, NCCL takes sockets as between hosts. The exchanges take turns, and the times are medians.
 
     Example: dbfs bench hosts --gpus 2 --graph kronecker:scale=24
     """

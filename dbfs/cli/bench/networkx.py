@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.IntRange(7),
     default=10,
     show_default=True,
-    help="The same, of the graph for functions with a traversal of each node.",
+    help="The same, of the graph for functions with a traversal from each node.",
 )
 @click.option("--ranks", type=click.IntRange(1), default=1, show_default=True, help="Number of workers.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="cpu", show_default=True, help="Device of the workers.")
@@ -34,8 +34,8 @@ def networkx(scale: int, pairs_scale: int, ranks: int, backend: str, times: int,
     """Measure NetworkX's functions with the backend dbfs, next to NetworkX itself.
 
     Both take the same graph (Barabási and Albert, 8 edges for each node), in turns. The results are compared. Functions
-    with a traversal of each node take a smaller graph, since NetworkX's time grows with the square of the nodes. Each
-    row is printed as it is measured; ratio is NetworkX's time over that of dbfs.
+    with a traversal from each node take a smaller graph, since NetworkX's time grows with the square of the nodes. Each
+    row is printed as it is measured; ratio is NetworkX's time over the time of dbfs.
 
     Example: dbfs bench networkx --scale 14 --pairs-scale 11
     """

@@ -1,4 +1,4 @@
-"""``dbfs bench scale-model``: the model of a level, fitted to measured points and read off for many GPUs."""
+"""``dbfs bench scale-model``: a model of a level, fitted to measured points, and its predictions for many GPUs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dbfs.units import format_bytes
 
 if TYPE_CHECKING:
     from dbfs.bench.layouts import LayoutCost
-    from dbfs.bench.scale_gpus import Counted, GpuModel, Reading
+    from dbfs.bench.scale_gpus import GpuModel, Prediction, SmallGraph
     from dbfs.bench.scale_model import Errors, Trial
 
 
 @click.command()
 @click.argument("measured", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--scale", type=click.IntRange(1, 60), default=36, show_default=True, help="Kronecker scale to read off.")
+@click.option("--scale", type=click.IntRange(1, 60), default=36, show_default=True, help="Kronecker scale to predict.")
 @click.option(
     "--gpus",
     type=click.IntRange(2),
     multiple=True,
     default=(8, 64, 256, 1024),
     show_default=True,
-    help="Number of GPUs to read off; repeat for several.",
+    help="Number of GPUs to predict for; repeat for several.",
 )
 @click.option(
     "--counted",
@@ -45,36 +45,36 @@ if TYPE_CHECKING:
 def scale_model(
     measured: Path, scale: int, gpus: tuple[int, ...], counted: int, out: Path | None, as_json: bool
 ) -> None:
-    """Fit a model of a level to measured points, and read it off for many GPUs.
+    """Fit a model of a level to measured points, and predict traversals on many GPUs.
 
-    MEASURED is the JSON of dbfs bench layouts. The counts of the levels are exact; the times are a fit, whose errors
-    stand beside it. Nothing is measured.
+    MEASURED is the JSON of dbfs bench layouts. The counts of the levels are exact; the times are a fit, which is
+    printed with its errors. The command measures nothing.
 
     Example: dbfs bench scale-model docs/performance/layouts.json
     """
     from dbfs.bench.layouts import read
     from dbfs.bench.scale_figures import write
-    from dbfs.bench.scale_gpus import Counted, GpuModel, read_off
+    from dbfs.bench.scale_gpus import GpuModel, SmallGraph, predictions
     from dbfs.bench.scale_model import try_model
 
     if out is not None:
         check_writable("--out", out / "scale.svg")
     points = read(measured)
     trial = try_model(points)
-    small = Counted(counted, sources=3)
+    small = SmallGraph(counted, sources=3)
     model = GpuModel.fit(small)
-    readings = read_off(model, small, scale, sorted(set(gpus)))
+    predicted = predictions(model, small, scale, sorted(set(gpus)))
     if out is not None:
         with writing("--out", out):
-            write(points, trial.model, readings, out)
+            write(points, trial.model, predicted, out)
     if as_json:
-        print_json({"cpu": asdict(trial), "gpu": asdict(model), "readings": [_reading(one) for one in readings]})
+        print_json({"cpu": asdict(trial), "gpu": asdict(model), "predictions": [_fields(one) for one in predicted]})
         return
     _print_scaling(points)
     _print_cpu(trial)
     _print_growth(points)
     _print_gpus(model, small)
-    _print_readings(readings)
+    _print_predictions(predicted)
 
 
 def _print(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -131,7 +131,7 @@ def _print_growth(points: Sequence[LayoutCost]) -> None:
     _print(title, ("layout", "ranks", "measured", "multiplied", "error"), rows)
 
 
-def _print_gpus(model: GpuModel, counted: Counted) -> None:
+def _print_gpus(model: GpuModel, counted: SmallGraph) -> None:
     """Print the fit on GPUs of one host, beside the rates."""
     from dbfs.bench.scale_gpus import FITTED_GPUS, MEASURED
 
@@ -159,8 +159,8 @@ def _print_gpus(model: GpuModel, counted: Counted) -> None:
     _print("Directed GTEPS on GPUs", ("Kronecker", "GPUs", "point", "measured", "model", "error"), rows)
 
 
-def _print_readings(readings: Sequence[Reading]) -> None:
-    """Print what is read off."""
+def _print_predictions(predicted: Sequence[Prediction]) -> None:
+    """Print the predicted costs."""
     rows = [
         (
             *(
@@ -173,11 +173,11 @@ def _print_readings(readings: Sequence[Reading]) -> None:
             *(f"{seconds * 1e3:,.1f}" for seconds in (one.times.crossings, one.times.sending, one.times.edges)),
             *(f"{one.times.total * 1e3:,.0f}", f"{one.gteps:,.0f}"),
         )
-        for one in readings
+        for one in predicted
     ]
     columns = ("GPUs", "layout", "messages", "bytes sent", "memory", "ms: crossings", "bytes", "edges", "all", "GTEPS")
-    _print(f"Kronecker {readings[0].scale} with predecessors, of the busiest GPU", columns, rows)
+    _print(f"Kronecker {predicted[0].scale} with predecessors, of the busiest GPU", columns, rows)
 
 
-def _reading(reading: Reading) -> dict[str, Any]:
-    return {**asdict(reading), "seconds": reading.times.total, "gteps": reading.gteps}
+def _fields(one: Prediction) -> dict[str, Any]:
+    return {**asdict(one), "seconds": one.times.total, "gteps": one.gteps}

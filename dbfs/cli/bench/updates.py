@@ -12,13 +12,25 @@ from dbfs_workers.backends import BACKENDS
 
 
 @click.command()
-@click.option("--scale", type=click.IntRange(5), default=18, show_default=True, help="Logarithm of the vertices.")
+@click.option("--scale", type=click.IntRange(5), default=18, show_default=True, help="Log2 of the number of vertices.")
 @click.option("--edges", type=click.IntRange(1), default=1_000_000, show_default=True, help="Edges of a batch.")
 @click.option("--ranks", type=click.IntRange(1), default=2, show_default=True, help="Number of workers.")
 @click.option("--times", type=click.IntRange(1), default=5, show_default=True, help="Batches of each kind.")
 @click.option("--roads", default="grid2d:side=1000", show_default=True, help="Graph whose results are repaired.")
-@click.option("--changes", type=click.IntRange(1), default=1000, show_default=True, help="Edges of a batch there.")
-@click.option("--singles", type=click.IntRange(1), default=100, show_default=True, help="Single edges changed there.")
+@click.option(
+    "--changes",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Edges of a batch there.",
+)
+@click.option(
+    "--singles",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Single edges to change there.",
+)
 @click.option("--backend", type=click.Choice(BACKENDS), default="cpu", show_default=True, help="Device of the workers.")
 @json_option
 def updates(

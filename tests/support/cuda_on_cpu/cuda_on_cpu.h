@@ -336,6 +336,10 @@ inline T atomicOr(T* place, T value) {
   return __update(place, [=](T before) { return T(before | value); });
 }
 template <class T>
+inline T atomicAnd(T* place, T value) {
+  return __update(place, [=](T before) { return before & value; });
+}
+template <class T>
 inline T atomicMax(T* place, T value) {
   return __update(place, [=](T before) { return before < value ? value : before; });
 }

@@ -19,8 +19,8 @@ _SHOWN = 8
 def levels_along_predecessors(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Levels:
     """Return each vertex's number of steps along predecessors to a vertex that is its own predecessor.
 
-    Predecessors out of range are a violation, and then no distances are returned. Predecessors that lead in a circle or
-    to an unreached vertex are another.
+    Predecessors out of range are one violation; no distances are returned then. Predecessors that lead in a circle, or
+    to an unreached vertex, are another violation.
 
     Args:
         stripe: how the graph lies on the ranks.

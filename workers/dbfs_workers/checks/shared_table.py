@@ -1,7 +1,7 @@
 """The words of all ranks' labels in memory that the ranks of one host share, for a validation.
 
-Each rank writes the words of its own rows and reads those of all. So the host holds each word once, and a rank answers
-for 8 bytes a row.
+Each rank writes the words of its own rows and reads the words of all rows. So the host holds each word once: 8 bytes a
+row for each rank.
 """
 
 import fcntl

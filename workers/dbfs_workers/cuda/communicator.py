@@ -1,11 +1,11 @@
-"""What ``exchange.nccl`` needs of NCCL and of a GPU, as interfaces: ``nccl`` implements the first two, and
+"""The interfaces to NCCL and to a GPU through which ``exchange.nccl`` works: ``nccl`` implements the first two, and
 ``backends.cuda_messages`` the third.
 
 Transfers are given by addresses, because an exchange makes thousands of small ones a second. Importing this module
 needs no CuPy.
 
 A message from one rank to another has a header of ``HEADER`` words of 8 bytes, ``INLINE`` rows and ``INLINE`` parents
-of 4 bytes. Rows and parents behind the bin's size mean nothing.
+of 4 bytes. Rows and parents past the bin's size are undefined.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ HEADER: Final = 16
 # Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded;
 # over all ranks, the vertices found and the edges expanded; the entries that came; the state; then the ends of the
 # bins, the new entries of each, and the entries of the bin that came from each rank. The words of the rank's own bin
-# mean nothing.
+# are undefined.
 OWN, QUEUED, EDGES, FOUND, EXPANDED, RECEIVED, STATE, FIRST_END = range(8)
 # Bits of the state: a bin of any rank is too large for its message; a message is of another crossing; the level was not
 # run, since one before it halted the queue.
@@ -93,7 +93,7 @@ class Messages(Protocol):
     results: NDArray[np.int64]
 
     def most_ahead(self, max_degree: int) -> int:
-        """Return the vertices over all ranks up to which a frontier may be expanded before the host knows its size."""
+        """Return the largest frontier, over all ranks, that may be expanded before the host has read its size."""
         ...
 
     def reset(self) -> None:

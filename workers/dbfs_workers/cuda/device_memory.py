@@ -18,7 +18,7 @@ from dbfs_workers.errors import ExchangeUnavailableError, GraphTooLargeError
 
 @dataclass(frozen=True)
 class ExportedArray:
-    """Where another process finds an array: an allocation, and the array's place in it.
+    """The place of an array for another process: an allocation, and the array's offset in it.
 
     Attributes:
         handle: CUDA IPC handle of the allocation; empty for an empty array.
@@ -137,9 +137,10 @@ def _allocation(address: int) -> int:
     return base.value
 
 
-@contextmanager
-def mapped(handle: bytes) -> Iterator[int]:
-    """Map another process's array, and yield its address on this GPU. Copies begun inside end before it is unmapped.
+def open_handle(handle: bytes, what: str) -> int:
+    """Map another process's allocation, and return its address on this GPU; ``what`` begins the message.
+
+    CUDA counts how often an allocation is opened, so every opening is closed once.
 
     Raises:
         ExchangeUnavailableError: CUDA can't map it: its process is this one, or is on another host or in another
@@ -149,14 +150,43 @@ def mapped(handle: bytes) -> Iterator[int]:
 
     runtime = cupy.cuda.runtime
     try:
-        address = runtime.ipcOpenMemHandle(handle)
+        return int(runtime.ipcOpenMemHandle(handle))
     except runtime.CUDARuntimeError as error:
-        raise ExchangeUnavailableError(f"a peer's GPU memory can't be mapped: {error}") from error
+        raise ExchangeUnavailableError(f"{what}: {error}") from error
+
+
+def close_handle(address: int) -> None:
+    """Unmap what ``open_handle`` has mapped."""
+    import cupy
+
+    cupy.cuda.runtime.ipcCloseMemHandle(address)
+
+
+def array_at(at: int, count: int, dtype: Any, owner: object) -> Any:
+    """Return the array at an address of this GPU, or of a peer's memory that is mapped. ``owner`` keeps that memory."""
+    import cupy
+
+    dtype = np.dtype(dtype)
+    # The current device: CUDA names the peer's for mapped memory, and CuPy would refuse arrays of two devices.
+    memory = cupy.cuda.UnownedMemory(at, max(1, count * dtype.itemsize), owner, cupy.cuda.Device().id)
+    return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+@contextmanager
+def mapped(handle: bytes) -> Iterator[int]:
+    """Map another process's array, and yield its address on this GPU. Copies begun inside end before it is unmapped.
+
+    Raises:
+        ExchangeUnavailableError: see ``open_handle``.
+    """
+    import cupy
+
+    address = open_handle(handle, "a peer's GPU memory can't be mapped")
     try:
-        yield int(address)
+        yield address
     finally:
         cupy.cuda.get_current_stream().synchronize()
-        runtime.ipcCloseMemHandle(address)
+        close_handle(address)
 
 
 def copy_from(address: int, array: Any) -> None:

@@ -59,7 +59,14 @@ KERNELS: Final = (
     ),
     *(
         (source, PLAIN_DEFINES)
-        for source in ("resident/summary.cu", "phases/phases.cu", "phases/levels.cu", "phases/messages.cu")
+        for source in (
+            "resident/summary.cu",
+            "phases/phases.cu",
+            "phases/levels.cu",
+            "phases/grid.cu",
+            "phases/messages.cu",
+            "repair/repair.cu",
+        )
     ),
     *(
         (source, ())
@@ -82,6 +89,7 @@ KERNELS: Final = (
             "lab/degree_classes.cu",
             "lab/hierarchical.cu",
             "checks/validation.cu",
+            "reads/by_vertex.cu",
         )
     ),
 )

@@ -215,7 +215,7 @@ class ResidentKernel:
         self._set_graph(totals)
 
     def _set_graph(self, totals: GraphTotals) -> None:
-        """Set what the kernel reads of the graph."""
+        """Set the graph's addresses and totals in the kernel's argument."""
         params, graph = self._params[0], self.graph
         # Clamped to 32 bits: the kernel only compares it with small numbers.
         params["max_degree"] = min(2**32 - 1, totals.max_degree)
@@ -276,7 +276,7 @@ class ResidentKernel:
         self._timeout = options.timeout
 
     def _prepare_levels(self, options: KernelOptions) -> None:
-        """Set what the kernel decides by at a barrier."""
+        """Set the thresholds by which the kernel decides at a barrier."""
         params, stripe = self._params[0], self.graph.stripe
         direction = options.direction if self._bottom_up else Direction.TOP_DOWN
         self.direction = direction

@@ -105,6 +105,21 @@ class PeerInfo:
 
 
 @dataclass(frozen=True)
+class OfferedMessages:
+    """Where the peers find a rank's messages. Picklable.
+
+    Attributes:
+        rank: the rank.
+        handle: CUDA IPC handle of the messages.
+        token: the token that peers check before they open the handle.
+    """
+
+    rank: int
+    handle: bytes
+    token: Token
+
+
+@dataclass(frozen=True)
 class KernelOptions:
     """Options of one traversal.
 

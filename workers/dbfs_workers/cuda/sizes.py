@@ -5,6 +5,8 @@ Not counted: CUDA's context, the kernels, and the rounding up of allocations.
 
 from dbfs_workers.cuda.capacity import bin_capacity, has_spare, leader_capacity, most_sparse_edges
 from dbfs_workers.cuda.window import window_layout
+from dbfs_workers.storage import grid_scratch
+from dbfs_workers.storage.grid import Grid, bin_entries
 from dbfs_workers.storage.stripe import Stripe
 
 KEY = 8
@@ -34,6 +36,17 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     # Distances of both engines, parents of one.
     spare = (4 + 8) * rows if has_spare(stripe) else 0
     return {"windows": windows, "state": derived + groups + state + spare}
+
+
+def grid_member(stripe: Stripe, *, bottom_up: bool) -> dict[str, int]:
+    """Return the bytes of a rank of a 2-D partition by part, the partition and labels excluded."""
+    # A search's places, their first edges, degrees and the sums of these. Of the row, a peer's list, and the bits of a
+    # message with their counts and the sums of these; or a flag a row and the rows by finder.
+    rows = Grid.of(stripe.p).rows
+    level = stripe.n_local * (rows * (4 + 3 * 8) + 2 * 4) + stripe.words_local * (2 * 4 + 2 * 8)
+    # Messages of either parity, if the peers map them.
+    messages = 2 * 4 * stripe.p * bin_entries(stripe) if stripe.p > 1 else 0
+    return {"state": grid_scratch.nbytes(stripe, bottom_up=bottom_up), "levels": level, "messages": messages}
 
 
 def labels(stripe: Stripe) -> int:

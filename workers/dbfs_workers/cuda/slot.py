@@ -25,7 +25,7 @@ class Slot:
     """The host's side of one run. An engine has two, so that a run can be launched behind the one under way.
 
     Attributes:
-        host: what the kernel writes.
+        host: memory of the host that the kernel writes to.
         records: reader of the levels' records.
         done: the event behind the run on its stream.
     """

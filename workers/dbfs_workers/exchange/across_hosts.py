@@ -1,4 +1,4 @@
-"""The exchange of an envoy: the rank that exchanges with the envoys of other hosts what the ranks of its host send.
+"""The exchange of an envoy: the rank that exchanges frames with the envoys of other hosts, for all ranks of its host.
 
 Each host has a shared memory segment with a part for every rank of the gang. The ranks of the host write their own
 parts; the envoy writes the parts of all ranks elsewhere, from the frames of the other envoys. To the other ranks of
@@ -17,8 +17,8 @@ as the frames are small and nothing unusual comes (``envoy_kernels``); Python go
 that has finished a crossing may send its next frame before others have received all frames of this one: so a frame
 stays in its stream until the crossing that it belongs to.
 
-The frame of an abort carries the end of a run to the other hosts; one that comes too late is skipped. After a run that
-failed, the streams are made anew (``disconnect``, ``connect``), as they may be in the middle of a frame.
+The frame of an abort carries the end of a run to the other hosts; a frame that comes too late is skipped. After a run
+that failed, the streams are made anew (``disconnect``, ``connect``), as they may be in the middle of a frame.
 """
 
 import contextlib
@@ -46,12 +46,12 @@ from dbfs_workers.storage.stripe import Stripe
 logger = logging.getLogger(__name__)
 
 OpenLine = Callable[[Address, bytes, float], Line]
-"""Opens a line: takes the door's address, the token and the seconds that this may take."""
+"""Opens a line to the door at an address, with a token, within a number of seconds."""
 
 CONNECT_SECONDS = 5.0
 """Seconds that connecting to the other hosts may take."""
 
-# Seconds after which a waiting envoy looks for an abort, and after which it looks whether the other host is there.
+# Seconds after which a waiting envoy looks for an abort, and after which it checks that the other hosts still answer.
 _LOOK_SECONDS = 0.005
 _CHECK_SECONDS = 0.2
 
@@ -68,7 +68,7 @@ class EnvoyExchange(SharedMemoryExchange):
         self._host = hosts.of_ranks[segment.rank]
         own = self._own = hosts.ranks(self._host)
         others = {host: hosts.ranks(host) for host in range(hosts.count) if host != self._host}
-        # What the kernel needs for frames: see ``envoy_kernels``.
+        # Links and frames as the kernel reads them: see ``envoy_kernels``.
         rows = np.zeros((len(others), envoy.LINK), np.int64)
         most = max(map(len, others.values()))
         largest = max(header_words(len(own), most), header_words(most, len(own)))
@@ -120,11 +120,11 @@ class EnvoyExchange(SharedMemoryExchange):
             self._close_links()
 
     def connect(self, doors: Sequence[Address], token: bytes, open_line: OpenLine) -> None:
-        """Make the streams to all other hosts: open lines to those before this one, and await those of the others.
+        """Make the streams to all other hosts: open lines to the hosts of lower number, await lines from the others.
 
         Args:
             doors: the doors of the envoys, by host.
-            token: what they expect.
+            token: the token that these doors expect.
             open_line: opens a line.
 
         Raises:
@@ -301,7 +301,7 @@ class EnvoyExchange(SharedMemoryExchange):
                 self._check_streams()
 
     def _look_for_abort(self, link: Link) -> bool:
-        """Take an abort that has come over a link; return whether the header of a crossing's frame is there."""
+        """Take an abort that has come over a link; return whether the header of a crossing's frame has arrived."""
         ready, abort = link.receive_abort()
         if abort is not None and abort.number >= self._number:
             self._told = max(self._told, abort.number)

@@ -44,13 +44,13 @@ LINK: Final = 7
 LARGEST: Final = 1 << 16
 """Bytes of the largest frame that the kernel sends."""
 
-# A waiting envoy looks at its connections so many times, yields the core between two looks so many times, then sleeps.
+# A waiting envoy looks at its connections _LOOKS times, with _YIELDS yields of the core between two looks, then sleeps.
 _LOOKS = 4
 _YIELDS = 200
 _SLEEPS = 4
 _SLEEP_MS = 5
 
-# What has become of a frame.
+# States of a frame.
 _NOT_YET, _DONE, _UNUSUAL = 0, 1, 2
 
 

@@ -1,4 +1,4 @@
-"""Which ranks of a gang are on one host, so that they share memory, and which identity a worker's host has.
+"""The hosts of a gang: which ranks share memory, and the identity of a worker's host.
 
 The lowest rank of a host is its *envoy*: it exchanges with the envoys of the other hosts what all ranks of the two
 hosts send each other.

@@ -62,7 +62,7 @@ class HostMemory(Protocol):
 
 
 class Link:
-    """What an envoy has of another host.
+    """An envoy's link to another host: the stream, and the frames of both directions.
 
     Args:
         own: the ranks of the envoy's host.
@@ -204,7 +204,7 @@ class Link:
         """Look at the next frame.
 
         Returns:
-            Whether the header of a crossing's frame is there, for ``receive``; and the abort, if one has come.
+            Whether the header of a crossing's frame has arrived, for ``receive``; and the abort, if one has come.
 
         Raises:
             LineClosedError: the stream is broken.

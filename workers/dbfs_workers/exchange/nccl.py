@@ -54,14 +54,14 @@ def nbytes(stripe: Stripe) -> int:
 
 
 class LevelResult(NamedTuple):
-    """What a rank did in a top-down level.
+    """The counts of a rank in a top-down level.
 
     Attributes:
         edges: edges that the rank expanded.
-        own: its own discoveries.
-        sent: vertices that it binned for other ranks.
-        received: vertices that the others binned for it.
-        discovered: vertices of its next frontier.
+        own: vertices of its own that the rank discovered.
+        sent: vertices that the rank binned for other ranks.
+        received: vertices that other ranks binned for this rank.
+        discovered: vertices of the rank's next frontier.
         found: over all ranks, vertices found; a vertex that two ranks found counts twice.
         expanded_edges: over all ranks, edges expanded.
     """
@@ -76,7 +76,7 @@ class LevelResult(NamedTuple):
 
 
 class LevelResults(NamedTuple):
-    """What a rank did in consecutive top-down levels that were queued together.
+    """The counts and times of a rank in consecutive top-down levels that were queued together.
 
     Attributes:
         levels: a result for each level that was run.

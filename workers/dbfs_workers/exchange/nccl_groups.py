@@ -24,7 +24,7 @@ CAUSE_SECONDS: Final = 1.0
 # A wait polls without a pause for so long, since a pause takes longer than a level; then it pauses.
 _SPIN_SECONDS: Final = 2e-3
 _PAUSE_SECONDS: Final = 1e-4
-# A wait looks for failures of NCCL itself at one of so many polls.
+# A wait looks for failures of NCCL itself once in this many polls.
 _POLLS_A_LOOK: Final = 256
 
 
@@ -43,7 +43,7 @@ class NcclGroups(AbortMessages):
         self._library = library
         self._communicator: Communicator | None = None
         self._ending: threading.Thread | None = None
-        # What the first group of a communicator transfers.
+        # Words that the first group of a communicator transfers.
         self._connecting: Sequence[Transfer] = ()
         self._run_id = ""
         self._deadline = 0.0

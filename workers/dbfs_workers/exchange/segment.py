@@ -9,7 +9,7 @@ The head has one part for each rank, ``stride`` int64 words apart:
 | ``ABORT`` | in rank 0's part only: run number, cause and rank of the last abort | any rank, by compare-exchange |
 | ``ATTACHED`` | 1 once this rank has opened the segment | the rank |
 | ``ROWS`` | token of the file with this rank's rows (``Token.words``); zeros if they can't map the rows | the rank |
-| ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | whoever aborts, before |
+| ``MESSAGE`` | 256 bytes: why this rank aborted, zero-padded UTF-8 | the rank that aborts, before ``ABORT`` |
 | ``RECORDS`` | two records by crossing parity: ``RUN`` (the run's digest), counts, ends of the bins | the rank |
 
 The parts of ranks on other hosts are written by the envoy, the lowest rank of this host (``across_hosts``).
@@ -17,10 +17,10 @@ The parts of ranks on other hosts are written by the envoy, the lowest rank of t
 A page-aligned body for each rank follows the head (uint32 words), by crossing parity: ``rows[2][p][entries]`` and
 ``parents[2][p][entries]``, its bins by owner, and ``slices[2][words_local]``, its slice of the frontier's bitmap.
 
-A rank fills the bins of one parity while its peers read those of the other, which it filled before the last crossing.
-At the crossing after that, its peers have read them. So a bin is emptied at every second crossing, and ``entries`` is a
-choice: a rank whose bin is full crosses and goes on with its level (``bin_entries``). Pages that are never written take
-no memory.
+A rank fills the bins of one parity while its peers read the bins of the other parity, which the rank filled before the
+last crossing. At the next crossing its peers have read them. So a bin is emptied at every second crossing, and
+``entries`` is a choice: a rank whose bin is full crosses and goes on with its level (``bin_entries``). Pages that are
+never written take no memory.
 
 The memory is a nameless file (memfd), which peers open through ``/proc/<pid>/fd`` once its label has shown that it is
 the right one (``dbfs_workers.tokens``). No name has to be unlinked: the kernel frees the memory when the last process
@@ -59,8 +59,8 @@ RECORDS = MESSAGE + MESSAGE_BYTES // 8
 RUN = 0
 ENDS = 8
 
-# A bin of this many entries is filled in microseconds, so that a crossing more for each costs little beside it. On one
-# host the bins of 64 ranks with as few take 2 MiB a rank.
+# A bin of this many entries takes microseconds to fill, so one more crossing for each costs little. On one host with 64
+# ranks such bins take 2 MiB a rank.
 _LEAST_ENTRIES = 1024
 
 _FLOCK = "hhqqi"
@@ -68,7 +68,7 @@ _FLOCK = "hhqqi"
 
 @dataclass(frozen=True)
 class SegmentHandle:
-    """What a peer needs to open the segment. Picklable.
+    """The handle by which a peer opens the segment. Picklable.
 
     Attributes:
         token: the token of the creator's file, which is the memory.
@@ -118,14 +118,15 @@ def resident_nbytes(stripe: Stripe, *, predecessors: bool) -> int:
 def remote_nbytes(stripe: Stripe, own: int, *, predecessors: bool) -> int:
     """Return the most bytes of a host's segment that become resident for ranks of other hosts.
 
-    ``own`` is the number of ranks on the host. The others' bins for these ranks are there, and the others' slices.
+    ``own`` is the number of ranks on the host. These bytes are the bins for these ranks, and the slices, of the ranks
+    of other hosts.
     """
     bins = 2 * own * bin_entries(stripe) * 4 * (2 if predecessors else 1)
     return (stripe.p - own) * (bins + 2 * stripe.words_local * 4)
 
 
 def nbytes(stripe: Stripe, entries: int) -> int:
-    """Return the size of the segment in bytes of address space; ``resident_nbytes`` is what a traversal uses of it."""
+    """Return the size of the segment in bytes of address space; a traversal uses ``resident_nbytes`` of them."""
     return _pages(8 * stripe.p * head_words(stripe.p)) + 4 * stripe.p * body_words(stripe, entries)
 
 

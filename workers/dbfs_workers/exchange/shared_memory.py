@@ -49,7 +49,7 @@ class SharedMemoryExchange:
         host_rows: the rows of all ranks, if this rank has copied them to lead levels.
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
-        kernel_arguments: what a kernel needs in order to bin and to cross by itself: the bodies of all ranks, the words
+        kernel_arguments: the arguments by which a kernel bins and crosses by itself: the bodies of all ranks, the words
             of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag, and ``links``.
     """
 
@@ -137,7 +137,7 @@ class SharedMemoryExchange:
 
     @property
     def handle(self) -> SegmentHandle:
-        """What the other ranks attach with."""
+        """The handle by which the other ranks attach."""
         return self.segment.handle
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:

@@ -1,8 +1,8 @@
 """A stream between the envoys of two hosts: frames of a fixed header and a payload, sent and received without waiting.
 
-The two ends send to each other at the same time, and a large frame does not fit in the connection's buffers. An end
-that waited until its frame is sent, before it receives, could wait for ever. So each call does what the connection
-allows now, and the caller polls.
+The two ends send to each other at the same time, and a large frame does not fit in the connection's buffers. If
+both ends finished sending before they received, they could wait for ever. So each call sends or receives as much as
+the connection allows now, and the caller polls.
 
 The header is int64 words; ``LENGTH`` has the bytes of the payload. The streams begin as lines: see
 ``dbfs_workers.lines`` for the token and TLS.
@@ -30,8 +30,8 @@ _JOINED: Final = 1 << 16
 # Most bytes of a line's frame that a line may have received ahead.
 _AHEAD: Final = 1 << 16
 
-# Of the kernel's ``struct tcp_info``: how often the oldest packet was sent again in vain, and the milliseconds since
-# the other host last confirmed anything.
+# Two fields of Linux's ``struct tcp_info``: how often the oldest packet was sent again in vain, and the milliseconds
+# since the other host last confirmed anything.
 _TCP_INFO: Final = struct.Struct("=2xB5x4x4x4x4x4x4x4x4x4x4x4x4xI")
 _RESENT: Final = 2
 _SILENT_MS: Final = 1500
@@ -40,12 +40,12 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def buffer_words(words: int) -> int:
-    """Return the words of the buffer of a stream whose arriving frames have a header of so many words."""
+    """Return the size, in words, of the buffer of a stream whose arriving frames have a header of ``words`` words."""
     return words + (_JOINED + _AHEAD) // 8
 
 
 def nbytes(streams: int) -> int:
-    """Return the bytes of the frames of so many streams, without the headers: one to send, one that arrives."""
+    """Return the bytes of the two frames (to send, and arriving) of each of ``streams`` streams, without headers."""
     return streams * 2 * 8 * buffer_words(0)
 
 

@@ -20,7 +20,7 @@ CROSSED, ABORTED = 1, 2
 
 
 def header_words(senders: int, receivers: int) -> int:
-    """Return the words of the header from a host with so many ranks to one with so many."""
+    """Return the size, in words, of the header of a frame, from the numbers of ranks on the two hosts."""
     return HEAD + senders * (COUNTS + receivers)
 
 

@@ -1,8 +1,8 @@
-"""The leases of a gang on rank 0: it takes runs from the lease's holder, and makes them with the other ranks.
+"""The leases of a gang on rank 0, which takes runs from the lease's holder and makes them with the other ranks.
 
 A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
 ``PART_SECONDS``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
-what is done, and queues the rest on the scheduler.
+the reports so far, and queues the rest of the run on the scheduler.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
 ``WATCH_SECONDS``, while runs come, whether the holder has left or a peer has failed. The scheduler's calls arrive in
@@ -49,7 +49,7 @@ _SEEN_AFTER: Final = 0.1
 
 
 class GangCalls(Protocol):
-    """What rank 0 calls when a run has to end, and with notes. From any thread; all of them return at once."""
+    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all return at once."""
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Abort a run on all ranks."""

@@ -1,4 +1,4 @@
-"""What goes over the lines of a gang: a run from the holder to rank 0, its parts to the other ranks, and answers.
+"""The messages over the lines of a gang: a run from the holder to rank 0, its parts to the other ranks, and answers.
 
 All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
 """

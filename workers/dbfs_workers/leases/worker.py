@@ -1,4 +1,4 @@
-"""The leases of all gangs that a worker has a rank of: what the worker plugin calls."""
+"""The leases of all gangs that a worker has a rank of; the worker plugin calls these methods."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,14 @@ from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.follower import Follower
 from dbfs_workers.leases.leader import Leader
+from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.notes import NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import PartOfRun
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
-from dbfs_workers.messages import AbortRun, EndLease, GrantLease, LeaseEnd, OpenDoor, ReportLostPeer, WorkerMessage
+from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
 from dbfs_workers.reports import RankReport
 from dbfs_workers.storage.partition import Partition
 
@@ -71,7 +72,9 @@ class WorkerLeases:
                 if order is None:
                     for line in lines:
                         line.close()
-                    raise ExchangeUnavailableError(f"{self._worker.address} has lost the order by degree")
+                    raise ExchangeUnavailableError(
+                        f"{self._worker.address} has lost the order by degree; load the graph again"
+                    )
             self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, order)
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)

@@ -1,6 +1,6 @@
 """A line between two threads of two processes: frames of bytes over TCP, or over TLS where the cluster has it.
 
-The threads block on the socket, so that a frame costs no turn of an event loop. Whoever opens a line shows a token
+The threads block on the socket, so that a frame costs no turn of an event loop. The end that opens a line shows a token
 first. A door closes a line without a valid token before anything else of it is read.
 """
 
@@ -31,7 +31,7 @@ _WELCOME = b"\x01"
 _LENGTH = struct.Struct("<Q")
 # A frame below this size is joined with its length into one packet, and read with its length in one call.
 _JOINED = 1 << 16
-# After so many seconds of silence the system asks the other host whether it is there, and waits as long for its answer.
+# TCP keepalive: seconds of silence before the system probes the other host, and seconds that it waits for the answer.
 _SILENT_SECONDS = 1
 # Most bytes of a large frame that are received at once.
 _LARGEST_PART = 1 << 20
@@ -45,7 +45,7 @@ class Line:
     """One end of a line. One thread at a time may send, and one may receive.
 
     Attributes:
-        awake_seconds: for so long ``receive`` looks for a frame before its thread sleeps. A thread that sleeps takes
+        awake_seconds: time for which ``receive`` looks for a frame before its thread sleeps. A thread that sleeps takes
             some 50 us to wake; one that looks takes a core.
     """
 
@@ -54,7 +54,7 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
-        # What arrived behind the frame received last.
+        # Bytes that arrived behind the frame received last.
         self._arrived = b""
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)

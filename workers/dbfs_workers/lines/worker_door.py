@@ -21,7 +21,7 @@ _LARGEST_PORT = 65535
 
 
 class WorkerDoor:
-    """The one door of a worker. It opens with the first line that is to be admitted.
+    """The one door of a worker, opened when the first line is to be admitted.
 
     Args:
         worker: the worker.

@@ -1,17 +1,19 @@
 """The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
 ``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
-implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs.
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. ``on_grid`` has the members of
+2-D partitions.
 """
 
 import asyncio
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Traversals reach about as many rows as each other if their numbers differ by less than this factor.
+_ALIKE: Final = 1.1
+
 
 @dataclass(frozen=True)
 class OwnedLabels:
@@ -42,34 +47,38 @@ class OwnedLabels:
         labels: distances and predecessors, in the memory of the member's device.
         version: version of the graph that was traversed.
         seconds: time of the latest new traversal that made the labels.
-        changed: uint32, ascending: the rows whose distance the repair of the labels has changed; None of a traversal.
+        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or on a GPU an object
+            whose ``get`` returns them; None for labels of a new traversal.
     """
 
     client: str
     labels: RankLabels
     version: int = 0
     seconds: float = 0.0
-    changed: NDArray[np.uint32] | None = None
+    changed: Any | None = None
 
 
 class Member(ABC):
     """This worker's part in one gang.
 
     Attributes:
-        rank: its rank.
-        partition_key: Dask key of its partition.
+        rank: the worker's rank in the gang.
+        partition_key: Dask key of the rank's partition.
         number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
         closed: whether the rank has left the gang.
         kept: labels of traversals, by run id and the traversal's index in the run.
         latest: the partition of the latest version that an update has made; None before the first update.
+        fastest: least time of a traversal that reached about as many rows as any has, in seconds; infinite at first.
         log: the changes that made the latest versions.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
+        takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
     """
 
     room = LabelRoom()
     awake_seconds = 0.0
+    takes_over = False
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         self.rank = rank
@@ -77,13 +86,14 @@ class Member(ABC):
         # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
         # GPU may be used by one thread only.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
-        # The one thread at a time: the executor's, or the thread of a line that makes a part of a leased run.
+        # Held by the one thread that makes a run: the executor's, or the thread of a line under a lease.
         self._in_use = threading.Lock()
         self.number = 0
         self.closed = False
         self._following = 0
         # The run that was checked for room last, and how many of its later traversals that check counted.
         self._roomy = ("", 0)
+        self._reached, self.fastest = 0, math.inf
         self.latest: Partition | None = None
         self.log = ChangeLog()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
@@ -133,8 +143,17 @@ class Member(ABC):
             if spec.repairs is not None:
                 seconds = run.traversal_seconds or seconds
                 self.kept.pop(spec.repairs, None)
+            elif spec.max_depth is None and not spec.targets:
+                self._note_speed(run)
             self.kept[spec.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
         return [RankReport.of(run) for run in runs]
+
+    def _note_speed(self, run: RankRun) -> None:
+        """Keep the least time of the traversals that reached about as much as any did: the first ones are slow."""
+        if run.reached > _ALIKE * self._reached:
+            self._reached, self.fastest = run.reached, run.elapsed
+        elif run.reached * _ALIKE >= self._reached:
+            self.fastest = min(self.fastest, run.elapsed)
 
     def make_part_alone(self, *arguments: Any) -> list[RankReport]:
         """Call ``make_part`` in a thread that is not the member's. Waits until no other thread uses the member."""

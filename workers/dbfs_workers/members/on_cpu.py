@@ -37,14 +37,14 @@ class LoopMember(Member):
 
     def __init__(self, rank: int, partition_key: Any, exchange: Exchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
-        self._team = Team(threads) if threads > 1 else None
+        self._team = _team(threads) if threads > 1 else None
         self.exchange = exchange
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
         self._loop_exchange = exchange
         self._scratch: Any = None
-        # What ``latest`` was when the scratch was made.
+        # The value of ``latest`` when the scratch was made.
         self._traversed: Partition | None = None
-        # Of labels in the host's memory.
+        # Pool for labels in the host's memory.
         self._pool: LabelPool | None = None
         self._watch: Watch | None = None
 
@@ -128,8 +128,14 @@ class LoopMember(Member):
         def start(spec: TraversalSpec) -> RepairLoop:
             kept, earlier = self.kept.get(spec.repairs or ("", 0)), None
             if kept is not None:
-                changes = self.log.between(kept.version, partition.version)
-                earlier = Earlier(kept.labels, changes, kept.seconds, lambda: self.kept.pop(spec.repairs or ("", 0)))
+                versions = kept.version, partition.version
+                earlier = Earlier(
+                    kept.labels,
+                    self.log.count(*versions),
+                    lambda: self.log.between(*versions),
+                    min(kept.seconds, self.fastest),
+                    lambda: self.kept.pop(spec.repairs or ("", 0)),
+                )
             return RepairLoop(
                 partition,
                 spec,
@@ -148,3 +154,11 @@ class LoopMember(Member):
         self._scratch = self._traversed = None
         if self._pool is not None:
             self._pool.close()
+
+
+def _team(threads: int) -> Team:
+    """Return a team of that many threads."""
+    # Imported here because the import compiles kernels.
+    from dbfs_workers.backends import cpu_team_task_kernels
+
+    return Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)

@@ -73,6 +73,7 @@ class CudaMember(MemberOnGpu):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
     awake_seconds = GPU_AWAKE_SECONDS
+    takes_over = True
 
     def __init__(self, rank: int, partition_key: Any, graph_id: str) -> None:
         super().__init__(rank, partition_key)
@@ -141,6 +142,8 @@ class CudaMember(MemberOnGpu):
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
                 self.require_room(partition.stripe, specs)
+                if any(spec.repairs for spec in specs):
+                    return [self._repair(partition, number, spec, deadline) for spec in specs]
                 runs = self._traverse_all(number, specs, deadline)
                 return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=True)]
         finally:
@@ -224,6 +227,17 @@ class CudaMember(MemberOnGpu):
         finally:
             with self._lock:
                 self._running = None
+
+    def _repair(self, partition: Partition, number: int, spec: TraversalSpec, deadline: float) -> RankRun:
+        """Repair the labels of an earlier traversal, or make a new one."""
+        self._raise_if_stopped(number, f"rank {self.rank}, before a repair")
+        assert self._graph is not None
+        kept = self.kept.get(spec.repairs or ("", 0))
+        repaired = self._repaired(self._graph, partition, spec, kept)
+        if repaired is None:
+            (run,) = self._traverse_all(number, [spec], deadline)
+            return self._of_version(run, spec, partition, kept)
+        return repaired
 
     def _launch(
         self, engine: ResidentKernel, number: int, index: int, spec: TraversalSpec, deadline: float

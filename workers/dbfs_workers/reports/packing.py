@@ -1,8 +1,8 @@
 """Pack the tables of a long traversal, so that moving them takes less time than the traversal did.
 
 A road network has thousands of levels with a dozen numbers each. Most of these numbers follow from others of the same
-level, or differ little from those of the level before. So a column of counts is stored as the difference from its
-expected value, and of that the difference from level to level, in the smallest integer type that holds it.
+level, or differ little from those of the level before. So a column of counts is stored as the changes, from
+level to level, of its difference from the expected value, in the smallest integer type that holds them.
 """
 
 import pickle
@@ -79,7 +79,7 @@ class PackedTables:
 
 
 class LevelRecords(Protocol):
-    """What a device recorded of a traversal's levels, from which its tables follow. Picklable."""
+    """A device's records of a traversal's levels, from which the tables are made. Picklable."""
 
     def __len__(self) -> int:
         """Return the number of levels."""

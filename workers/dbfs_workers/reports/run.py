@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ class RankRun:
             other ranks.
         version: version of the graph that was traversed.
         counters: counters of a strategy of the laboratory, by name; none of the engines.
-        changed: uint32, ascending: the rows whose distance a repair has changed; None of a traversal.
+        changed: the rows whose distance a repair has changed: uint32, ascending, or on a GPU an object whose ``get``
+            returns them; None of a traversal.
         traversal_seconds: of a repair, ``elapsed`` of the traversal that made the labels; else 0.
     """
 
@@ -58,7 +59,7 @@ class RankRun:
     setup: float
     version: int = 0
     counters: tuple[tuple[str, int], ...] = ()
-    changed: NDArray[np.uint32] | None = None
+    changed: Any | None = None
     traversal_seconds: float = 0.0
 
     @property

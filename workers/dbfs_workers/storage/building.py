@@ -17,7 +17,7 @@ from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
 
-# Bins and columns lie beside each other by at most this part of the edges.
+# At most one part in so many of the edges is held twice, in bins and in columns.
 _STEPS = 16
 
 
@@ -81,10 +81,10 @@ def build_partition(
     hub_first: bool = False,
     threads: int = 1,
 ) -> Partition:
-    """Make a rank's partition of the bins that the rank collected, which are gone afterwards.
+    """Make a rank's partition from the bins that the rank collected. The bins are used up.
 
-    The bins give way to the columns bucket by bucket. So the peak is about that of the bins alone: 6 bytes an edge
-    (12 with in-edges), and 8 bytes a row.
+    The bins give way to the columns bucket by bucket. So the peak is about the size of the bins: 6 bytes an edge (12
+    with in-edges), and 8 bytes a row.
 
     Args:
         stripe: how the graph lies on the ranks.

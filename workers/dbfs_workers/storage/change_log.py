@@ -43,7 +43,7 @@ class EdgeChanges:
 
 @dataclass(frozen=True)
 class VersionChanges:
-    """What made a version of the one before it.
+    """The changes that made a version from the version before it.
 
     Attributes:
         version: number of the version.
@@ -65,7 +65,7 @@ class ChangeLog:
     """The changes of the latest versions; the oldest go when the log has too many edges."""
 
     def __init__(self) -> None:
-        # By version, the edges and whether they were deleted.
+        # Of each version its number, its edges, and whether they were deleted.
         self._versions: deque[tuple[int, EdgeChanges, bool]] = deque()
         self._edges = 0
 
@@ -80,10 +80,15 @@ class ChangeLog:
         while self._edges > most_edges(m_local):
             self._edges -= _VERSION + self._versions.popleft()[1].rows.size
 
-    def between(self, before: int, now: int) -> tuple[EdgeChanges, EdgeChanges] | None:
-        """Return the edges deleted, and those inserted, between two versions; None if the log is too short.
+    def count(self, before: int, now: int) -> int | None:
+        """Return the number of edges that ``between`` reads; None if the log is too short."""
+        found = [edges.rows.size for version, edges, _ in self._versions if before < version <= now]
+        return sum(found) if len(found) == now - before else None
 
-        An edge that came and went is among those of its last change only.
+    def between(self, before: int, now: int) -> tuple[EdgeChanges, EdgeChanges] | None:
+        """Return the edges deleted and the edges inserted between two versions; None if the log is too short.
+
+        An edge that was inserted and deleted is returned with its last change only.
         """
         found = [(edges, delete) for version, edges, delete in self._versions if before < version <= now]
         if len(found) != now - before:

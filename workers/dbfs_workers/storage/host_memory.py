@@ -1,4 +1,4 @@
-"""The host memory that a process may still take: what a read looks at, and the check that a graph fits."""
+"""The host memory that a process may still take, for reads of files and for the check that a graph fits."""
 
 import psutil
 from distributed.system import MEMORY_LIMIT

@@ -38,18 +38,18 @@ FreeBytes = Callable[[], int]
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch does to a rank's rows.
+    """The effects of a batch on a rank's rows.
 
     Attributes:
         edges: edges inserted or deleted. Over all ranks, an undirected edge counts once.
         refused: duplicates of an insertion, or missing edges of a deletion; counted alike.
         columns: columns added, or removed (below 0).
-        self_loops: self-loops among them.
-        duplicates: columns among them that repeat the one before them.
+        self_loops: self-loops among these columns.
+        duplicates: duplicates among these columns, which repeat the column before them.
         rows: rows changed.
         first_refused: the first edge refused, as vertices (see ``Order.ends``); None if none was.
         keys: uint64, ascending: the keys of the edges inserted or deleted. An undirected edge has one on each end's
-            rank.
+            rank. None if these are more than a log of a GPU's changes keeps.
     """
 
     edges: int
@@ -59,7 +59,7 @@ class Changes:
     duplicates: int
     rows: int
     first_refused: tuple[int, int] | None
-    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), compare=False, repr=False)
+    keys: NDArray[np.uint64] | None = field(default_factory=lambda: np.empty(0, np.uint64), compare=False, repr=False)
 
 
 NO_CHANGES = Changes(0, 0, 0, 0, 0, 0, None)
@@ -232,7 +232,7 @@ class Pages:
     def changed(
         self, keys: NDArray[np.uint64], order: Order, *, directed: bool, delete: bool, free_bytes: FreeBytes
     ) -> tuple["Pages", Changes]:
-        """Return the version after a batch, and what the batch does. This version stays as it is.
+        """Return the version after a batch, and the effects of the batch. This version stays as it is.
 
         The pool has one writer: of the versions that follow this one, only the last that was made may be kept.
 
@@ -304,8 +304,11 @@ class Pages:
             free_bytes: see ``changed``; as are the errors.
         """
         keys, delete = batch[0], batch[8]
-        grown, least = self.rows.ends - self.rows.starts, _REWRITTEN * self.places.starts.size
-        if keys.size < least or kernels.add_degrees(keys, grown) < least:
+        least = _REWRITTEN * self.places.starts.size
+        if keys.size < least:
+            return None
+        grown = self.rows.ends - self.rows.starts
+        if kernels.add_degrees(keys, grown) < least:
             return None
         # With the room that the rows need if each key changes its row.
         most = self.rows.ends - self.rows.starts if delete else grown

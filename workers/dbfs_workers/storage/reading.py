@@ -1,4 +1,4 @@
-"""A read of a file under way: its limits, and the worker that may want it no longer.
+"""A read of a file under way: its limits, and its end if no client waits for it any more.
 
 A file decides how much text and how many edges come out of it, so a read looks at its limits between blocks of text.
 """
@@ -31,8 +31,8 @@ R = TypeVar("R")
 # The task for which a thread of ``read_ahead`` reads: ``_current_task`` of the thread that started the read.
 _reads_for = threading.local()
 
-# Bytes that an edge takes beside the two ids that were read: the ids again as one array, and what the build makes of
-# them (bins of both directions, or the sorted distinct ids).
+# Bytes that an edge takes beyond the two ids that were read: the ids again as one array, and the data that the build
+# makes from them (bins of both directions, or the sorted distinct ids).
 _EDGE_BYTES = 48
 
 

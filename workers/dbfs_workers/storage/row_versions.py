@@ -1,4 +1,4 @@
-"""Where rows lie, version by version: the arrays ``starts`` and ``ends`` of successive versions, in memory used again.
+"""The places of rows, version by version: the arrays ``starts`` and ``ends``, in memory that versions use again.
 
 A version that changes a few rows of millions would copy both arrays to change a few entries. Instead the next version
 takes over the memory of an old version that is out of use, and writes only the rows that differ. A version is in use
@@ -38,7 +38,7 @@ class _Spare:
 
 @dataclass(frozen=True)
 class RowVersion:
-    """Where the rows of one version lie.
+    """The places of the rows of one version.
 
     Attributes:
         starts: int64[n_local], index of each row's first column.

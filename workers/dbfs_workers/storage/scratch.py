@@ -92,10 +92,14 @@ class Scratch:
 
     def adopt(self, queue: int, size: int) -> None:
         """Make the first ``size`` entries of a queue the frontier."""
+        self.resume_level(queue, size, 0)
+        self.resume[:] = 0
+
+    def resume_level(self, queue: int, size: int, queued: int) -> None:
+        """Make the first ``size`` entries of a queue the frontier, in a level that has queued vertices of the next."""
         self.current = queue
         self.frontier = self.queues[queue][:size]
-        self.queued = 0
-        self.resume[:] = 0
+        self.queued = queued
 
     def start(self, spec: TraversalSpec, *, ends: bool = False) -> RankLabels:
         """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier.
@@ -109,13 +113,15 @@ class Scratch:
         """
         stripe, pool = self.partition.stripe, self._pool
         require_present(self.partition, spec.sources)
-        self.visited[:] = 0
         # The last traversal may have ended in the middle of a level.
         self.queued = 0
-        if self._unreachable is not None:
-            self.own_visited[:] = self._unreachable
         # Labels of targets are read during the traversal.
         self._begun = ends and self._unreachable is not None and not spec.targets
+        if self._begun and pool is not None and len(spec.sources) == 1:
+            return self._start_at(spec.sources[0], pool, predecessors=spec.predecessors)
+        self.visited[:] = 0
+        if self._unreachable is not None:
+            self.own_visited[:] = self._unreachable
         if self._begun and pool is not None:
             labels = RankLabels.begun(pool, self._owner, predecessors=spec.predecessors)
         else:
@@ -137,11 +143,30 @@ class Scratch:
             parents = labels.predecessors
             label_kernels.label_unvisited(self.own_visited, labels.distances, _NONE if parents is None else parents)
 
+    def _start_at(self, source: int, pool: LabelPool, *, predecessors: bool) -> RankLabels:
+        """Start from one source: what ``start`` does in a dozen calls of NumPy takes one kernel."""
+        # Imported here because the import compiles kernels.
+        from dbfs_workers.storage import label_kernels
+
+        assert self._unreachable is not None
+        stripe, rank = self.partition.stripe, self.partition.rank
+        labels = RankLabels.begun(pool, self._owner, predecessors=predecessors)
+        parents = _NONE if labels.predecessors is None else labels.predecessors
+        row = stripe.row(source) if stripe.owner(source) == rank else -1
+        if label_kernels.begin(self.visited, self._unreachable, rank, row, labels.distances, parents, self.next_queue):
+            self._forget_owner(pool, labels)
+        self.advance(int(row >= 0))
+        return labels
+
     def _keep_unreached(self, sources: NDArray[np.uint32], labels: RankLabels) -> None:
         """Have the labels' memory written in full at its next use, if a source lies in a row without in-edges."""
         assert self._unreachable is not None
         assert self._pool is not None
         if (self._unreachable[sources // WORD_BITS] >> (sources % WORD_BITS) & 1).any():
-            self._pool.forget_owner(labels.distances)
-            if labels.predecessors is not None:
-                self._pool.forget_owner(labels.predecessors)
+            self._forget_owner(self._pool, labels)
+
+    @staticmethod
+    def _forget_owner(pool: LabelPool, labels: RankLabels) -> None:
+        pool.forget_owner(labels.distances)
+        if labels.predecessors is not None:
+            pool.forget_owner(labels.predecessors)

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,8 +38,9 @@ _STEP = 1 << 22
 _MOST_OF_FREE = 1 / 4
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
 
-# By address of the first array: the tokens of this process's files.
+# By address of the first array: the tokens of this process's files. A finaliser may run in a thread that has the lock.
 _tokens: dict[int, Token] = {}
+_lock = threading.RLock()
 
 
 def share(partition: Partition) -> Partition:
@@ -60,8 +62,9 @@ def share(partition: Partition) -> Partition:
     row_offsets = np.frombuffer(memory, np.int64, csr.row_offsets.size)
     columns = np.frombuffer(memory, np.uint32, csr.columns.size, csr.row_offsets.nbytes)
     address = row_offsets.ctypes.data
-    _tokens[address] = token
-    weakref.finalize(memory, _forget, address).atexit = False
+    with _lock:
+        _tokens[address] = token
+    weakref.finalize(memory, _forget, address, token).atexit = False
     _move(csr.row_offsets, token.descriptor, 0)
     _move(csr.columns, token.descriptor, row_offsets.nbytes)
     return replace(partition, row_offsets=row_offsets, columns=columns)
@@ -165,5 +168,9 @@ def _move(source: NDArray[np.int64] | NDArray[np.uint32], file: int, offset: int
             first = end
 
 
-def _forget(address: int) -> None:
-    os.close(_tokens.pop(address).descriptor)
+def _forget(address: int, token: Token) -> None:
+    with _lock:
+        # The memory is given back before this call: the address may be that of other rows already.
+        if _tokens.get(address) is token:
+            del _tokens[address]
+    os.close(token.descriptor)

@@ -1,7 +1,7 @@
 """The barrier of a level of the taskgraph engine: the sums of the ranks' counts, which the client reads on rank 0.
 
-The client asks rank 0's worker for barriers while levels run, and gets the answer as soon as a barrier is there. By
-``Client.gather`` the counts would take the way through the scheduler, after Dask's notice that the task is done.
+The client asks rank 0's worker for barriers while levels run, and gets the answer as soon as a barrier exists.
+``Client.gather`` would fetch the counts through the scheduler, after Dask's notice that the task is done.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Final
 from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.tasks.mail import Post, receive, state_of
 
-# Seconds that an answer may wait for further barriers of the same window. An answer takes the client and rank 0 about a
-# millisecond, and a level of a window may take as little.
+# Seconds that an answer may wait for further barriers of the same window. An answer takes client and rank 0 about a
+# millisecond, which is as long as a short level of a window.
 _TOGETHER: Final = 0.05
 
 

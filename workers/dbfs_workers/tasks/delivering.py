@@ -60,7 +60,7 @@ class Collection(Unspilled):
             for store, each in zip(self.stores, bins, strict=True):
                 store.add(each)
         except StaleRunError:
-            # The client gets the error of any rank. So all ranks raise that of the rank that failed first.
+            # The client gets the error of any rank, so all ranks raise the error of the rank that failed first.
             if self._cause is not None:
                 raise self._cause from None
             raise

@@ -1,4 +1,4 @@
-"""The mail of the taskgraph engine: what the ranks of one traversal send each other, over Dask's own connections.
+"""The mail of the taskgraph engine: letters between the ranks of one traversal, over Dask's own connections.
 
 A dependency between tasks on two workers costs Dask about six messages: to fetch the result, to note where its copies
 are, and to free them. A letter is one message, which is not answered. Large arrays travel in frames of their own, and
@@ -35,7 +35,7 @@ Letters = dict[Hashable, asyncio.Future[Any]]
 
 @dataclass(frozen=True)
 class Post:
-    """What a task needs to send and to take letters.
+    """The addresses and the deadline by which a task sends and takes letters.
 
     Attributes:
         addresses: the workers' addresses, by rank.
@@ -120,7 +120,7 @@ async def receive(post: Post, run_id: str, rank: int, subject: Hashable) -> Any:
 
 
 def abort(run_id: str) -> None:
-    """End all waits for letters of a run, and drop later ones. ``run_id`` is that of the run's first traversal."""
+    """End all waits for letters of a run, and drop later letters; ``run_id`` is the id of the run's first traversal."""
     _aborted[run_id] = None
     for place in [place for place in _boxes if _run(place[0]) == run_id]:
         for letter in _boxes.pop(place, {}).values():
@@ -149,7 +149,7 @@ def _is_over(run_id: str) -> bool:
 
 
 def _run(run_id: str) -> str:
-    """Return the id of the run: those of its traversals begin with it."""
+    """Return the id of the run, with which the ids of its traversals begin."""
     return run_id.partition("-")[0]
 
 

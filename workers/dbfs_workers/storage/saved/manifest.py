@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Where an array lies in a file.
+    """The place of an array in a file.
 
     Attributes:
         name: name of the array.
@@ -80,7 +80,7 @@ class SavedFile:
 
 @dataclass(frozen=True)
 class SavedRank:
-    """What the folder has of one rank.
+    """The files of one rank, and its counts.
 
     Attributes:
         partition: file of the arrays ``row_offsets`` and ``columns``, and with in-edges ``in_row_offsets`` and
@@ -150,7 +150,7 @@ class Manifest:
         directed: whether edges can be crossed in one direction only.
         in_edges: whether a directed graph has its in-edges.
         input_edges: number of edges that the graph was built of.
-        ranks: what the folder has of each rank.
+        ranks: the files and counts of each rank.
         order: file of the array ``vertex``, uint32[n], the vertex at each position; None if vertices keep the order
             given.
         ids: the ids of the vertices.
@@ -312,7 +312,10 @@ def _check_ids(manifest: Manifest, path: str) -> None:
     ids, first = manifest.ids, 0
     right = ids.columns and set(ids.columns) <= {INTEGER, STRING} and len(ids.names) in (0, len(ids.columns))
     if not right or len(set(ids.names)) != len(ids.names) or (len(ids.columns) > 1 and not ids.names):
-        raise FormatError(f"{path}: ids are of the columns {ids.columns} with the names {ids.names}, which can't be")
+        raise FormatError(
+            f"{path}: the ids have columns of {ids.columns} with the names {ids.names}; expected columns of {INTEGER} "
+            f"or {STRING}, with distinct names if there are several"
+        )
     if manifest.n and not ids.tables and not ids.id_type.is_integer:
         raise FormatError(f"{path}: ids of the type {ids.id_type} need tables")
     for table in ids.tables:

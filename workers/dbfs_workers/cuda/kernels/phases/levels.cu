@@ -1,9 +1,9 @@
 // A level of the resident loop (levels/loop.py) in one launch, for ranks that can't map each other's memory: top-down
 // with the contraction of the own bin, bottom-up, and the bitmap of a queue. Every array belongs to this rank. The host
 // moves the bins and the slices between levels.
-#include "common/search.cuh"
 #include "phases/edges.cuh"
 #include "phases/reserve.cuh"
+#include "phases/search_words.cuh"
 
 namespace dbfs {
 
@@ -13,9 +13,6 @@ enum TopDownSum : u32 { kTopDownEdges = 0, kBinEnds };
 enum BottomUpSum : u32 { kBottomUpEdges = 0, kFound, kDegrees };
 
 constexpr u32 kNoOwner = 0xffffffffu;
-
-// Bottom-up: words of a bitmap that a warp settles at a time, and most threads of a block.
-constexpr u32 kSearchWords = 8, kSearchThreads = 256;
 
 }  // namespace dbfs
 
@@ -48,12 +45,10 @@ extern "C" __global__ void dbfs_top_down(const u32* rows, const i64* starts, con
   if (blockIdx.x == 0 && threadIdx.x == 0 && size) sums[dbfs::kTopDownEdges].value = ends[size - 1];
 }
 
-// bottom-up: a warp settles kSearchWords words of the slice (256 rows). First all of its open rows try their first
-// neighbour, four words in flight; most rows stop there. The rows left over are packed, so that full warps search them
-// (common/search.cuh), where one slow row would hold up 31 others. The rows found are queued with one atomic for all of
-// the words. The first neighbour in the frontier is the parent. Edges are counted up to and with the parent. Blocks
-// have kSearchThreads threads at most. Reads 4 bytes of bitmap a word, 16 bytes of offsets a row, 4 bytes and a bit an
-// edge, 16 bytes of out-offsets a row found; writes 8 bytes a word, and 8 to 12 a row found.
+// bottom-up: a warp settles kSearchWords words of the slice (256 rows) at a time, as `search_words` does. The rows found
+// are queued with one atomic for all of the words. Blocks have kSearchThreads threads at most. Reads 4 bytes of bitmap a
+// word, 16 bytes of offsets a row, 4 bytes and a bit an edge, 16 bytes of out-offsets a row found; writes 8 bytes a
+// word, and 8 to 12 a row found.
 extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_columns, const i64* out_offsets,
                                           u32 words, const u32* frontier, u32* visited, u32* found_bits, i32 distance,
                                           i32* distances, u32* predecessors, u32* discovered, dbfs::Line* sums) {
@@ -69,59 +64,11 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
     const u32 first = unit * kSearchWords, word = first + lane;
     const bool on = lane < kSearchWords && word < words;
     const u32 known = on ? visited[word] : kAll;
-    u32 bits = 0, rows_left = 0;
-    if (__any_sync(kAll, known != kAll)) {
-      if (lane < kSearchWords) late[lane] = 0;
-      for (u32 half = 0; half < kSearchWords; half += 4) {
-        u32 ids[4];
-        bool more[4], hits[4];
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j) {
-          const i64 row = (i64)(first + half + j) * kLanes + lane;
-          const bool open = !has_bit(__shfl_sync(kAll, known, half + j), lane);
-          const i64 begin = open ? __ldg(&in_offsets[row]) : 0, end = open ? __ldg(&in_offsets[row + 1]) : 0;
-          ids[j] = begin < end ? __ldg(&in_columns[begin]) : kNoVertex;
-          more[j] = begin + 1 < end;
-        }
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j) hits[j] = ids[j] != kNoVertex && has_bit(frontier, ids[j]);
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j) {
-          const i64 row = (i64)(first + half + j) * kLanes + lane;
-          if (hits[j]) {
-            distances[row] = distance;
-            if (predecessors) predecessors[row] = ids[j];
-          }
-          const u32 hit = __ballot_sync(kAll, hits[j]);
-          if (lane == half + j) bits = hit;
-          const bool late_row = more[j] && !hits[j];
-          const u32 ballot = __ballot_sync(kAll, late_row);
-          if (late_row) left[rows_left + __popc(ballot & lanes_below())] = (u8)((half + j) * kLanes + lane);
-          rows_left += __popc(ballot);
-          inspected += ids[j] != kNoVertex;
-        }
-      }
-      __syncwarp();
-      for (u32 k = 0; k < rows_left; k += kLanes) {
-        const bool searches = k + lane < rows_left;
-        const u32 offset = searches ? left[k + lane] : 0;
-        const i64 row = (i64)first * kLanes + offset;
-        // The first neighbour was tried above.
-        i64 at = searches ? __ldg(&in_offsets[row]) + 1 : 0;
-        const i64 end = searches ? __ldg(&in_offsets[row + 1]) : 0;
-        const i64 begin = at;
-        const u32 parent = search_rows<4, 1, true>(in_columns, frontier, at, end);
-        inspected += at - begin;
-        if (parent != kNoVertex) {
-          distances[row] = distance;
-          if (predecessors) predecessors[row] = parent;
-          atomicOr(&late[offset / kLanes], bit_of(offset));
-        }
-      }
-      __syncwarp();
-      if (lane < kSearchWords) bits |= late[lane];
-      __syncwarp();
-    }
+    const u32 bits = search_words(in_offsets, in_columns, frontier, first, known, left, late, inspected,
+                                  [&](i64 row, u32 parent) {
+                                    distances[row] = distance;
+                                    if (predecessors) predecessors[row] = parent;
+                                  });
     if (on) {
       found_bits[word] = bits;
       if (bits) visited[word] = known | bits;

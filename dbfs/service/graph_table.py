@@ -1,0 +1,150 @@
+"""The graphs of a cluster: their names, their data, and the gangs of their ranks."""
+
+import distributed
+
+from dbfs.errors import ClientError, GraphNotFoundError, NameTakenError, WorkerLostError
+from dbfs.records import GraphRecord
+from dbfs.service import forming
+from dbfs.service.entries import GraphEntry, Reservation
+from dbfs.service.messages import ReleaseName, ReserveName
+from dbfs.service.worker_calls import WorkerCalls
+from dbfs_workers.messages import DetachGpus, LeaveGang
+
+
+class GraphTable:
+    """The graphs of a cluster.
+
+    Args:
+        scheduler: the scheduler, which keeps the graphs' data alive.
+        workers: calls workers.
+        graphs: the graphs by graph id, in the order of loading.
+        reserved: reservations of names, by name, for graphs that are being built.
+    """
+
+    def __init__(
+        self,
+        scheduler: distributed.Scheduler,
+        workers: WorkerCalls,
+        graphs: dict[str, GraphEntry],
+        reserved: dict[str, Reservation],
+    ) -> None:
+        self._scheduler = scheduler
+        self._workers = workers
+        self._graphs = graphs
+        self._reserved = reserved
+
+    def require_client(self, client: str, what: str) -> None:
+        """Check that a client is in the cluster: no later event would clear up after a stranger.
+
+        Raises:
+            ClientError: the client is not in the cluster; the message begins with ``what``.
+        """
+        if client not in self._scheduler.clients:
+            raise ClientError(f"{what}: no client {client} is in the cluster; connect and load again")
+
+    def get(self, graph_id: str) -> GraphEntry:
+        """Return a graph.
+
+        Raises:
+            GraphNotFoundError: the graph was unloaded.
+        """
+        if graph_id not in self._graphs:
+            raise GraphNotFoundError("the graph was unloaded; load it again")
+        return self._graphs[graph_id]
+
+    def named(self, name: str) -> GraphEntry:
+        """Return the graph of a name.
+
+        Raises:
+            GraphNotFoundError: no graph has the name; the message lists the names.
+        """
+        named = {graph.record.name: graph for graph in self._graphs.values() if graph.record.named}
+        if name not in named:
+            names = ", ".join(map(repr, sorted(named)))
+            listed = f"the names are {names}" if names else "no graph in the cluster has a name"
+            raise GraphNotFoundError(f"no graph is named {name!r}; {listed}")
+        return named[name]
+
+    def reserve(self, message: ReserveName) -> list[GraphEntry]:
+        """Reserve a name; return the graphs that had it, which are taken out of the table, to be dissolved.
+
+        Raises:
+            ClientError, NameTakenError: see ``ReserveName``.
+        """
+        name = message.name
+        self.require_client(message.client, f"the name {name!r}")
+        if name in self._reserved:
+            raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
+        same = [graph for graph in self._graphs.values() if graph.record.name == name]
+        if same and not (message.replace and all(graph.record.named for graph in same)):
+            raise NameTakenError(f"a graph named {name!r} exists already; unload or replace it, or choose another name")
+        # Reserved before the old graph is dissolved, so that no other client takes the name meanwhile.
+        self._reserved[name] = Reservation(message.graph_id, message.client)
+        for graph in same:
+            del self._graphs[graph.record.graph_id]
+        return same
+
+    def release(self, message: ReleaseName) -> None:
+        """Give a name back, if it is reserved for the message's graph."""
+        reservation = self._reserved.get(message.name)
+        if reservation is not None and reservation.graph_id == message.graph_id:
+            del self._reserved[message.name]
+
+    def release_all(self, client: str) -> None:
+        """Give back the names that are reserved for a client."""
+        for name in [name for name, reservation in self._reserved.items() if reservation.client == client]:
+            del self._reserved[name]
+
+    async def add(self, record: GraphRecord) -> GraphEntry:
+        """Take over the data of a graph that was built, form its gang, and enter the graph.
+
+        Raises:
+            ClientError, NameTakenError, WorkerLostError: see ``AddGraph``; other errors as for ``forming.form``.
+        """
+        graph = GraphEntry(record)
+        self._require_admission(record)
+        # From here on, because Dask frees the data if the client leaves while the gang forms.
+        self._scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
+        try:
+            graph.formed = await forming.form(record, self._workers.call)
+            self._require_admission(record)
+        except BaseException:
+            await self.disband(graph)
+            raise
+        self._graphs[record.graph_id] = graph
+        if record.named:
+            del self._reserved[record.name]
+        return graph
+
+    async def disband(self, graph: GraphEntry) -> None:
+        """End a graph's gang, and free its data."""
+        graph_id, addresses = graph.record.graph_id, graph.record.addresses
+        if graph.maps_gpus:
+            await self._workers.call_all(addresses, DetachGpus(graph_id))
+        await self._workers.call_all(addresses, LeaveGang(graph_id))
+        self.free(graph)
+
+    def free(self, graph: GraphEntry) -> None:
+        """Free the data of a graph."""
+        self._scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
+
+    def _require_admission(self, record: GraphRecord) -> None:
+        """Check that a graph may be added: its client, its reservation and its workers are in the cluster.
+
+        Raises:
+            ClientError, NameTakenError, WorkerLostError: see ``AddGraph``.
+        """
+        self.require_client(record.client, record.name)
+        if record.named:
+            reservation = self._reserved.get(record.name)
+            if reservation is None or reservation.graph_id != record.graph_id:
+                raise NameTakenError(f"{record.name}: the name is not reserved for this graph any more; load it again")
+        missing = [address for address in record.addresses if address not in self._scheduler.workers]
+        if missing:
+            lost = ", ".join(missing)
+            raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
+
+
+def _holder(graph_id: str) -> str:
+    """Return the client name under which the scheduler keeps a graph's keys, as Dask does for published datasets."""
+    return f"dbfs-{graph_id}"
