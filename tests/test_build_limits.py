@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, FormatError, TruncatedFileError, WorkerLostError
 from dbfs_workers.storage.pieces import Edges
@@ -130,7 +131,7 @@ def test_a_client_that_leaves_mid_build_leaves_nothing(client: distributed.Clien
 @pytest.mark.full
 def test_a_rank_killed_mid_build_leaves_nothing_on_the_others() -> None:
     with dbfs.connect(n_workers=3, dashboard_address=None) as client:
-        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        addresses = sorted(joined_workers(client))
 
         def kill(_: object) -> None:
             if not killed:

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import urllib.request
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import dbfs
 from dbfs import config
 from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError, NoWorkersError
 
 
@@ -28,7 +30,23 @@ def test_the_roster_is_every_worker_in_a_fixed_order(client: distributed.Client)
     everyone = roster(client, None)
     assert len(everyone) == 4
     assert roster(client, 2) == everyone[:2]
-    assert set(everyone) == set(client.scheduler_info(n_workers=-1)["workers"])
+    assert set(everyone) == set(joined_workers(client))
+
+
+def test_dasks_own_updates_do_not_hide_workers(client: distributed.Client) -> None:
+    """A client of Dask replaces its copy of the scheduler's answer by one without workers, every two seconds."""
+    over = threading.Event()
+
+    async def update() -> None:
+        while not over.is_set():
+            await client._update_scheduler_info()
+
+    updates = asyncio.run_coroutine_threadsafe(update(), client.loop.asyncio_loop)
+    try:
+        assert [len(joined_workers(client)) for _ in range(200)] == [4] * 200
+    finally:
+        over.set()
+        updates.result(10)
 
 
 def test_workers_block_interrupts_of_the_terminal(client: distributed.Client) -> None:

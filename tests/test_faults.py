@@ -15,6 +15,7 @@ from distributed.core import error_message
 
 import dbfs
 from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, StaleRunError, WorkerLostError
 from dbfs.records import RunProgress
@@ -96,13 +97,13 @@ def map_a_peer() -> None:
 
 @pytest.mark.full
 def test_memory_of_a_lost_worker_that_can_not_be_mapped(mortal: distributed.Client) -> None:
-    gang = Gang(mortal, tuple(sorted(mortal.scheduler_info(n_workers=-1)["workers"])))
+    gang = Gang(mortal, tuple(sorted(joined_workers(mortal))))
     for lost in (ExchangeUnavailableError, WorkerLostError):
         with pytest.raises(lost, match="process 7" if lost is ExchangeUnavailableError else "mapping: lost rank 1"):
             gang.gather([mortal.submit(map_a_peer, workers=gang.addresses[:1], pure=False)], Deadline(20), "mapping")
         if lost is ExchangeUnavailableError:
             kill(mortal, gang.addresses[1])
-            while gang.addresses[1] in mortal.scheduler_info(n_workers=-1)["workers"]:
+            while gang.addresses[1] in joined_workers(mortal):
                 time.sleep(0.05)
 
 
@@ -123,7 +124,7 @@ class SlowEdges(EdgeList):
 
 @pytest.mark.full
 def test_a_worker_killed_mid_build(mortal: distributed.Client) -> None:
-    addresses = sorted(mortal.scheduler_info(n_workers=-1)["workers"])
+    addresses = sorted(joined_workers(mortal))
 
     def kill_one(_: object) -> None:
         if not killed:
@@ -140,7 +141,7 @@ def test_a_worker_killed_before_the_build(mortal: distributed.Client) -> None:
     """The scheduler calls a worker that has left."""
     dbfs.install(mortal)
     service = ServiceClient.of(mortal)
-    addresses = tuple(mortal.scheduler_info(n_workers=-1)["workers"])
+    addresses = tuple(joined_workers(mortal))
     kill(mortal, addresses[0])
     began = time.monotonic()
     with pytest.raises(WorkerLostError, match=f"lost the worker {addresses[0]}"):
@@ -165,7 +166,7 @@ def test_deadlines(client: distributed.Client, leaves_nothing: None, interval: s
 
 
 def test_a_failing_task_keeps_its_own_error(client: distributed.Client) -> None:
-    gang = Gang(client, tuple(sorted(client.scheduler_info(n_workers=-1)["workers"])))
+    gang = Gang(client, tuple(sorted(joined_workers(client))))
     graph = TaskGraph()
 
     def fail() -> None:

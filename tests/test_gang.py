@@ -9,6 +9,7 @@ import distributed
 import pytest
 
 from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import DeadlineExceededError
 
 
@@ -18,7 +19,7 @@ class Held:
 
 def wait_long(client: distributed.Client) -> "weakref.ref[Held]":
     held = Held()
-    gang = Gang(client, tuple(client.scheduler_info()["workers"]))
+    gang = Gang(client, tuple(joined_workers(client)))
     future = client.submit(lambda: time.sleep(0.3), pure=False)
     with dask.config.set({"dbfs.liveness-interval": "20 ms"}):
         gang.gather([future], Deadline(30), "waiting")
@@ -35,7 +36,7 @@ def test_a_wait_of_many_looks_leaves_nothing_of_its_callers(client: distributed.
 
 
 def test_a_deadline_while_a_task_runs(client: distributed.Client) -> None:
-    gang = Gang(client, tuple(client.scheduler_info()["workers"]))
+    gang = Gang(client, tuple(joined_workers(client)))
     future = client.submit(lambda: time.sleep(0.5), pure=False)
     with dask.config.set({"dbfs.liveness-interval": "20 ms"}), pytest.raises(DeadlineExceededError, match="sleeping"):
         gang.gather([future], Deadline(0.1), "sleeping")

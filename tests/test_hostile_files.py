@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.readers import open_edges
 from dbfs.errors import DeadlineExceededError, FormatError, GraphTooLargeError, InvalidOptionError
 from tests.support.edge_files import repeated, write
@@ -72,12 +73,12 @@ class Peak:
     ],
 )
 def test_other_graphs_and_the_worker_stay(small, tmp_path, name, start, unit, size, error):
-    workers = set(small.scheduler_info()["workers"])
+    workers = set(joined_workers(small))
     path = repeated(tmp_path / name, start, unit, size)
     with Peak() as peak, pytest.raises(error, match=name):
         dbfs.load(path, client=small)
     assert peak.bytes < 0.93 * LIMIT
-    assert set(small.scheduler_info()["workers"]) == workers
+    assert set(joined_workers(small)) == workers
     assert dbfs.load(write(tmp_path, "good.txt", "1 2\n"), client=small).n == 2
     assert dbfs.open("other", client=small).bfs(0).reached > 1
 
@@ -87,7 +88,7 @@ def test_other_graphs_and_the_worker_stay(small, tmp_path, name, start, unit, si
 @pytest.mark.parametrize("edges", [2_000_000, 6_000_000])
 def test_ids_that_are_all_distinct(small, tmp_path, suffix, edges):
     """After the read, the table of ids takes the most memory."""
-    workers = set(small.scheduler_info()["workers"])
+    workers = set(joined_workers(small))
     unit = b"".join(b"%d %d\n" % (edge, 2**40 + edge) for edge in range(edges))
     path = repeated(tmp_path / f"a.txt.{suffix}", b"", unit, len(unit))
     with Peak() as peak, dask.config.set({"dbfs.build-deadline": "60s"}):
@@ -96,7 +97,7 @@ def test_ids_that_are_all_distinct(small, tmp_path, suffix, edges):
         except GraphTooLargeError:
             assert edges > 2_000_000
     assert peak.bytes < 0.95 * LIMIT
-    assert set(small.scheduler_info()["workers"]) == workers
+    assert set(joined_workers(small)) == workers
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,7 @@ def test_a_deadline_frees_the_worker(client, endless, tmp_path):
 
 def test_a_read_that_nobody_waits_for_ends(client, endless):
     (piece,) = open_edges(endless).cut(1)
-    worker = next(iter(client.scheduler_info()["workers"]))
+    worker = next(iter(joined_workers(client)))
     read = client.submit(piece.read, workers=[worker], pure=False)
     while client.processing([worker])[worker] == ():
         time.sleep(0.01)

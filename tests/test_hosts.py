@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ExchangeUnavailableError, WorkerLostError
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
@@ -114,7 +115,7 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     scheme, environment = secured
     with cluster(tmp_path, environment, scheme=scheme) as (client, (left, right)):
-        addresses = client.scheduler_info(n_workers=-1)["workers"]
+        addresses = joined_workers(client)
         assert {address.rpartition(":")[0] for address in addresses} == {
             f"{scheme}://{left.address}",
             f"{scheme}://{right.address}",

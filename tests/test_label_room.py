@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
@@ -113,7 +114,7 @@ def test_results_that_a_client_holds_do_not_kill_the_workers(many: bool) -> None
         dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None, memory_limit="512MiB") as client,
         distributed.Client(client.scheduler.address, set_as_default=False) as other,
     ):
-        addresses = set(client.scheduler_info(n_workers=-1)["workers"])
+        addresses = set(joined_workers(client))
         bystander = dbfs.load("path:n=20", client=other, name="bystander")
         graph, held = dbfs.load("star:n=1048576", client=client), []
         with pytest.raises(NoRoomForLabelsError):
@@ -127,4 +128,4 @@ def test_results_that_a_client_holds_do_not_kill_the_workers(many: bool) -> None
             result.publish()
         assert graph.bfs(0, validate=True).reached == 2**20
         assert all(result.distances().max() == 1 for result in held[:3])
-        assert set(client.scheduler_info(n_workers=-1)["workers"]) == addresses
+        assert set(joined_workers(client)) == addresses

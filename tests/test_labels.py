@@ -11,6 +11,7 @@ import pytest
 
 import dbfs
 from dbfs.cluster import rank_calls
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels, naming
 from dbfs.graph.result import BFSResult
@@ -55,7 +56,7 @@ def no_window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> No
 def through_the_scheduler(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
     """A firewall keeps the client from the workers."""
     rows(monkeypatch, client)
-    addresses = client.scheduler_info(n_workers=-1)["workers"]
+    addresses = joined_workers(client)
     monkeypatch.setitem(rank_calls._reached, client, dict.fromkeys(addresses, time.monotonic() + 3600))
 
 

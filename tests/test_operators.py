@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 import dbfs
 from dbfs.cli import cluster_report, main
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
 
@@ -173,7 +174,7 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
     assert "A graph on 2 ranks gets the backend cpu and the exchange shared_memory." in answer.stdout
     report = json.loads(CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address, "--json"]).stdout)
     assert [worker["rank"] for worker in report["workers"]] == [0, 1]
-    assert {worker["address"] for worker in report["workers"]} == set(connected.scheduler_info()["workers"])
+    assert {worker["address"] for worker in report["workers"]} == set(joined_workers(connected))
     for worker in report["workers"]:
         assert (worker["threads"], worker["gpu"], worker["memory_limit"] > 0) == (1, None, True)
         assert worker["versions"]["dbfs"] == dbfs.__version__

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.readers import open_edges
 from dbfs.errors import (
     DeadlineExceededError,
@@ -403,7 +404,7 @@ class Unknown(SchedulerMessage[None], WorkerMessage[None]):
 
 def test_a_message_without_a_handler_is_a_typed_error(client: distributed.Client) -> None:
     """As from a server without dbfs, or with an older version."""
-    scheduler, worker = client.scheduler.address, next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    scheduler, worker = client.scheduler.address, next(iter(joined_workers(client)))
     with pytest.raises(VersionMismatchError, match=f"{scheduler} has no handler dbfs_unknown: its dbfs is missing or"):
         ServiceClient.of(client).call(Unknown())
     with pytest.raises(VersionMismatchError, match=f"{worker} has no handler dbfs_unknown: its dbfs is missing or"):

@@ -23,6 +23,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import (
     ClientError,
     DbfsError,
@@ -297,7 +298,7 @@ class Service(RuleBasedStateMachine):
     @rule(worker=st.integers(0, 6 * WORKERS - 1))
     def kill(self, worker: int) -> None:
         if worker < WORKERS:
-            self.kill_worker(sorted(self.main.scheduler_info(n_workers=-1)["workers"])[worker])
+            self.kill_worker(sorted(joined_workers(self.main))[worker])
 
     @rule(user=clients)
     def leave(self, user: int) -> None:
@@ -323,7 +324,7 @@ class Service(RuleBasedStateMachine):
     def kill_worker(self, address: str) -> None:
         self.killed = True
         os.kill(self.main.run(os.getpid, workers=[address])[address], signal.SIGKILL)
-        while address in self.main.scheduler_info(n_workers=-1)["workers"]:
+        while address in joined_workers(self.main):
             time.sleep(0.01)
         for graph in self.all_loaded:
             graph.lost |= address in graph.addresses
@@ -333,7 +334,7 @@ class Service(RuleBasedStateMachine):
         """Wait until every worker has joined. A nanny that still starts its worker gives up when that one is killed."""
         nannies = self.main.cluster.workers.values()
         for _ in range(int(PATIENCE / 0.01)):
-            there = set(self.main.scheduler_info(n_workers=-1)["workers"])
+            there = set(joined_workers(self.main))
             if all(nanny.status is Status.running for nanny in nannies) and there == {
                 nanny.worker_address for nanny in nannies
             }:

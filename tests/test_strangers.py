@@ -14,6 +14,7 @@ import pytest
 from distributed.core import connect, send_recv
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from tests.support.standin import pretend_to_have_a_gpu
 
 pytestmark = [pytest.mark.full, pytest.mark.alone]
@@ -57,7 +58,7 @@ def cluster() -> Iterator[distributed.Client]:
 
 def doors(client: distributed.Client) -> list[str]:
     """Addresses of the scheduler, the workers and the nannies."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = joined_workers(client)
     return [client.scheduler.address, *workers, *(worker["nanny"] for worker in workers.values())]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import dbfs
 from dbfs import config
 from dbfs.cluster.gang import Deadline
+from dbfs.cluster.workers import joined_workers
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.runs import RunSender
@@ -76,7 +77,7 @@ def bench_calls(
 
 def _plain_calls(client: distributed.Client, times: int) -> float:
     """Return the median milliseconds of a call of ``identity`` on a worker."""
-    address = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    address = next(iter(joined_workers(client)))
     worker = client.rpc(address)
     taken = []
     for _ in range(times + 5):

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
 from dbfs.cluster.gang import Gang, host_of
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
@@ -345,7 +345,7 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
         GraphTooLargeError: with the bytes needed, by part, and the bytes available.
         WorkerLostError: a worker of the gang was lost.
     """
-    workers: Mapping[str, Any] = gang.client.scheduler_info(n_workers=-1)["workers"]
+    workers = joined_workers(gang.client)
     share = float(config.get("build.memory-share"))
     limits = [workers.get(address, {}).get("memory_limit") for address in gang.addresses]
     hosts = Counter(host_of(address) for address, limit in zip(gang.addresses, limits, strict=True) if not limit)

@@ -10,6 +10,7 @@ import distributed
 
 import dbfs
 from dbfs.cluster.connect import roster
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import DbfsError
 from dbfs_workers.gpus import own_gpu
 
@@ -62,7 +63,7 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     """Describe a client's cluster. Loads a small graph on all workers, and unloads it."""
     found = client.get_versions(packages=list(_PACKAGES))
     addresses = roster(client, None)
-    infos = client.scheduler_info(n_workers=-1)["workers"]
+    infos = joined_workers(client)
     mine, scheduler = _versions(found["client"]), _versions(found["scheduler"])
     versions = {address: _versions(info) for address, info in found["workers"].items() if address in addresses}
     same = [address for address in addresses if versions[address]["dbfs"] == mine["dbfs"]]

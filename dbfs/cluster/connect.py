@@ -11,6 +11,7 @@ from distributed.comm.addressing import parse_address
 from dbfs import config
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
+from dbfs.cluster.workers import joined_workers
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
@@ -176,5 +177,4 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
 
 
 def _addresses(client: distributed.Client) -> list[str]:
-    # n_workers=-1, because Dask lists only five workers by default.
-    return sorted(client.scheduler_info(n_workers=-1)["workers"], key=lambda address: (len(address), address))
+    return sorted(joined_workers(client), key=lambda address: (len(address), address))

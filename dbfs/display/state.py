@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import distributed
 
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
+from dbfs.cluster.workers import joined_workers
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListGraphs, ListRuns
@@ -72,8 +71,7 @@ def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
     """
     client = current_client(client)
     service = ServiceClient.of(client)
-    # n_workers=-1, because Dask lists only five workers by default.
-    workers: Mapping[str, Mapping[str, Any]] = client.scheduler_info(n_workers=-1)["workers"]
+    workers = joined_workers(client)
     return ClusterState(
         scheduler=client.scheduler.address,
         dashboard=client.dashboard_link or "",

@@ -12,6 +12,7 @@ import numpy as np
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import label_files
 from dbfs.edges.writers.places import require_writable
 from dbfs.errors import InvalidOptionError
@@ -126,7 +127,7 @@ def _discard(gang: Gang, folder: Folder, token: str, published: bool) -> None:
     """Remove the files of a call that failed: on the ranks that are left, and here for those that are lost."""
     plan = TaskGraph()
     with suppress(Exception):
-        alive = gang.client.scheduler_info(n_workers=-1)["workers"]
+        alive = joined_workers(gang.client)
         keys: list[Key] = []
         for rank, address in enumerate(gang.addresses):
             if address in alive:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbfs import config
 from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
 from dbfs.errors import InvalidOptionError
@@ -140,6 +141,6 @@ def _on_rank_0(
 def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> None:
     """Remove the files of a save that failed, on all workers that are still there: they may have several disks."""
     with suppress(Exception):
-        there = gang.client.scheduler_info(n_workers=-1)["workers"]
+        there = joined_workers(gang.client)
         alive = [address for address in gang.addresses if address in there]
         gang.client.run(work.discard, folder, token, made, workers=alive, on_error="ignore")

@@ -223,8 +223,9 @@ except ValueError:
     print("no current client")
 with nx.config.backends.dbfs(ranks=3):
     print(nx.diameter(nx.path_graph(9), backend="dbfs"))
+    from dbfs.cluster.workers import joined_workers
     from dbfs.networkx import cluster
-    print(len(cluster.client().scheduler_info(n_workers=-1)["workers"]))
+    print(len(joined_workers(cluster.client())))
 """
 
 

@@ -6,6 +6,7 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.cluster.workers import joined_workers
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import unspilled
 from dbfs_workers.tasks.delivering import Collection, open_collection
@@ -40,7 +41,7 @@ def spilled(dask_worker: distributed.Worker) -> int:
     ("function", "arguments"), [(RankIds, ()), (open_collection, ("token", 0, Stripe(10, 1, 0), 2))]
 )
 def test_a_spilled_result_is_the_same_object(small, function, arguments):
-    (worker,) = small.scheduler_info()["workers"]
+    (worker,) = joined_workers(small)
     made = small.submit(function, *arguments, pure=False)
     place = small.submit(id, made, pure=False).result()
     other = small.submit(bytes, 100, pure=False)
