@@ -378,7 +378,7 @@ def test_any_sequence_of_calls(cluster: distributed.Client) -> None:
     Service.main = cluster
     dbfs.install(cluster)
     options = settings(
-        max_examples=200,
+        max_examples=120,
         stateful_step_count=12,
         deadline=None,
         suppress_health_check=list(HealthCheck),
