@@ -57,3 +57,35 @@ def test_one_source_starts_as_the_same_source_twice(predecessors: bool) -> None:
                 started.append((visited, frontier, labels.distances, np.empty(0) if parents is None else parents))
             for ours, theirs in zip(*started, strict=True):
                 assert np.array_equal(ours, theirs)
+
+
+def test_a_later_version_starts_in_the_memory_of_the_one_before() -> None:
+    """The rows without edges change from version to version, and with them what the pool's memory holds."""
+    n, random = 200, np.random.default_rng(7)
+    kept: Scratch | None = None
+    for version in range(6):
+        # Twice each set of vertices with edges.
+        reach = 20 * (3 - version // 2)
+        src, dst = random.integers(0, reach, (2, 60))
+        (partition,) = partitions(n, src, dst, 1, directed=False)
+        fresh = Scratch(partition, np, LabelPool(partition.stripe.n_local, 1 << 20))
+        if kept is None:
+            kept = Scratch(partition, np, LabelPool(partition.stripe.n_local, 1 << 20))
+        else:
+            queues = kept.queues
+            kept.take(partition)
+            assert kept.queues is queues
+        for source in (n - 1, int(src[0])):
+            started = []
+            for state in (kept, fresh):
+                labels = state.start(spec(source, predecessors=True), ends=True)
+                visited, frontier = state.visited.copy(), state.frontier.copy()
+                state.end(labels)
+                started.append((visited, frontier, labels.distances.copy(), labels.predecessors))
+                # As a traversal that reaches all rows with edges.
+                rows = partition.rows
+                labels.distances[rows.ends > rows.starts] = 1
+            assert kept.max_degree == fresh.max_degree
+            for ours, theirs in zip(*started, strict=True):
+                assert ours is not None
+                assert np.array_equal(ours, theirs)

@@ -96,11 +96,11 @@ class LoopMember(Member):
 
     def _scratch_of(self, partition: Any) -> Any:
         """Return the scratch of a version."""
-        if self._scratch is None or self._traversed is not self.latest:
-            # The scratch before goes first, so that the two need not fit at once.
-            self._scratch = None
+        if self._scratch is None:
             self._scratch = self._make_scratch(partition, self._pool)
-            self._traversed = self.latest
+        elif self._traversed is not self.latest:
+            self._scratch.take(partition)
+        self._traversed = self.latest
         return self._scratch
 
     def _traverse_each(

@@ -1,4 +1,7 @@
-"""The working memory that a rank keeps from one traversal to the next: everything except the labels."""
+"""The working memory that a rank keeps from one traversal to the next: everything except the labels.
+
+New memory costs a page fault for every 4 KiB, so a later version of a living graph is traversed in the same memory.
+"""
 
 from typing import Any
 
@@ -52,14 +55,10 @@ class Scratch:
         self._xp = xp
         self._pool = pool
         self.team = team
-        # Stands for this partition's rows without in-edges, in the pool.
-        self._owner = object()
         # Whether the labels of the traversal under way lack those of unvisited rows.
         self._begun = False
-        self.partition = partition = partition.on(xp)
         stripe = partition.stripe
         self.first_id = partition.rank * stripe.n_local
-        self.max_degree = partition.max_degree
         self.visited: NDArray[np.uint32] = xp.zeros(stripe.words, np.uint32)
         own = slice(partition.rank * stripe.words_local, (partition.rank + 1) * stripe.words_local)
         self.own_visited = self.visited[own]
@@ -70,10 +69,20 @@ class Scratch:
         self.resume = np.zeros(2, np.int64)
         self.frontier_bits: NDArray[np.uint32] | None = None
         self._unreachable: NDArray[np.uint32] | None = None
-        parents = partition.parent_rows
+        self.take(partition)
+
+    def take(self, partition: Partition) -> None:
+        """Take over the edges of a partition: the first one, or a later version of the graph, with as many rows."""
+        self.partition = partition = partition.on(self._xp)
+        self.max_degree = partition.max_degree
+        parents, before = partition.parent_rows, self._unreachable
         if parents is not None:
-            self.frontier_bits = xp.zeros(stripe.words, np.uint32)
-            self._unreachable = xp.packbits(parents.ends == parents.starts, bitorder="little").view(np.uint32)
+            if self.frontier_bits is None:
+                self.frontier_bits = self._xp.zeros(partition.stripe.words, np.uint32)
+            self._unreachable = self._xp.packbits(parents.ends == parents.starts, bitorder="little").view(np.uint32)
+        if before is None or self._unreachable is None or (before != self._unreachable).any():
+            # Stands for this partition's rows without in-edges, in the pool.
+            self._owner = object()
 
     @property
     def nbytes(self) -> int:
