@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.leases.messages import GrantLease
+from dbfs_workers.levels import repair
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
@@ -320,23 +322,65 @@ def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
 
 
 def test_too_many_changes_are_not_followed(client: distributed.Client, leaves_nothing: None) -> None:
-    def weigh(change_edges: int) -> int:
+    graph, edges = load(client, "undirected", 2)
+    with graph, limits(client, _CHANGE_EDGES=10**9):
+        result = graph.bfs(1, predecessors=True)
+        apply(graph, edges, "delete", sorted(edges)[::3])
+        update(result, edges)
+        # Only new traversals have levels to report.
+        assert result.reports
+
+
+@contextlib.contextmanager
+def limits(client: distributed.Client, **limits: float) -> Iterator[None]:
+    """Give repairs other limits meanwhile, by the names in ``repair``."""
+
+    def change(limits: dict[str, float]) -> None:
         from dbfs_workers.levels import repair
 
-        before, repair._CHANGE_EDGES = repair._CHANGE_EDGES, change_edges  # type: ignore[misc]
-        return before
+        vars(repair).update(limits)
 
-    graph, edges = load(client, "undirected", 2)
-    with graph:
-        result = graph.bfs(1, predecessors=True)
-        (before, *_) = client.run(weigh, 10**9).values()
-        try:
-            apply(graph, edges, "delete", sorted(edges)[::3])
-            update(result, edges)
-            # Only new traversals have levels to report.
-            assert result.reports
-        finally:
-            client.run(weigh, before)
+    # Workers that are threads share the module with this process; others have its values.
+    before = {name: vars(repair)[name] for name in limits}
+    client.run(change, limits)
+    try:
+        yield
+    finally:
+        client.run(change, before)
+
+
+def test_a_repair_without_an_end_in_sight_becomes_a_traversal(client: distributed.Client, leaves_nothing: None) -> None:
+    """2,000 chains of 7 vertices lose their first edge. After two rounds nobody sees how long the chains are."""
+    chains, length = 2000, 7
+    ends = np.arange(chains * length).reshape(chains, length) + 1
+    starts = np.hstack([np.zeros((chains, 1), np.int64), ends[:, :-1]])
+    spider = dbfs.from_arrays(starts.ravel(), ends.ravel(), n=chains * length + 1)
+    with (
+        dbfs.load(spider, client=client, ranks=2, mutable=True) as graph,
+        limits(client, _EDGE_SHARE=0.0, _CHANGE_EDGES=1),
+    ):
+        result = graph.bfs(0, predecessors=True)
+        # Of seven such chains, and of thirty-five: 3 edges for each vertex.
+        for cut, anew in ((5, False), (chains, True)):
+            with limits(client, _LEAST_NANOSECONDS=10**12):
+                graph.delete_edges((starts[:cut, 0], ends[:cut, 0]))
+                result.update()
+                assert bool(result.reports) == anew
+            assert result.reached == 1 + (chains - cut) * length
+
+
+def test_a_repair_that_waits_for_a_core_goes_on(client: distributed.Client, leaves_nothing: None) -> None:
+    with dbfs.load("path:n=300", client=client, ranks=2, mutable=True) as graph:
+        result = graph.bfs(0, predecessors=True)
+        # The time is over at once, and the repair has looked at few edges.
+        with limits(client, _LEAST_NANOSECONDS=0, _CLOCK_SHARE=0.0, _PATIENCE_SHARE=1e6):
+            graph.delete_edges([(295, 296)])
+            assert not result.update().reports
+            assert (result.reached, result.depth) == (296, 295)
+            with limits(client, _PATIENCE_SHARE=0.0):
+                graph.insert_edges([(295, 296)])
+                assert result.update().reports
+                assert result.depth == 299
 
 
 def test_the_time_of_a_new_traversal_is_that_of_the_fastest() -> None:

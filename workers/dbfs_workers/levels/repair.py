@@ -50,6 +50,9 @@ _CHANGE_EDGES: Final = 4
 # repair and new traversal together take at most 1.2 times as long as the traversal alone, if that takes 30 ms or more.
 _CLOCK_SHARE: Final = 0.1
 _LEAST_NANOSECONDS: Final = 2_000_000
+# The same share for a repair that has looked at few edges (``round_kernels.FEW``): other programs had the cores, and
+# would have them during a new traversal too.
+_PATIENCE_SHARE: Final = 0.5
 
 
 class _TooMuchError(Exception):
@@ -113,7 +116,7 @@ class RepairLoop:
         self._exchange = exchange
         self._earlier = earlier
         self._anew = anew
-        self._started, self._limit = self._began, 0
+        self._started, self._limit, self._patience = self._began, 0, 0
         self._state = np.zeros(kernels.STATE, np.int64)
         n_local = partition.stripe.n_local
         # Pages that are never written take no memory.
@@ -149,7 +152,8 @@ class RepairLoop:
         self._started = time.perf_counter()
         if earlier is None:
             return self._traverse_anew(None)
-        self._limit = self._exchange.p * _LEAST_NANOSECONDS + int(_CLOCK_SHARE * nanoseconds)
+        least = self._exchange.p * _LEAST_NANOSECONDS
+        self._limit, self._patience = (least + int(share * nanoseconds) for share in (_CLOCK_SHARE, _PATIENCE_SHARE))
         self._state[kernels.MOST] = max(_LEAST, int(_EDGE_SHARE * nanoseconds) // _EDGE_NANOSECONDS)
         if lacking or reading > self._state[kernels.MOST]:
             return self._traverse_anew(earlier.labels.distances)
@@ -223,7 +227,8 @@ class RepairLoop:
             return
         control, before = np.zeros(round_kernels.CONTROL, np.int64), self.level
         control[round_kernels.SEARCHING], control[round_kernels.FRESH] = searching, 1
-        control[round_kernels.STARTED], control[round_kernels.LIMIT] = int(self._started * 1e9), self._limit
+        control[round_kernels.STARTED] = int(self._started * 1e9)
+        control[round_kernels.LIMIT], control[round_kernels.PATIENCE] = self._limit, self._patience
         control[round_kernels.NUMBER], control[round_kernels.CROSSING] = exchange.number, exchange.crossing
         while control[round_kernels.OUTCOME] == round_kernels.GOING_ON:
             with exchange.in_kernel():
@@ -299,7 +304,7 @@ class RepairLoop:
         self._state[kernels.LOOKED] += _CROSSING_EDGES
         passed = int((time.perf_counter() - self._started) * 1e9)
         active, looked, passed, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]), passed)
-        if looked > self._state[kernels.MOST] or passed > self._limit:
+        if round_kernels.too_much(looked, passed, self._state[kernels.MOST], self._limit, self._patience):
             raise _TooMuchError
         return active
 
