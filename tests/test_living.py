@@ -274,69 +274,6 @@ def test_any_client_updates_a_named_graph(client: distributed.Client, leaves_not
         assert graph.m == 2 * (39 + 2 + 10)
 
 
-def lease(client: distributed.Client, graph: Graph) -> int:
-    """Return the serial number of the lease on a graph's gang; 0 if there is none."""
-
-    def held(dask_scheduler: distributed.Scheduler, graph_id: str) -> int:
-        found = dask_scheduler.plugins["dbfs"]._leases._held.get(graph_id)
-        return 0 if found is None else int(found.serial)
-
-    serial: int = client.run_on_scheduler(held, graph_id=graph.record.graph_id)
-    return serial
-
-
-def test_a_small_batch_leaves_its_clients_lease(client: distributed.Client, leaves_nothing: None) -> None:
-    with (
-        dbfs.load("path:n=40", client=client, name="street", mutable=True) as graph,
-        distributed.Client(client.scheduler.address, set_as_default=False) as other,
-    ):
-        result = graph.bfs(0, predecessors=True)
-        graph.bfs_many([0, 1])
-        serial = lease(client, graph)
-        assert serial
-        graph.insert_edges([(0, 30)])
-        assert result.update().depth == 15
-        graph.delete_edges([(0, 30)])
-        assert result.update().depth == 39
-        assert lease(client, graph) == serial
-        # An error ends the lease, since ranks may be late to forget the batch.
-        graph.delete_vertices(39)
-        graph.bfs_many([0, 1])
-        with pytest.raises(InvalidVertexError, match="deleted"):
-            graph.insert_edges([(0, 39)])
-        assert graph.bfs(0).depth == 38
-        # A batch of another client ends it.
-        graph.bfs_many([0, 1])
-        dbfs.open("street", client=other).insert_edges([(0, 20)])
-        assert lease(client, graph) == 0
-        assert result.update().depth == 19
-
-
-def test_threads_of_one_client_traverse_and_update(client: distributed.Client, leaves_nothing: None) -> None:
-    """Each traversal sees one version on all ranks, whichever thread has the lease meanwhile."""
-    with dbfs.load("path:n=40", client=client, mutable=True) as graph:
-        done, depths = threading.Event(), []
-
-        def traverse() -> None:
-            while not done.is_set():
-                result = graph.bfs(0)
-                depths.append((result.version % 2, result.depth))
-
-        threads = [threading.Thread(target=traverse) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(10):
-                graph.insert_edges([(0, 30)])
-                graph.delete_edges([(0, 30)])
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join(60)
-        assert graph.bfs(0).version == 20
-        assert set(depths) <= {(0, 39), (1, 15)}
-
-
 @pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
     """A cluster of the test's own, to be harmed."""
@@ -397,15 +334,11 @@ def test_a_rank_that_fails_leaves_the_version_on_all(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("leased", [False, True])
 @pytest.mark.parametrize("kind", [PrepareUpdate, CommitUpdate])
 def test_a_rank_killed_in_the_middle_of_an_update(
-    mortal: distributed.Client, calls: list[Intercepted], kind: type[Any], leased: bool
+    mortal: distributed.Client, calls: list[Intercepted], kind: type[Any]
 ) -> None:
     graph = dbfs.load("path:n=30", client=mortal, mutable=True)
-    if leased:
-        graph.bfs_many([0, 1])
-        assert lease(mortal, graph)
     victim = graph.gang.addresses[1]
     pid = mortal.run(os.getpid, workers=[victim])[victim]
 
@@ -438,10 +371,9 @@ def test_a_client_that_dies_before_its_batch_is_whole(client: distributed.Client
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("leased", [False, True])
 @pytest.mark.parametrize(("kind", "versions"), [(PrepareUpdate, (0, 1)), (CommitUpdate, (1,))])
 def test_a_client_that_dies_while_the_ranks_change(
-    client: distributed.Client, calls: list[Intercepted], kind: type[Any], versions: tuple[int, ...], leased: bool
+    client: distributed.Client, calls: list[Intercepted], kind: type[Any], versions: tuple[int, ...]
 ) -> None:
     changing = threading.Event()
 
@@ -454,9 +386,6 @@ def test_a_client_that_dies_while_the_ranks_change(
         calls.append(wait)
         other = distributed.Client(client.scheduler.address, set_as_default=False)
         theirs = dbfs.open("street", client=other)
-        if leased:
-            theirs.bfs_many([0, 1])
-            assert lease(client, graph)
 
         def insert() -> None:
             # The client is closed under the call, which fails in one of several ways.

@@ -43,7 +43,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.leases import messages as lease_messages
 from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
-from dbfs_workers.leases.notes import NoteRuns, RunEnded, RunUnderWay
+from dbfs_workers.leases.notes import DecideUpdate, NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
@@ -164,10 +164,11 @@ EXAMPLES: list[Message[Any]] = [
     PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of([]), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
+    DecideUpdate("id", 3, "run", "insert-edges", True, 1.5, Pickled.of(())),
 ]
 
-# Rank 0 sends these to the scheduler, so that their class is among those that workers import.
-FROM_WORKERS: set[type[Message[Any]]] = {NoteRuns}
+# Rank 0 sends these to the scheduler, so that their classes are among those that workers import.
+FROM_WORKERS: set[type[Message[Any]]] = {NoteRuns, DecideUpdate}
 
 
 def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Message[Any]]]:
@@ -190,7 +191,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 48
+    assert len(every) == 49
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import distributed
@@ -97,7 +99,8 @@ class RepairTimes:
         traversal: median of a new traversal of the same version.
         speedup: median of the ratios: time of a new traversal over the time of the repair before it.
         least_speedup: the least of these ratios.
-        single: by percentile (50, 99, 99.9, 100), time from the call that changes one edge to the repaired result.
+        single: by percentile (50, 99, 99.9, 100), time from the call that changes one edge to the repaired result. The
+            client's heap is frozen: see ``docs/how-to/changing-graphs.md``.
     """
 
     graph: str
@@ -135,12 +138,13 @@ def bench_repairs(
                 change((batch[0], batch[1]))
                 repairs.append(_seconds(result.update))
                 traversals.append(_seconds(lambda: graph.bfs(source, predecessors=True)))
-        for index in track(generator.integers(ends.shape[1], size=singles).tolist(), "single edges"):
-            for change in (graph.delete_edges, graph.insert_edges):
-                start = time.perf_counter()
-                change((ends[0, [index]], ends[1, [index]]))
-                result.update()
-                single.append(time.perf_counter() - start)
+        with _frozen_heap():
+            for index in track(generator.integers(ends.shape[1], size=singles).tolist(), "single edges"):
+                for change in (graph.delete_edges, graph.insert_edges):
+                    start = time.perf_counter()
+                    change((ends[0, [index]], ends[1, [index]]))
+                    result.update()
+                    single.append(time.perf_counter() - start)
     # The first batch moves the rows to pages.
     repairs, traversals = repairs[2:], traversals[2:]
     speedups = [traversal / repair for traversal, repair in zip(traversals, repairs, strict=True)]
@@ -153,6 +157,17 @@ def bench_repairs(
         min(speedups),
         {f"{percent:g}": float(np.percentile(single, percent)) for percent in (50, 99, 99.9, 100)},
     )
+
+
+@contextlib.contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """Keep the objects that exist from Python's collections, each of which would stop all threads of this process."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _seconds(change: Callable[..., object], *arguments: object) -> float:

@@ -30,7 +30,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
 from dbfs.service.messages import GetGraph
 from dbfs.service.runs import RunSender
-from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
+from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.updates import require_mutable
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
@@ -279,11 +279,9 @@ class LivingVertices(NamedVertices):
             # A self-loop is its own reverse.
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
-        spec = Pickled.of(UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst)))
-        service, run_id = ServiceClient.of(self._gang.client), uuid.uuid4().hex
-        graph_id, client = self.record.graph_id, service.client.id
-        with RunSender.of(self._gang.client).lease_at_rest(graph_id) as lease, service.cancelling(run_id):
-            report = service.call(UpdateEdges(graph_id, client, run_id, limit.remaining, kind, spec, strict, lease))
+        spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst))
+        sender, on_gpus = RunSender.of(self._gang.client), self.record.backend == "cuda"
+        report = sender.update(self.record.graph_id, spec, limit, strict=strict, on_gpus=on_gpus)
         if not report.applied:
             raise self._refusal(kind, report)
         self._take(report.record)

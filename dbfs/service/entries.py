@@ -16,7 +16,9 @@ from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatu
 from dbfs.service.rate import RecentRate
 from dbfs.service.worker_calls import UnreachableError
 from dbfs.units import format_seconds
+from dbfs_workers.leases.notes import Decision
 from dbfs_workers.lines.line import Address, new_token
+from dbfs_workers.rpc import Pickled
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
@@ -45,6 +47,7 @@ class GraphEntry:
         lost: ranks whose workers left.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
+        decided: the latest update that was decided under a lease: its run, and the decision.
         numbers: serial numbers for the gang's next runs.
         leasable: whether the ranks can open lines to each other, which a lease needs.
         doors: where ranks 1 to p - 1 take rank 0's lines; None before the first lease.
@@ -60,6 +63,7 @@ class GraphEntry:
         self.lost: set[int] = set()
         self.runs = 0
         self.changes = RecentRate()
+        self.decided: tuple[str, Decision] = ("", Decision(None, Pickled(b"")))
         self.numbers = itertools.count(1)
         self.leasable = True
         self.doors: tuple[Address, ...] | None = None

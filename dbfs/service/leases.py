@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dbfs.errors import DbfsError
+from dbfs.errors import DbfsError, StaleRunError
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs.service.messages import LeaseGrant
@@ -44,6 +44,8 @@ class Lease:
         ending: the task that ends the lease on rank 0; None until the lease is to end.
         run: the run under way, once it is seen.
         watch: looks at that run.
+        decided: updates under the lease that were decided to make a version.
+        committed: those of them that all ranks have committed, as far as rank 0 has said.
     """
 
     def __init__(self, graph: GraphEntry, client: str, serial: int, first_number: int) -> None:
@@ -54,6 +56,7 @@ class Lease:
         self.ending: asyncio.Task[None] | None = None
         self.run: RunEntry | None = None
         self.watch: RunWatch | None = None
+        self.decided = self.committed = 0
 
 
 class Leases:
@@ -116,7 +119,7 @@ class Leases:
     def revoke(self, run: RunEntry) -> bool:
         """Begin to end the leases that hold any of a run's workers; return whether there are any.
 
-        An update's own client does not use its lease meanwhile: that lease goes on, unless it is about to end.
+        The client of ``run.lease`` does not use its lease meanwhile: that lease goes on, unless it is about to end.
         """
         held = [
             lease
@@ -142,6 +145,17 @@ class Leases:
         lease.ending = lease.ending or stopping
         await asyncio.wait([others, stopping])
 
+    def get(self, graph_id: str, serial: int) -> Lease:
+        """Return a lease by its serial number.
+
+        Raises:
+            StaleRunError: the lease is over.
+        """
+        lease = self._held.get(graph_id)
+        if lease is None or lease.serial != serial:
+            raise StaleRunError(f"lease {serial} on the graph {graph_id} is over; try again")
+        return lease
+
     def held_by(self, client: str) -> list[str]:
         """Return the ids of the graphs on whose gangs a client has a lease."""
         return [graph_id for graph_id, lease in self._held.items() if lease.client == client]
@@ -151,6 +165,7 @@ class Leases:
         lease = self._held.get(notes.graph_id)
         if lease is None or lease.serial != notes.lease:
             return
+        lease.committed = notes.committed
         for ended in notes.ended:
             self._note_ended(lease, ended)
         under_way = notes.under_way
@@ -164,13 +179,13 @@ class Leases:
                 lease.run.number, lease.run.before = under_way.number, under_way.finished
 
     def _note_ended(self, lease: Lease, ended: RunEnded) -> None:
-        lease.graph.runs += 1
+        lease.graph.runs += not ended.update
         run = lease.run
         if run is not None and run.run_id == ended.run_id:
             self._forget_run(lease)
         else:
             run = RunEntry.leased(lease.graph, lease.client, ended.run_id, ended.traversals, ended.began)
-        run.traversals = ended.traversals
+        run.traversals, run.update = ended.traversals, ended.update
         reports = ended.reports.value()
         if ended.error is not None:
             self._history.fail(run, ended.error)
@@ -187,9 +202,12 @@ class Leases:
             end = await asyncio.wait_for(call, patience)
         except (DbfsError, OSError, TimeoutError):
             # Rank 0 is lost or does not answer.
-            end = LeaseEnd(lease.first_number + _SKIPPED_NUMBERS, failed=True)
+            end = LeaseEnd(lease.first_number + _SKIPPED_NUMBERS, failed=True, committed=lease.committed)
         if self._held.get(graph.record.graph_id) is lease:
             del self._held[graph.record.graph_id]
+            if end.committed < lease.decided:
+                # Some ranks may have the new version and some the old one.
+                graph.lost.update(range(graph.record.stripe.p))
             graph.numbers = itertools.count(end.number)
             graph.must_recover = graph.recovers and end.failed
             self._forget_run(lease)

@@ -1,13 +1,14 @@
 """The client's way to send runs: to rank 0, under a lease that this client has, else through the scheduler's queue."""
 
-import contextlib
 import pickle
 import ssl
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import distributed
 
@@ -18,12 +19,22 @@ from dbfs.records import RunProgress
 from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
 from dbfs.service.entries import first_cause
 from dbfs.service.messages import Enqueue, LeaseGrant
-from dbfs_workers.leases.requests import LeasedRun, RanksReports, Refusal, failed, read_answer
+from dbfs.service.update_messages import UpdateEdges, UpdateReport
+from dbfs_workers.leases.requests import (
+    LeasedRun,
+    LeasedUpdate,
+    RanksReports,
+    Refusal,
+    UpdateAnswer,
+    failed,
+    read_answer,
+)
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.update_spec import UpdateSpec
 
 Progress = Callable[[RunProgress], None]
 
@@ -124,22 +135,63 @@ class RunSender:
                 yield part
             broken = broken or lease.broken
 
-    @contextlib.contextmanager
-    def lease_at_rest(self, graph_id: str) -> Iterator[int]:
-        """Keep all threads of this client from using its lease on a gang; yield the lease's serial number, 0 for none.
+    def update(
+        self, graph_id: str, spec: UpdateSpec, deadline: Deadline, *, strict: bool, on_gpus: bool
+    ) -> UpdateReport:
+        """Change a graph by a few edges: under this client's lease on the gang, else through the scheduler's queue.
 
-        If the block raises, the lease ends: the ranks may still be at work for the block.
+        Args:
+            graph_id: the graph.
+            spec: the update, with its edges.
+            deadline: the run's deadline.
+            strict: whether one duplicate or missing edge refuses the whole batch.
+            on_gpus: whether the graph is on GPUs. Its updates go through the queue, and leave the lease.
+
+        Raises:
+            DbfsError: see ``UpdateEdges``.
         """
+        service, run_id = self._service, uuid.uuid4().hex
         lease = self._take(graph_id)
-        if lease is None:
-            yield 0
-            return
+        if lease is not None and not on_gpus:
+            update = LeasedUpdate(lease.serial, run_id, spec, strict, deadline.remaining)
+            report = self._update_under_lease(lease, graph_id, update)
+            if report is not None:
+                return report
+            lease = None
+        client, pickled, serial = service.client.id, Pickled.of(spec), 0 if lease is None else lease.serial
+        message = UpdateEdges(graph_id, client, run_id, deadline.remaining, spec.kind, pickled, strict, serial)
         try:
-            yield lease.serial
+            with service.cancelling(run_id):
+                report = service.call(message)
         except BaseException:
-            lease.line.close()
+            if lease is not None:
+                # The ranks may still be at work.
+                lease.line.close()
             raise
-        self._give_back(graph_id, lease)
+        if lease is not None:
+            self._give_back(graph_id, lease)
+        return report
+
+    def _update_under_lease(self, lease: "_HeldLease", graph_id: str, update: LeasedUpdate) -> UpdateReport | None:
+        """Send an update to rank 0; None if the lease is over or the line broke: then the scheduler finds out more."""
+        end, over = time.monotonic() + update.deadline + _LATE, True
+        try:
+            lease.line.send(pickle.dumps(update, protocol=5), _OPEN_SECONDS)
+            answer = self._receive(lease, update, end, None)
+            if not isinstance(answer, UpdateAnswer):
+                return None
+            over = answer.over
+            (report,) = _values(answer.answers)
+            found: UpdateReport = report.value()
+            return found
+        except LineClosedError:
+            return None
+        finally:
+            if over:
+                # Rank 0 carries the update out, or the scheduler finds that the ranks could not.
+                lease.line.close()
+            else:
+                self._give_back(graph_id, lease)
 
     def _enqueue(
         self,
@@ -195,9 +247,9 @@ class RunSender:
             lease.line.send(pickle.dumps(run, protocol=5), _OPEN_SECONDS)
             while not over:
                 answer = self._receive(lease, run, end, progress)
-                if isinstance(answer, Refusal):
+                if not isinstance(answer, RanksReports):
                     break
-                part = Part(_reports(answer), answer.seconds, answer.rank_seconds)
+                part = Part(_values(answer.ranks), answer.seconds, answer.rank_seconds)
                 over = answer.last
                 yield part
         except LineClosedError:
@@ -217,8 +269,8 @@ class RunSender:
                 self._drop_again(graph_id, dropped)
 
     def _receive(
-        self, lease: "_HeldLease", run: LeasedRun, end: float, progress: Progress | None
-    ) -> RanksReports | Refusal:
+        self, lease: "_HeldLease", run: LeasedRun | LeasedUpdate, end: float, progress: Progress | None
+    ) -> RanksReports | UpdateAnswer | Refusal:
         """Return rank 0's next answer; ``end`` is when to give up, in seconds of ``time.monotonic()``.
 
         Raises:
@@ -235,7 +287,7 @@ class RunSender:
         except TimeoutError:
             late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from rank 0"
             raise DeadlineExceededError(late) from None
-        answer: RanksReports | Refusal = pickle.loads(frame)
+        answer: RanksReports | UpdateAnswer | Refusal = pickle.loads(frame)
         return answer
 
     def _take(self, graph_id: str) -> "_HeldLease | None":
@@ -281,21 +333,21 @@ class _HeldLease:
         self.granted = time.monotonic()
 
 
-def _reports(answer: RanksReports) -> Reports:
-    """Return the reports of a part of a run.
+def _values(answers: Sequence[bytes]) -> list[Any]:
+    """Return the values of ranks' answers.
 
     Raises:
         DbfsError: a rank failed; of several errors, the one that says most about the cause.
     """
-    if any(map(failed, answer.ranks)):
+    if any(map(failed, answers)):
         errors: list[BaseException] = []
-        for rank in answer.ranks:
+        for answer in answers:
             try:
-                read_answer(rank)
+                read_answer(answer)
             except Exception as error:
                 errors.append(error)
         raise first_cause(errors)
-    return [read_answer(rank) for rank in answer.ranks]
+    return [read_answer(answer) for answer in answers]
 
 
 def _context(client: distributed.Client) -> ssl.SSLContext | None:

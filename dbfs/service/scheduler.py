@@ -62,7 +62,7 @@ from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.notes import NoteRuns
+from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.messages import AbortTasks, DropRankLabels, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport
@@ -97,7 +97,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._conductor = Conductor(self._workers)
         self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
-        self._updates = Updates(self._workers, self._task_runs)
+        self._updates = Updates(self._workers, self._task_runs, self.history)
         self._leases = Leases(self._workers, self.runs, self.history, self._queue.start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
@@ -241,6 +241,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def note_runs(self, message: NoteRuns) -> None:
         """See ``NoteRuns``."""
         self._leases.note(message)
+
+    @DecideUpdate.handler
+    async def decide_update(self, message: DecideUpdate) -> Decision:
+        """See ``DecideUpdate``."""
+        return self._updates.decide(self._leases.get(message.graph_id, message.lease), message)
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002

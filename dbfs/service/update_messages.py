@@ -76,6 +76,7 @@ class UpdateEdges(SchedulerMessage[UpdateReport]):
     """Insert or delete a few edges, in a run of its own: queue the run, and change the graph as ``ApplyUpdate`` does.
 
     One message instead of a run of tasks: the tasks that bin a batch take tens of milliseconds, however small it is.
+    If the run was decided under a lease whose holder got no answer, nothing is changed again.
 
     Attributes:
         graph_id, client, run_id, deadline: as in ``Enqueue``.

@@ -1,5 +1,7 @@
 """Updates of living graphs on the scheduler: every rank prepares the next version, and then all commit it.
 
+Under a lease rank 0 has the ranks prepare and commit, and the scheduler decides in between (``Updates.decide``).
+
 An update is a run of tasks: its client bins the batch's edges by tasks, and then sends ``ApplyUpdate``. From then on
 the client is not needed. A client that dies before leaves bins that Dask drops; one that dies later leaves a graph that
 has the whole update or nothing of it.
@@ -15,10 +17,14 @@ import numpy as np
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, WorkerLostError
 from dbfs.records import GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry, first_cause, name_lost_rank
+from dbfs.service.history import History
+from dbfs.service.leases import Lease
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.worker_calls import GRACE, WorkerCalls
+from dbfs_workers.leases.notes import DecideUpdate, Decision
 from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate
 
@@ -29,17 +35,21 @@ class Updates:
     Args:
         workers: calls to the workers.
         task_runs: the runs of tasks whose turn has come.
+        history: takes the updates that are decided under a lease.
     """
 
-    def __init__(self, workers: WorkerCalls, task_runs: TaskRuns) -> None:
+    def __init__(self, workers: WorkerCalls, task_runs: TaskRuns, history: History) -> None:
         self._workers = workers
         self._task_runs = task_runs
+        self._history = history
 
     async def apply(self, message: ApplyUpdate) -> UpdateReport:
         """Carry out an update; returns and errors as for ``ApplyUpdate``."""
         async with self._task_runs.applying(message.run_id, message.client) as run:
             graph, graph_id = run.graph, message.graph_id
             graph.require_whole(f"run {run.run_id}")
+            if run.run_id == graph.decided[0]:
+                return report_of(graph.decided[1])
             if message.kind != "thaw":
                 require_mutable(graph.record)
             collections = message.collections or (None,) * graph.record.stripe.p
@@ -54,13 +64,8 @@ class Updates:
             if message.strict and (report.refused or report.absent):
                 await self._drop(run)
                 return replace(report, record=graph.record, applied=False)
-            totals = GraphTotals(
-                sum(rank.info.m_local for rank in ranks),
-                sum(rank.connected for rank in ranks),
-                max(rank.info.max_degree for rank in ranks),
-            )
             try:
-                commits = [CommitUpdate(graph_id, run.run_id, totals)] * len(ranks)
+                commits = [CommitUpdate(graph_id, run.run_id, _totals(ranks))] * len(ranks)
                 await self._call(run, commits, run.remaining + GRACE)
             except Exception as error:
                 # Some ranks may have the new version and some the old one.
@@ -71,6 +76,28 @@ class Updates:
             graph.changes.add(report.record.updated - graph.record.updated)
             graph.record = replace(report.record, mutable=thawed)
             return replace(report, record=graph.record)
+
+    def decide(self, lease: Lease, message: DecideUpdate) -> Decision:
+        """Decide on an update under a lease; errors as for ``DecideUpdate``."""
+        graph, run_id = lease.graph, message.run_id
+        if run_id == graph.decided[0]:
+            return graph.decided[1]
+        graph.require_whole(f"run {run_id}")
+        require_mutable(graph.record)
+        ranks = message.ranks.value()
+        report = _report(graph, message.kind, ranks)
+        if message.strict and (report.refused or report.absent):
+            decision = Decision(None, Pickled.of(replace(report, record=graph.record, applied=False)))
+        else:
+            decision = Decision(_totals(ranks), Pickled.of(report))
+            lease.decided += 1
+            graph.changes.add(report.record.updated - graph.record.updated)
+            graph.record = report.record
+        graph.decided = run_id, decision
+        run = RunEntry.leased(graph, lease.client, run_id, 0, message.began)
+        run.update = message.kind
+        self._history.add_update(run)
+        return decision
 
     async def _call(self, run: RunEntry, messages: Sequence[WorkerMessage[Any]], seconds: float) -> list[Any]:
         """Send each rank its message, and return the answers by rank.
@@ -110,6 +137,21 @@ def require_mutable(record: GraphRecord) -> None:
     """
     if not record.mutable:
         raise InvalidOptionError(f"{record.name} takes no updates: load it with mutable=True, or thaw() it")
+
+
+def report_of(decision: Decision) -> UpdateReport:
+    """Return the report of a decision."""
+    report: UpdateReport = decision.report.value()
+    return report
+
+
+def _totals(ranks: Sequence[RankUpdate]) -> GraphTotals:
+    """Return the counts of a version over all ranks."""
+    return GraphTotals(
+        sum(rank.info.m_local for rank in ranks),
+        sum(rank.connected for rank in ranks),
+        max(rank.info.max_degree for rank in ranks),
+    )
 
 
 def _report(graph: GraphEntry, kind: str, ranks: Sequence[RankUpdate]) -> UpdateReport:

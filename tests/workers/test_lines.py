@@ -5,26 +5,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import closing, suppress
 
 import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import Follower
-from dbfs_workers.leases.leader import Leader
-from dbfs_workers.leases.notes import NoteRuns
-from dbfs_workers.leases.peer import Peer
-from dbfs_workers.leases.requests import LeasedRun, PartOfRun, RanksReports, Refusal, read_answer
+from dbfs_workers.leases.messages import LeaseEnd
+from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import _ports
-from dbfs_workers.reports import RankReport
-from dbfs_workers.spec import TraversalSpec
-
-REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"")
-SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
+from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
 
 
 @pytest.fixture
@@ -40,10 +32,6 @@ def echo(line: Line) -> None:
             line.send(line.receive(None), 5.0)
     except LineClosedError:
         pass
-
-
-def opened(door: Door, token: bytes) -> Line:
-    return Line.open(door.address, token, None, 5.0)
 
 
 @pytest.mark.parametrize("awake", [0.0, 0.02])
@@ -123,69 +111,12 @@ def test_a_thread_that_stays_awake_sees_the_other_end_close(door: Door) -> None:
         line.receive(None)
 
 
-class Calls:
-    """See ``leader.GangCalls``."""
-
-    def __init__(self) -> None:
-        self.aborts: list[tuple[int, Cause]] = []
-        self.lost: list[tuple[int, int]] = []
-        self.notes: list[NoteRuns] = []
-
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        self.aborts.append((number, cause))
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        self.lost.append((number, rank))
-
-    def note(self, notes: NoteRuns) -> Future[None]:
-        self.notes.append(notes)
-        noted: Future[None] = Future()
-        noted.set_result(None)
-        return noted
-
-
-class Gang:
-    """Rank 0 and rank 1 in one process, without an exchange between them."""
-
-    def __init__(self, door: Door) -> None:
-        self.parts: list[PartOfRun] = []
-        self.fail_on_1: Exception | None = None
-        self.hold = threading.Event()
-        self.hold.set()
-        self.follower = Follower(1, self.make_on_1)
-        token = new_token()
-        door.admit(token, self.follower.serve)
-        self.calls = Calls()
-        self.leader = Leader("graph", [Peer(1, opened(door, token))], self.make, self.calls)
-        self.holder_token = new_token()
-        door.admit(self.holder_token, self.leader.serve)
-
-    def make(self, part: PartOfRun) -> list[RankReport]:
-        self.parts.append(part)
-        assert self.hold.wait(10)
-        return [REPORT] * len(part.specs)
-
-    def make_on_1(self, part: PartOfRun) -> list[RankReport]:
-        if self.fail_on_1 is not None:
-            raise self.fail_on_1
-        return [REPORT] * len(part.specs)
-
-
 @pytest.fixture
 def gang(door: Door) -> Iterator[Gang]:
     gang = Gang(door)
     yield gang
     gang.leader.close()
     gang.follower.close()
-
-
-def send(line: Line, lease: int, traversals: int = 1) -> None:
-    line.send(pickle.dumps(LeasedRun(lease, "run", [SPEC] * traversals, 0, 5.0, ())), 5.0)
-
-
-def receive(line: Line) -> RanksReports | Refusal:
-    answer: RanksReports | Refusal = pickle.loads(line.receive(time.monotonic() + 5))
-    return answer
 
 
 def test_a_stale_lease_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
@@ -204,7 +135,7 @@ def test_a_stale_lease_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
         send(line, 2)
         assert isinstance(receive(line), Refusal)
     assert [part.number for part in gang.parts] == [7]
-    assert gang.leader.wait_until_idle()[:2] == (8, False)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=False)
 
 
 def test_a_stale_lease_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> None:
@@ -216,7 +147,7 @@ def test_a_stale_lease_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> 
         assert isinstance(answer, RanksReports)
         with pytest.raises(StaleRunError, match="rank 1: run 7 is of lease 2, which is over"):
             read_answer(answer.ranks[1])
-    assert gang.leader.wait_until_idle()[:2] == (8, True)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=True)
 
 
 def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: Door, gang: Gang) -> None:
@@ -247,7 +178,7 @@ def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: D
         assert isinstance(receive(line), Refusal)
     gang.leader.grant(2, "gone", 2, "run that never comes")
     gang.leader.revoke(2)
-    assert gang.leader.wait_until_idle()[:2] == (2, False)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(2, failed=False)
 
 
 def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
@@ -272,7 +203,7 @@ def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
 
 def test_a_rank_that_fails_ends_the_run_while_rank_0_waits(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 4)
-    gang.fail_on_1 = RunAbortedError("the device is on fire")
+    gang.fail_on[1, PartOfRun] = RunAbortedError("the device is on fire")
     gang.hold.clear()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
@@ -304,7 +235,7 @@ def test_a_holder_that_leaves_ends_its_run(door: Door, gang: Gang) -> None:
         time.sleep(0.01)
     assert gang.calls.aborts[0] == (4, Cause.CANCELLED)
     gang.hold.set()
-    assert gang.leader.wait_until_idle()[0] == 5
+    assert gang.leader.wait_until_idle()[0].number == 5
 
 
 def test_a_stop_between_two_parts_is_not_lost(door: Door, gang: Gang) -> None:
@@ -327,7 +258,7 @@ def test_a_lost_peer_is_named(door: Door, gang: Gang) -> None:
     assert isinstance(answer, RanksReports)
     with pytest.raises(ConnectionError, match="lost rank 1"):
         read_answer(answer.ranks[1])
-    assert gang.leader.wait_until_idle()[:2] == (5, True)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(5, failed=True)
 
 
 def test_tokens_are_long_and_differ() -> None:

@@ -32,7 +32,7 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
 
     async def overlap() -> None:
         door = WorkerDoor(worker)
-        leases = WorkerLeases(worker, door)
+        leases = WorkerLeases(worker, door, None)  # type: ignore[arg-type]
         await leases.grant(granting(1), member)
         leader, resume = leases._leaders["id"], threading.Event()
         idle = leader.wait_until_idle

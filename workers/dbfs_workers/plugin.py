@@ -103,8 +103,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.worker = worker
         self.host: str = dask.config.get("dbfs.host", "auto")
         self.door = WorkerDoor(worker)
-        self.leases = WorkerLeases(worker, self.door)
         self.updates = Updates(worker, self._member)
+        self.leases = WorkerLeases(worker, self.door, self.updates)
         self.reads = (
             LabelReads(worker.data, self.kept_labels, self.changed_rows),
             IdReads(worker.data),

@@ -1,16 +1,23 @@
-"""The leases of a gang on a rank other than 0: it makes the parts of runs that rank 0 sends over a line."""
+"""The leases of a gang on a rank other than 0: it makes the parts of runs and updates that rank 0 sends over a line."""
 
+import contextlib
 import pickle
 from collections.abc import Callable
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.leases.peer import SEND_SECONDS
-from dbfs_workers.leases.requests import PartOfRun, answer_error, answer_reports
+from dbfs_workers.leases.requests import (
+    EndOfUpdate,
+    PartOfRun,
+    PartOfUpdate,
+    RankPart,
+    answer_error,
+    answer_well,
+)
 from dbfs_workers.lines.line import Line, LineClosedError
-from dbfs_workers.reports import RankReport
 
-RunPart = Callable[[PartOfRun], list[RankReport]]
-"""Takes this rank's part in a part of a run, in the calling thread."""
+MakePart = Callable[[RankPart], object]
+"""Takes this rank's part in a run or in an update, in the calling thread, and returns the value of its answer."""
 
 
 class Follower:
@@ -18,12 +25,12 @@ class Follower:
 
     Args:
         rank: the rank.
-        run_part: makes this rank's part in a run.
+        make_part: makes this rank's part in a run or in an update.
     """
 
-    def __init__(self, rank: int, run_part: RunPart) -> None:
+    def __init__(self, rank: int, make_part: MakePart) -> None:
         self._rank = rank
-        self._run_part = run_part
+        self._make_part = make_part
         self._ended = 0
         self._part: PartOfRun | None = None
         self._line: Line | None = None
@@ -33,23 +40,31 @@ class Follower:
         """Make the parts that come over rank 0's line, until the line closes."""
         # Set before ``_closed`` is read: ``close`` does the reverse, so that one of the two sees the other.
         self._line = line
+        prepared = ""
         try:
             while not self._closed:
-                part: PartOfRun = pickle.loads(line.receive(None))
-                # Set before ``_ended`` is read: ``stop`` does the reverse, so that one of the two sees the other.
-                self._part = part
-                try:
-                    if part.lease <= self._ended:
-                        stale = f"run {part.number} is of lease {part.lease}, which is over"
-                        raise StaleRunError(f"rank {self._rank}: {stale}")
-                    answer = answer_reports(self._run_part(part))
-                except Exception as error:  # rank 0 sends it to the holder, who raises it
-                    answer = answer_error(error)
-                finally:
-                    self._part = None
-                line.send(answer, SEND_SECONDS)
+                part: RankPart = pickle.loads(line.receive(None))
+                prepared = part.run_id if isinstance(part, PartOfUpdate) else ""
+                line.send(self._answer(part), SEND_SECONDS)
         except LineClosedError:
-            return
+            if prepared:
+                # A rank that leaves the gang forgets the version anyway.
+                with contextlib.suppress(StaleRunError):
+                    self._make_part(EndOfUpdate(prepared, None))
+
+    def _answer(self, part: RankPart) -> bytes:
+        # Set before ``_ended`` is read: ``stop`` does the reverse, so that one of the two sees the other.
+        self._part = part if isinstance(part, PartOfRun) else None
+        try:
+            # An update that is decided is carried out, whatever becomes of its lease.
+            if not isinstance(part, EndOfUpdate) and part.lease <= self._ended:
+                what = f"run {part.number if isinstance(part, PartOfRun) else part.run_id}"
+                raise StaleRunError(f"rank {self._rank}: {what} is of lease {part.lease}, which is over")
+            return answer_well(self._make_part(part))
+        except Exception as error:  # rank 0 sends it to the holder, who raises it
+            return answer_error(error)
+        finally:
+            self._part = None
 
     def stop(self, lease: int, end_run: Callable[[int], None]) -> None:
         """Refuse all parts of a lease, and end the one under way by ``end_run``, which takes the run's number."""

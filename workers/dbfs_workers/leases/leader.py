@@ -2,7 +2,7 @@
 
 A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
 ``PART_SECONDS``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
-the reports so far, and queues the rest of the run on the scheduler.
+the reports so far, and queues the rest of the run on the scheduler. ``LeasedUpdates`` makes updates of a few edges.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
 ``WATCH_SECONDS``, while runs come, whether the holder has left or a peer has failed. The scheduler's calls arrive in
@@ -17,18 +17,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Final, Protocol
 
-from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
+from dbfs_workers.errors import WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import RunPart
-from dbfs_workers.leases.notes import NoteRuns, RunNote, ended_run, run_under_way
-from dbfs_workers.leases.peer import SEND_SECONDS, Peer
+from dbfs_workers.leases.follower import MakePart
+from dbfs_workers.leases.leased_updates import LeasedUpdates
+from dbfs_workers.leases.messages import LeaseEnd
+from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns, RunNote, ended_run, run_under_way
+from dbfs_workers.leases.peer import LATE, SEND_SECONDS, Peer
 from dbfs_workers.leases.requests import (
     LeasedRun,
+    LeasedUpdate,
     PartOfRun,
     RanksReports,
     Refusal,
+    UpdateAnswer,
     answer_error,
-    answer_reports,
+    answer_well,
     failed,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
@@ -38,8 +42,6 @@ from dbfs_workers.storage.ordering import DegreeOrder
 PART_SECONDS: Final = 0.02
 WATCH_SECONDS: Final = 0.05
 
-# Seconds after the deadline in which a peer's own error may still arrive.
-_LATE: Final = 0.5
 # Seconds without a run after which the watch sleeps until the next one.
 _IDLE_SECONDS: Final = 1.0
 # Seconds that the run which a lease was granted to may take to arrive.
@@ -49,7 +51,7 @@ _SEEN_AFTER: Final = 0.1
 
 
 class GangCalls(Protocol):
-    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all return at once."""
+    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all but one return at once."""
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Abort a run on all ranks."""
@@ -63,6 +65,14 @@ class GangCalls(Protocol):
         """Send notes to the scheduler, after all earlier ones. The future is done when the scheduler has the notes."""
         ...
 
+    def decide(self, update: DecideUpdate) -> Decision:
+        """Return the scheduler's decision on an update. Not called in the event loop, which it waits for.
+
+        Raises:
+            StaleRunError, WorkerLostError, InvalidOptionError: see ``DecideUpdate``; or this worker leaves the gang.
+        """
+        ...
+
 
 class Leader:
     """The leases of one gang on rank 0.
@@ -70,8 +80,8 @@ class Leader:
     Args:
         graph_id: the graph.
         peers: lines to the other ranks, by rank.
-        run_part: makes rank 0's part in a run.
-        calls: what to call when a run has to end, and with notes.
+        make_part: makes rank 0's part in a run or in an update.
+        calls: what to call when a run has to end, with notes, and for decisions.
         order: the graph's order by degree; None if it has none.
     """
 
@@ -79,14 +89,15 @@ class Leader:
         self,
         graph_id: str,
         peers: Sequence[Peer],
-        run_part: RunPart,
+        make_part: MakePart,
         calls: GangCalls,
         order: DegreeOrder | None = None,
     ) -> None:
         self._graph_id = graph_id
         self._peers = peers
-        self._run_part = run_part
+        self._make_part = make_part
         self._calls = calls
+        self._updates = LeasedUpdates(graph_id, peers, make_part, calls.decide)
         self._order = order
         self._lease = 0
         self._client = ""
@@ -107,6 +118,8 @@ class Leader:
         # Held while notes are sent, so that they keep their order.
         self._noting = threading.Lock()
         self._noted: Future[None] | None = None
+        # Updates under the lease that all ranks have committed, and those of them that the latest notes have counted.
+        self._committed = self._noted_commits = 0
         self._last = 0.0
         # Time of rank 0's own part in the latest part of a run.
         self._rank_seconds = 0.0
@@ -131,6 +144,7 @@ class Leader:
             self._lease, self._client, self._number, self._listed = lease, client, number, run_id
             self._holder = self._end_run = None
             self._each_seconds = 0.0
+            self._committed = self._noted_commits = 0
             if run_id:
                 self._begun.clear()
             self._revoked = self._failed = False
@@ -155,23 +169,28 @@ class Leader:
             if note is not None:
                 end_run(note.number)
 
-    def wait_until_idle(self) -> tuple[int, bool, Future[None] | None]:
+    def wait_until_idle(self) -> tuple[LeaseEnd, Future[None] | None]:
         """Wait until no run is under way, and send the notes of all runs. Called after ``revoke``.
 
         Returns:
-            The gang's serial number for the next run; whether the lease's last run failed; and a future that is done
-            when the scheduler has the notes, None if there were none to send.
+            The state of the gang; and a future that is done when the scheduler has the notes, None if there were none
+            to send.
         """
         with self._busy:
-            return self._number, self._failed, self._send_notes(None)
+            return LeaseEnd(self._number, self._failed, self._committed), self._send_notes(None)
 
     def serve(self, line: Line) -> None:
         """Make the runs that come over the holder's line, until the line closes."""
         try:
             while True:
-                run: LeasedRun = pickle.loads(line.receive(None))
+                run: LeasedRun | LeasedUpdate = pickle.loads(line.receive(None))
                 with self._busy:
-                    self._answer(line, run)
+                    if self._revoked or run.lease != self._lease:
+                        line.send(pickle.dumps(Refusal()), SEND_SECONDS)
+                    elif isinstance(run, LeasedUpdate):
+                        self._update(line, run)
+                    else:
+                        self._answer(line, run)
         except LineClosedError:
             # The holder left, or it gave up the lease.
             if line is self._holder:
@@ -186,11 +205,25 @@ class Leader:
             if line is not None:
                 line.close()
 
+    def _update(self, line: Line, update: LeasedUpdate) -> None:
+        """Change the graph by a few edges, and send the holder the answer. Not ended early: the holder may leave."""
+        note = RunNote(update.run_id, time.time(), 0, update=update.spec.kind)
+        self._holder = line
+        self._begun.set()
+        outcome = self._updates.make(update, note.began)
+        self._committed += outcome.committed
+        if outcome.over:
+            self._revoked = self._failed = True
+        if not outcome.decided:
+            note.answers.append(list(outcome.answers))
+            note.ended = time.time()
+            self._ended.append(note)
+        self._last = time.monotonic()
+        self._awake.set()
+        line.send(pickle.dumps(UpdateAnswer(outcome.answers, outcome.over), protocol=5), SEND_SECONDS)
+
     def _answer(self, line: Line, run: LeasedRun) -> None:
         """Make a run in parts, and send the holder an answer for each part."""
-        if self._revoked or run.lease != self._lease:
-            line.send(pickle.dumps(Refusal()), SEND_SECONDS)
-            return
         end = time.monotonic() + run.deadline
         note = RunNote(run.run_id, time.time(), len(run.specs), shown=run.run_id == self._listed)
         self._holder, self._under_way = line, note
@@ -251,40 +284,25 @@ class Leader:
             try:
                 peer.ask(frame)
             except LineClosedError as error:
-                answers[peer.rank] = self._lost(run, peer, error)
+                answers[peer.rank] = peer.lost(run.run_id, error)
         if lost := [rank for rank, answer in answers.items() if answer]:
             own = answer_error(WorkerLostError(f"run {run.run_id}: lost rank {lost[0]}; load the graph again"))
             self._calls.peer_lost(note.number, lost[0])
         else:
             began = time.perf_counter()
             try:
-                own = answer_reports(self._run_part(part))
+                own = answer_well(self._make_part(part))
                 self._rank_seconds = time.perf_counter() - began
             except Exception as error:  # the holder raises it
                 own = answer_error(error)
                 self._calls.abort(note.number, Cause.FAILED, f"rank 0 failed first: {error}")
         for peer in self._peers:
             if not answers[peer.rank]:
-                answers[peer.rank] = self._wait_for(run, peer, end + _LATE)
+                answers[peer.rank] = peer.answer_or_error(run.run_id, run.deadline, end + LATE)
         ranks = [own, *answers.values()]
         if any(map(failed, ranks)):
             self._revoked = self._failed = True
         return ranks
-
-    def _wait_for(self, run: LeasedRun, peer: Peer, end: float) -> bytes:
-        try:
-            return peer.answer(end)
-        except TimeoutError:
-            # A late answer would be taken for the answer to the next part.
-            peer.line.close()
-            late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from rank {peer.rank}"
-            return answer_error(DeadlineExceededError(late))
-        except LineClosedError as error:
-            return self._lost(run, peer, error)
-
-    @staticmethod
-    def _lost(run: LeasedRun, peer: Peer, error: BaseException) -> bytes:
-        return answer_error(WorkerLostError(f"run {run.run_id}: lost rank {peer.rank}: {error}; load the graph again"))
 
     def _watch(self) -> None:
         """Look after the run under way, and send the notes, until the gang ends."""
@@ -314,8 +332,10 @@ class Leader:
             ended = tuple(ended_run(self._ended.popleft()) for _ in range(len(self._ended)))
             # A run that ended since would be shown for ever.
             under_way = run_under_way(show) if show is not None and show is self._under_way else None
-            if ended or under_way:
-                self._noted = self._calls.note(NoteRuns(self._graph_id, self._lease, ended, under_way))
+            committed = self._committed
+            if ended or under_way or committed != self._noted_commits:
+                self._noted = self._calls.note(NoteRuns(self._graph_id, self._lease, ended, under_way, committed))
+                self._noted_commits = committed
             return self._noted
 
     def _look_after(self, note: RunNote) -> None:

@@ -17,10 +17,12 @@ class LeaseEnd:
     Attributes:
         number: the gang's serial number of the next run; 0 from ranks other than 0.
         failed: whether the lease's last run failed.
+        committed: number of updates under the lease that all ranks have committed.
     """
 
     number: int
     failed: bool
+    committed: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""Notes of leased runs, for the scheduler: its history, lists, page and metrics learn of the runs from them.
+"""The messages of rank 0 to the scheduler: notes of leased runs, and updates under a lease for it to decide.
 
-A run that is under way for a while is noted as under way, so that it can be seen and cancelled. Every run is noted once
-it has ended.
+The scheduler's history, lists, page and metrics learn of the runs from the notes. A run that is under way for a while
+is noted as under way, so that it can be seen and cancelled. Every run is noted once it has ended.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.leases.requests import read_answer
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Message, Pickled
+from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.text import Identifier
+from dbfs_workers.updates.messages import RankUpdate
 
 
 @dataclass
@@ -26,6 +29,7 @@ class RunNote:
         answers: by part, the ranks' answers.
         ended: when the run ended, or was left because the lease was revoked; 0 while it is under way.
         shown: whether the run was noted as under way.
+        update: kind of the update, if the run is one that failed before the scheduler's decision; empty for traversals.
     """
 
     run_id: str
@@ -36,6 +40,7 @@ class RunNote:
     answers: list[list[bytes]] = field(default_factory=list)
     ended: float = 0.0
     shown: bool = False
+    update: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class RunEnded:
     """A leased run that ended, or the part of a run that was made before its lease was revoked.
 
     Attributes:
-        run_id, began, ended: as in ``RunNote``.
+        run_id, began, ended, update: as in ``RunNote``.
         traversals: number of traversals that are done.
         reports: by traversal, a report by rank, pickled, since the scheduler sums most of them later or never.
         error: why the run failed; None if it did not.
@@ -66,6 +71,7 @@ class RunEnded:
     traversals: int
     reports: Pickled[list[tuple[RankReport, ...]]]
     error: DbfsError | None
+    update: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,58 @@ class NoteRuns(Message[None]):
         lease: serial number of the lease.
         ended: runs that ended since the last message.
         under_way: the run under way; None if there is none, or for too short a time.
+        committed: number of updates under the lease that all ranks have committed.
     """
 
     graph_id: Identifier
     lease: int
     ended: tuple[RunEnded, ...]
     under_way: RunUnderWay | None
+    committed: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The scheduler's decision on an update under a lease.
+
+    Attributes:
+        totals: counts of the version, which all ranks are to commit; None if they are to forget it.
+        report: what the update's client gets.
+    """
+
+    totals: GraphTotals | None
+    report: Pickled[Any]
+
+
+@dataclass(frozen=True)
+class DecideUpdate(Message[Decision]):
+    """Decide whether a version that all ranks have prepared becomes the graph's version. From rank 0.
+
+    The version is the graph's from the decision on. If rank 0 does not commit it on all ranks, the graph is lost. A
+    decision that is asked for again stays as it was.
+
+    Attributes:
+        graph_id: the graph.
+        lease: serial number of the lease.
+        run_id: the update's run.
+        kind: kind of the update, one of ``update_spec.KINDS``.
+        strict: whether one duplicate or missing edge refuses the whole batch.
+        began: when rank 0 took the update, in seconds since the epoch.
+        ranks: by rank, the version that the rank has prepared.
+
+    Raises:
+        StaleRunError: the lease is over.
+        WorkerLostError: a rank's worker is lost.
+        InvalidOptionError: the graph takes no updates.
+    """
+
+    graph_id: Identifier
+    lease: int
+    run_id: Identifier
+    kind: str
+    strict: bool
+    began: float
+    ranks: Pickled[tuple[RankUpdate, ...]]
 
 
 def ended_run(note: RunNote) -> RunEnded:
@@ -96,7 +148,7 @@ def ended_run(note: RunNote) -> RunEnded:
             error = raised
         except RuntimeError as raised:
             error = DbfsError(raised)
-    return RunEnded(note.run_id, note.began, note.ended, note.finished, Pickled.of(reports), error)
+    return RunEnded(note.run_id, note.began, note.ended, note.finished, Pickled.of(reports), error, note.update)
 
 
 def run_under_way(note: RunNote) -> RunUnderWay:

@@ -2,12 +2,17 @@
 
 import threading
 import time
+from typing import Final
 
-from dbfs_workers.leases.requests import failed, read_answer
+from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
+from dbfs_workers.leases.requests import answer_error, failed, read_answer
 from dbfs_workers.lines.line import Line, LineClosedError
 
-SEND_SECONDS = 2.0
+SEND_SECONDS: Final = 2.0
 """Seconds that the other end of a line may take to read a frame."""
+
+LATE: Final = 0.5
+"""Seconds after the deadline in which a peer's own error may still arrive."""
 
 
 class Peer:
@@ -41,6 +46,22 @@ class Peer:
                 answer = self.line.receive(end)
             self._answer, self._asked = None, False
             return answer
+
+    def answer_or_error(self, run_id: str, deadline: float, end: float) -> bytes:
+        """Wait until ``end``; return the answer to a part of a run of ``deadline`` seconds, or why there is none."""
+        try:
+            return self.answer(end)
+        except TimeoutError:
+            # A late answer would be taken for the answer to the next part.
+            self.line.close()
+            late = f"run {run_id}: not done after {deadline:g} s; no answer from rank {self.rank}"
+            return answer_error(DeadlineExceededError(late))
+        except LineClosedError as error:
+            return self.lost(run_id, error)
+
+    def lost(self, run_id: str, error: BaseException) -> bytes:
+        """Return the answer that stands for this rank in a run during which the line broke."""
+        return answer_error(WorkerLostError(f"run {run_id}: lost rank {self.rank}: {error}; load the graph again"))
 
     def early_error(self) -> BaseException | None:
         """Return why this rank does not make its part any more; None if it does, or if it made the part."""

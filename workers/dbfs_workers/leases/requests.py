@@ -1,4 +1,4 @@
-"""The messages over the lines of a gang: a run from the holder to rank 0, its parts to the other ranks, and answers.
+"""The messages over the lines of a gang: a run or a batch from the holder to rank 0, its parts to the other ranks.
 
 All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.messages import TraversalPlace
-from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.partition import GraphTotals
+from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
 
 # The first byte of a rank's answer.
@@ -64,11 +65,58 @@ class PartOfRun:
 
 
 @dataclass(frozen=True)
+class LeasedUpdate:
+    """A batch of a few edges that a lease's holder sends to rank 0.
+
+    Attributes:
+        lease: serial number of the lease.
+        run_id: the update's run.
+        spec: the update, with its edges.
+        strict: whether one duplicate or missing edge refuses the whole batch.
+        deadline: seconds until the run's deadline.
+    """
+
+    lease: int
+    run_id: str
+    spec: UpdateSpec
+    strict: bool
+    deadline: float
+
+
+@dataclass(frozen=True)
+class PartOfUpdate:
+    """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankUpdate``.
+
+    Attributes:
+        lease: serial number of the lease.
+        run_id: the update's run.
+        spec: the update, with its edges.
+    """
+
+    lease: int
+    run_id: str
+    spec: UpdateSpec
+
+
+@dataclass(frozen=True)
+class EndOfUpdate:
+    """The second half: the rank commits the version that it has prepared, or forgets that version. From rank 0.
+
+    Attributes:
+        run_id: the update's run.
+        totals: counts of the version; None to forget it.
+    """
+
+    run_id: str
+    totals: GraphTotals | None
+
+
+@dataclass(frozen=True)
 class RanksReports:
     """Answer to a ``LeasedRun``: the reports of a part of the run. One answer follows for each part.
 
     Attributes:
-        ranks: by rank, the answer of ``answer_reports``.
+        ranks: by rank, the answer of ``answer_well``.
         last: whether no further part follows: the run is over, or its lease was revoked.
         seconds: time from the part's beginning on rank 0 to this answer.
         rank_seconds: the part of that time in which rank 0 made its own part of the run.
@@ -81,17 +129,34 @@ class RanksReports:
 
 
 @dataclass(frozen=True)
+class UpdateAnswer:
+    """Answer to a ``LeasedUpdate``.
+
+    Attributes:
+        answers: one of ``answer_well``, with the scheduler's report, pickled; or ranks' answers of ``answer_error``.
+        over: whether the lease is over.
+    """
+
+    answers: tuple[bytes, ...]
+    over: bool
+
+
+@dataclass(frozen=True)
 class Refusal:
-    """Answer to a ``LeasedRun`` whose lease is over. Nothing of the run was made."""
+    """Answer to a ``LeasedRun`` or a ``LeasedUpdate`` whose lease is over. Nothing of it was made."""
 
 
-def answer_reports(reports: list[RankReport]) -> bytes:
-    """Return a rank's answer to a part of a run that went well."""
-    return _WELL + pickle.dumps(reports, protocol=5)
+RankPart = PartOfRun | PartOfUpdate | EndOfUpdate
+"""What rank 0 sends to the other ranks."""
+
+
+def answer_well(value: object) -> bytes:
+    """Return a rank's answer to a part that went well: its reports of a run, or its half of an update."""
+    return _WELL + pickle.dumps(value, protocol=5)
 
 
 def answer_error(error: BaseException) -> bytes:
-    """Return a rank's answer to a part of a run that failed. Only errors of dbfs keep their type."""
+    """Return a rank's answer to a part that failed. Only errors of dbfs keep their type."""
     typed = error if isinstance(error, DbfsError) else RuntimeError(printable(f"{type(error).__name__}: {error}"))
     return _FAILED + pickle.dumps(typed)
 
@@ -101,8 +166,8 @@ def failed(answer: bytes) -> bool:
     return answer.startswith(_FAILED)
 
 
-def read_answer(answer: bytes) -> list[RankReport]:
-    """Return the reports of a rank's answer.
+def read_answer(answer: bytes) -> Any:
+    """Return the value of a rank's answer: a list of ``RankReport``, or what an update's half returned.
 
     Raises:
         Exception: the rank's part failed with it.
@@ -110,5 +175,4 @@ def read_answer(answer: bytes) -> list[RankReport]:
     value: Any = pickle.loads(memoryview(answer)[1:])
     if failed(answer):
         raise value
-    reports: list[RankReport] = value
-    return reports
+    return value

@@ -5,28 +5,31 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import distributed
 
 from dbfs_workers import rpc
-from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
+from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import Follower
+from dbfs_workers.leases.follower import Follower, MakePart
 from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
-from dbfs_workers.leases.notes import NoteRuns
+from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.leases.peer import Peer
-from dbfs_workers.leases.requests import PartOfRun
+from dbfs_workers.leases.requests import EndOfUpdate, PartOfUpdate, RankPart
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
-from dbfs_workers.reports import RankReport
 from dbfs_workers.storage.partition import Partition
+from dbfs_workers.updates.worker import Updates
 
 # Seconds that opening a line to another rank may take.
 _OPEN_SECONDS = 2.0
+# Times that the scheduler is asked for a decision while connections to it break, and seconds between these.
+_TRIES: Final = 5
+_TRY_AGAIN_AFTER: Final = 0.2
 
 
 class WorkerLeases:
@@ -35,11 +38,13 @@ class WorkerLeases:
     Args:
         worker: the worker.
         door: the worker's door.
+        updates: the updates of the worker's ranks.
     """
 
-    def __init__(self, worker: distributed.Worker, door: WorkerDoor) -> None:
+    def __init__(self, worker: distributed.Worker, door: WorkerDoor, updates: Updates) -> None:
         self._worker = worker
         self._door = door
+        self._updates = updates
         self._followers: dict[str, tuple[Follower, bytes]] = {}
         self._leaders: dict[str, Leader] = {}
         # By graph id, the serial number of the latest lease, and its holder's token.
@@ -48,7 +53,7 @@ class WorkerLeases:
     async def open_door(self, message: OpenDoor, member: Member) -> Address:
         """See ``OpenDoor``."""
         self.leave(message.graph_id)
-        follower = Follower(member.rank, _part_of(member, self._worker.data[member.partition_key]))
+        follower = Follower(member.rank, self._part_of(member, message.graph_id))
         self._followers[message.graph_id] = follower, message.token
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
@@ -65,7 +70,7 @@ class WorkerLeases:
                 line.awake_seconds = member.awake_seconds
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
-            part = _part_of(member, self._worker.data[member.partition_key])
+            part = self._part_of(member, message.graph_id)
             order = None
             if message.order_key is not None:
                 order = self._worker.data.get(message.order_key)
@@ -94,7 +99,7 @@ class WorkerLeases:
             await asyncio.to_thread(leader.revoke, message.lease)
         else:
             leader.stop(message.lease, lambda number: _end_run(member, number, message))
-        number, failed, noted = await asyncio.to_thread(leader.wait_until_idle)
+        end, noted = await asyncio.to_thread(leader.wait_until_idle)
         # Not before: the holder may open its line while the lease is revoked. During the wait another message may have
         # ended this lease, and the next one may have begun.
         if self._holders.get(message.graph_id, (0, b""))[0] == message.lease:
@@ -102,7 +107,7 @@ class WorkerLeases:
         if noted is not None:
             # The scheduler must have the notes before it forgets the lease.
             await asyncio.wrap_future(noted)
-        return LeaseEnd(number, failed)
+        return end
 
     def leave(self, graph_id: str) -> None:
         """End the leases of a gang that this worker leaves."""
@@ -118,6 +123,30 @@ class WorkerLeases:
         """End all leases."""
         for graph_id in [*self._followers, *self._leaders]:
             self.leave(graph_id)
+
+    def _part_of(self, member: Member, graph_id: str) -> MakePart:
+        updates, partition = self._updates, self._worker.data[member.partition_key]
+
+        def make_part(part: RankPart) -> object:
+            rows: Partition = member.latest or partition
+            if isinstance(part, PartOfUpdate):
+                return member.alone(updates.prepare, member, graph_id, part.run_id, rows, part.spec)
+            if isinstance(part, EndOfUpdate):
+                updates.finish(member, graph_id, part.run_id, part.totals)
+                return None
+            return member.alone(
+                member.make_part,
+                rows,
+                part.number,
+                part.client,
+                part.specs,
+                part.deadline,
+                part.dropped,
+                part.first,
+                part.following,
+            )
+
+        return make_part
 
     def _refuse_holder(self, graph_id: str) -> None:
         self._door.refuse(self._holders.pop(graph_id, (0, b""))[1])
@@ -149,6 +178,22 @@ class _Calls:
         """See ``GangCalls``."""
         return asyncio.run_coroutine_threadsafe(self._send_in_order(notes), self._loop)
 
+    def decide(self, update: DecideUpdate) -> Decision:
+        """See ``GangCalls``."""
+        asking = asyncio.run_coroutine_threadsafe(self._ask(update), self._loop)
+        return self._member.wait_for(asking)
+
+    async def _ask(self, update: DecideUpdate) -> Decision:
+        address = self._worker.scheduler.address
+        for tried in range(1, _TRIES + 1):
+            try:
+                return rpc.unpack(address, update, await rpc.send(self._worker.scheduler, update))
+            except OSError as error:
+                if tried == _TRIES:
+                    raise WorkerLostError(f"run {update.run_id}: rank 0 lost the scheduler: {error}") from error
+            await asyncio.sleep(_TRY_AGAIN_AFTER)
+        raise AssertionError
+
     def _call_peers(self, message: WorkerMessage[None]) -> None:
         for address in self._addresses:
             self._in_loop(self._start, address, message)
@@ -176,22 +221,6 @@ class _Calls:
         # RuntimeError: its own connections are closed.
         with contextlib.suppress(OSError, RuntimeError):
             await rpc.send(server, message)
-
-
-def _part_of(member: Member, partition: Partition) -> Callable[[PartOfRun], list[RankReport]]:
-    def run_part(part: PartOfRun) -> list[RankReport]:
-        return member.make_part_alone(
-            member.latest or partition,
-            part.number,
-            part.client,
-            part.specs,
-            part.deadline,
-            part.dropped,
-            part.first,
-            part.following,
-        )
-
-    return run_part
 
 
 def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:

@@ -6,18 +6,20 @@ implement it on GPUs; the worker plugin imports those three only if a gang runs 
 """
 
 import asyncio
+import concurrent.futures
 import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.errors import StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
@@ -36,6 +38,8 @@ T = TypeVar("T")
 
 # Traversals reach about as many rows as each other if their numbers differ by less than this factor.
 _ALIKE: Final = 1.1
+# Seconds between two looks whether the rank has left the gang, while a thread waits for the event loop.
+_LOOK_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Member(ABC):
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._alone, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.alone, work, *arguments)
 
     def make_part(
         self,
@@ -155,16 +159,25 @@ class Member(ABC):
         elif run.reached * _ALIKE >= self._reached:
             self.fastest = min(self.fastest, run.elapsed)
 
-    def make_part_alone(self, *arguments: Any) -> list[RankReport]:
-        """Call ``make_part`` in a thread that is not the member's. Waits until no other thread uses the member."""
-        return self._alone(self.make_part, *arguments)
+    def wait_for(self, future: Future[T]) -> T:
+        """Return what the event loop does for a thread of this rank. Called in that thread.
+
+        Raises:
+            StaleRunError: the rank left the gang meanwhile.
+            Exception: the future has it.
+        """
+        while not concurrent.futures.wait([future], timeout=_LOOK_SECONDS).done:
+            if self.closed:
+                raise StaleRunError(f"rank {self.rank} left the gang")
+        return future.result()
 
     def forget(self, client: str) -> None:
         """Release the labels of a client."""
         for place in [place for place, kept in list(self.kept.items()) if kept.client == client]:
             self.kept.pop(place, None)
 
-    def _alone(self, work: Callable[..., T], *arguments: Any) -> T:
+    def alone(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Call ``work`` in a thread that may not be the member's. Waits until no other thread uses the member."""
         with self._in_use:
             return work(*arguments)
 

@@ -1,7 +1,8 @@
 """A worker's part in updates of living graphs: prepare the next version, then commit it or forget it.
 
 Preparing changes nothing that a traversal reads, so a rank whose update is forgotten keeps its version. Committing
-replaces the partition among the worker's data. The scheduler prepares all ranks before it commits any.
+replaces the partition among the worker's data. All ranks prepare before any commits. The scheduler calls the handlers;
+under a lease the threads of lines call ``Updates.prepare`` and ``Updates.finish``.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,8 @@ import numpy as np
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
 from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges, most_edges
-from dbfs_workers.storage.partition import Partition, describe
+from dbfs_workers.storage.partition import GraphTotals, Partition, describe
+from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate, TakeBatch
 
 Keys = tuple[Any, Any | None]
@@ -66,7 +68,6 @@ class Updates:
     async def prepare_update(self, message: PrepareUpdate) -> RankUpdate:
         """See ``PrepareUpdate``."""
         member, data = self._member(message.graph_id), self._worker.data
-        self._prepared.pop(message.graph_id, None)
         collection: Any = None if message.collection is None else data.get(message.collection)
         run_id, keys = self._taken.pop(message.graph_id, ("", None))
         spec = message.spec.value()
@@ -79,15 +80,26 @@ class Updates:
         else:
             edges = ()
         # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
-        updated = await member.in_thread(member.updated, data[member.partition_key], spec, *edges)
-        changes, before = updated.changes, data[member.partition_key].version
-        stripe = updated.partition.stripe
+        return await member.in_thread(
+            self.prepare, member, message.graph_id, message.run_id, data[member.partition_key], spec, *edges
+        )
+
+    def prepare(
+        self, member: Member, graph_id: str, run_id: str, partition: Partition, spec: UpdateSpec, *edges: Any
+    ) -> RankUpdate:
+        """Prepare the version that follows ``partition``. Called in a thread that has the member for itself.
+
+        ``edges`` are as of ``Member.updated``. For the others, and for errors, see ``PrepareUpdate``.
+        """
+        self._prepared.pop(graph_id, None)
+        updated = member.updated(partition, spec, *edges)
+        changes, stripe = updated.changes, updated.partition.stripe
         logged_edges = None
         if changes.keys is not None and changes.keys.size <= most_edges(updated.partition.m_local):
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
-        following = updated.partition.version > before
-        self._prepared[message.graph_id] = _Prepared(message.run_id, updated.partition, logged if following else None)
+        following = updated.partition.version > partition.version
+        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None)
         return RankUpdate(
             describe(updated.partition),
             updated.partition.stripe,
@@ -103,23 +115,48 @@ class Updates:
     @CommitUpdate.handler
     async def commit_update(self, message: CommitUpdate) -> None:
         """See ``CommitUpdate``."""
-        member, prepared = self._member(message.graph_id), self._prepared.pop(message.graph_id, None)
-        if prepared is None or prepared.run_id != message.run_id:
-            raise StaleRunError(f"rank {member.rank}: run {message.run_id} has prepared no version")
+        member = self._member(message.graph_id)
+        prepared = self._take_prepared(member, message.graph_id, message.run_id)
         # Otherwise without a wait for another thread, which may come late on busy cores.
         if member.takes_over:
             await member.in_thread(member.take_over, prepared.partition, message.totals)
+        self._put(member, prepared)
+
+    @DropUpdate.handler
+    async def drop_update(self, message: DropUpdate) -> None:
+        """See ``DropUpdate``."""
+        self._drop(message.graph_id, message.run_id)
+
+    def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
+        """Commit the prepared version, or forget it if ``totals`` is None. Called in the thread of a line.
+
+        Errors are those of ``CommitUpdate``.
+        """
+        if totals is None:
+            self._drop(graph_id, run_id)
+            return
+        prepared = self._take_prepared(member, graph_id, run_id)
+        if member.takes_over:
+            member.alone(member.take_over, prepared.partition, totals)
+        self._put(member, prepared)
+
+    def _put(self, member: Member, prepared: _Prepared) -> None:
+        """Make a version the rank's partition. In any thread: a worker's data are a dictionary, or zict's buffer."""
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
             member.log.add(prepared.changes, prepared.partition.m_local)
 
-    @DropUpdate.handler
-    async def drop_update(self, message: DropUpdate) -> None:
-        """See ``DropUpdate``."""
-        prepared = self._prepared.get(message.graph_id)
-        if prepared is not None and prepared.run_id == message.run_id:
-            del self._prepared[message.graph_id]
+    def _take_prepared(self, member: Member, graph_id: str, run_id: str) -> _Prepared:
+        prepared = self._prepared.pop(graph_id, None)
+        if prepared is None or prepared.run_id != run_id:
+            raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
+        return prepared
+
+    def _drop(self, graph_id: str, run_id: str) -> None:
+        prepared = self._prepared.get(graph_id)
+        if prepared is not None and prepared.run_id == run_id:
+            self._prepared.pop(graph_id, None)
 
     def forget(self, run_id: str) -> None:
         """Forget the batch of a run that ended early."""

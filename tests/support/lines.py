@@ -1,0 +1,139 @@
+"""A gang of two ranks in one process, with lines between them and without an exchange or a cluster."""
+
+import pickle
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.follower import Follower
+from dbfs_workers.leases.leader import Leader
+from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
+from dbfs_workers.leases.peer import Peer
+from dbfs_workers.leases.requests import (
+    LeasedRun,
+    LeasedUpdate,
+    PartOfRun,
+    PartOfUpdate,
+    RankPart,
+    RanksReports,
+    Refusal,
+    UpdateAnswer,
+)
+from dbfs_workers.lines.door import Door
+from dbfs_workers.lines.line import Line, new_token
+from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.updates.messages import RankUpdate
+
+REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"")
+SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
+BATCH = UpdateSpec("insert-edges", hub_first=False, edges=(np.array([0]), np.array([1])))
+TOTALS = GraphTotals(2, 0, 1)
+
+
+def opened(door: Door, token: bytes) -> Line:
+    """Open a line to a door."""
+    return Line.open(door.address, token, None, 5.0)
+
+
+def prepared(rank: int) -> RankUpdate:
+    """Return what a rank answers that has prepared a version with one more edge."""
+    info = PartitionInfo(rank, 1, 100, 0, 0, 1, 1, True)
+    return RankUpdate(info, Stripe(2, 2), 1, 1 - rank, 0, None, np.empty(0, np.int64), 0, 0)
+
+
+class Calls:
+    """See ``leader.GangCalls``.
+
+    Attributes:
+        decision: the decision on all updates; an exception is raised.
+    """
+
+    def __init__(self) -> None:
+        self.aborts: list[tuple[int, Cause]] = []
+        self.lost: list[tuple[int, int]] = []
+        self.notes: list[NoteRuns] = []
+        self.decided: list[DecideUpdate] = []
+        self.decision: Decision | Exception = Decision(TOTALS, Pickled.of("report"))
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        self.aborts.append((number, cause))
+
+    def peer_lost(self, number: int, rank: int) -> None:
+        self.lost.append((number, rank))
+
+    def note(self, notes: NoteRuns) -> Future[None]:
+        self.notes.append(notes)
+        noted: Future[None] = Future()
+        noted.set_result(None)
+        return noted
+
+    def decide(self, update: DecideUpdate) -> Decision:
+        self.decided.append(update)
+        if isinstance(self.decision, Exception):
+            raise self.decision
+        return self.decision
+
+
+class Gang:
+    """Rank 0 and rank 1.
+
+    Attributes:
+        parts: the parts of runs that rank 0 has made.
+        updates: by rank, the parts of updates that the rank has made.
+        fail_on: by rank and class of a part, the error with which the rank ends such parts.
+        hold: rank 0 makes no part while this is clear.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self.parts: list[PartOfRun] = []
+        self.updates: dict[int, list[RankPart]] = {0: [], 1: []}
+        self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
+        self.hold = threading.Event()
+        self.hold.set()
+        self.follower = Follower(1, lambda part: self.make(1, part))
+        token = new_token()
+        door.admit(token, self.follower.serve)
+        self.calls = Calls()
+        self.leader = Leader("graph", [Peer(1, opened(door, token))], lambda part: self.make(0, part), self.calls)
+        self.holder_token = new_token()
+        door.admit(self.holder_token, self.leader.serve)
+
+    def make(self, rank: int, part: RankPart) -> Any:
+        """Make a rank's part."""
+        if isinstance(part, PartOfRun):
+            if rank == 0:
+                self.parts.append(part)
+        else:
+            self.updates[rank].append(part)
+        if rank == 0:
+            assert self.hold.wait(10)
+        if (error := self.fail_on.get((rank, type(part)))) is not None:
+            raise error
+        if isinstance(part, PartOfRun):
+            return [REPORT] * len(part.specs)
+        return prepared(rank) if isinstance(part, PartOfUpdate) else None
+
+
+def send(line: Line, lease: int, traversals: int = 1) -> None:
+    """Send rank 0 a run, as the holder of a lease."""
+    line.send(pickle.dumps(LeasedRun(lease, "run", [SPEC] * traversals, 0, 5.0, ())), 5.0)
+
+
+def send_update(line: Line, lease: int, deadline: float = 5.0) -> None:
+    """Send rank 0 an update."""
+    line.send(pickle.dumps(LeasedUpdate(lease, "run", BATCH, strict=False, deadline=deadline)), 5.0)
+
+
+def receive(line: Line) -> RanksReports | UpdateAnswer | Refusal:
+    """Return rank 0's next answer."""
+    answer: RanksReports | UpdateAnswer | Refusal = pickle.loads(line.receive(time.monotonic() + 10))
+    return answer
