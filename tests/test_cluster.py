@@ -1,10 +1,12 @@
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -15,6 +17,7 @@ import pytest
 import dbfs
 from dbfs import config
 from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.kernels import warm_up
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError, NoWorkersError
 
@@ -63,6 +66,61 @@ def test_workers_within_the_process() -> None:
             assert graph.bfs(0, validate=True).depth == 58
     with pytest.raises(InvalidOptionError, match="needs a process for each worker"):
         dbfs.connect(processes=False, backend="cuda")
+
+
+INTERRUPTED_AT_ITS_START = """
+import distributed, os, psutil, signal, threading, time
+import dbfs
+
+def interrupt():
+    while not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    threading.Thread(target=interrupt).start()
+    try:
+        dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None)
+    except KeyboardInterrupt:
+        print("interrupted", len(distributed.SpecCluster._instances))
+"""
+
+
+@pytest.mark.full
+def test_a_cluster_that_is_interrupted_at_its_start_leaves_nothing(tmp_path: Path) -> None:
+    """Dask would wait ten seconds for the cluster when the program ends."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED_AT_ITS_START)
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, "interrupted 0\n")
+    assert "Traceback" not in run.stderr
+
+
+def test_an_interrupt_waits_for_kernels_that_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a callback of LLVM a KeyboardInterrupt would crash the process."""
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nloaded = True\n"
+    for name in ("interrupted_kernels", "later_kernels"):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("dbfs.cluster.kernels.KERNELS", ("interrupted_kernels", "later_kernels"))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        warm_up()
+    assert sys.modules.pop("interrupted_kernels").loaded
+    assert "later_kernels" not in sys.modules
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_heartbeat_that_the_schedulers_end_cuts_off_is_not_logged() -> None:
+    from dbfs_workers.quiet import wanted
+
+    def record(text: str, *arguments: object) -> logging.LogRecord:
+        return logging.LogRecord("distributed.worker", logging.ERROR, "worker.py", 1, text, arguments, None)
+
+    assert not wanted(record("Failed to communicate with scheduler during heartbeat."))
+    assert not wanted(record("Compute Failed\n%s %s %s %s", "key", "run", "task", "WorkerLostError('x')"))
+    assert wanted(record("Compute Failed\n%s %s %s %s", "key", "run", "task", "ValueError('x')"))
+    assert wanted(record("Unexpected exception during heartbeat. Closing worker."))
 
 
 def listening(process: psutil.Process) -> set[str]:

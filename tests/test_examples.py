@@ -51,9 +51,14 @@ def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
 
 
 def on_stderr(notebook: nbformat.NotebookNode) -> list[str]:
-    """Return what a notebook wrote to stderr, which a browser shows in red."""
+    """Return what a notebook wrote to stderr, which a browser shows in red.
+
+    Without what Dask's nannies write where workers of a cluster of Dask's own take more than four seconds to end. Other
+    programs on the machine may cause that.
+    """
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return [output.text for output in outputs if output.get("name") == "stderr"]
+    lines = [line for output in outputs if output.get("name") == "stderr" for line in output.text.splitlines()]
+    return [line for line in lines if "Worker process still alive after" not in line]
 
 
 @pytest.mark.full

@@ -125,13 +125,25 @@ def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalCl
 def _close_half_started(cluster: distributed.SpecCluster) -> None:
     """Close a cluster whose start was interrupted. Dask's own close fails on workers that were starting."""
 
+    async def end(worker: Any) -> None:
+        # A nanny has the process of its worker within a record. Killed here, a process has nothing to log later.
+        process = getattr(getattr(worker, "process", None), "process", None)
+        if process is not None:
+            await process.kill()
+            await process.join(_CLOSE_SECONDS)
+        await worker.close()
+
     async def close_workers() -> None:
         starting = [each for each in cluster.workers.values() if each.status in _STARTING]
-        await asyncio.gather(*(each.close() for each in starting), return_exceptions=True)
+        await asyncio.gather(*(end(each) for each in starting), return_exceptions=True)
 
+    # The end of the program may cut off the start of a worker, which asyncio would print.
+    cluster.loop.asyncio_loop.set_exception_handler(lambda _loop, _context: None)
     with closing.without_log(), contextlib.suppress(Exception):
         cluster.sync(close_workers, callback_timeout=_CLOSE_SECONDS)
         cluster.close(timeout=_CLOSE_SECONDS)
+    # Dask would wait ten seconds for this cluster when the program ends. Its workers end with the program.
+    distributed.SpecCluster._instances.discard(cluster)
 
 
 def _web(options: dict[str, Any]) -> dict[str, Any]:

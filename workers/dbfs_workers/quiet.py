@@ -1,7 +1,7 @@
 """Preload of local clusters' workers: Dask's log omits what their client reports, or has caused.
 
 Dask logs a failed task in six lines on every worker that it fails on. The client raises the same typed error. Dask also
-logs each task that ends because its worker closes.
+logs each task that ends because its worker closes, and each heartbeat that the scheduler's end cuts off.
 """
 
 import logging
@@ -13,7 +13,10 @@ _TYPED = {name for name, value in vars(errors).items() if isinstance(value, type
 _EXCEPTION = 3
 
 
-def _not_typed(record: logging.LogRecord) -> bool:
+def wanted(record: logging.LogRecord) -> bool:
+    """Return whether a record of the worker's log says what no client reports."""
+    if str(record.msg).startswith("Failed to communicate with scheduler during heartbeat"):
+        return False
     if not str(record.msg).startswith("Compute Failed") or not isinstance(record.args, tuple):
         return True
     return len(record.args) <= _EXCEPTION or str(record.args[_EXCEPTION]).partition("(")[0] not in _TYPED
@@ -23,5 +26,5 @@ def _not_closing(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("Async instruction for")
 
 
-logging.getLogger("distributed.worker").addFilter(_not_typed)
+logging.getLogger("distributed.worker").addFilter(wanted)
 logging.getLogger("distributed.worker.state_machine").addFilter(_not_closing)
