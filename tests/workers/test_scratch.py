@@ -7,6 +7,7 @@ from dbfs_workers.exchange import segment
 from dbfs_workers.storage import scratch
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.shared_rows import share, token_of
 from tests.support import graphs
 from tests.support.gang import partitions, spec
 
@@ -89,3 +90,18 @@ def test_a_later_version_starts_in_the_memory_of_the_one_before() -> None:
             for ours, theirs in zip(*started, strict=True):
                 assert ours is not None
                 assert np.array_equal(ours, theirs)
+
+
+def test_a_later_version_shows_its_own_rows() -> None:
+    """Peers map the file that the token names: the token of the version before would show them that version."""
+    src = np.arange(40)
+    one, two, far = (share(partitions(100, src, (src + step) % 100, 2, directed=False)[0]) for step in (1, 2, 3))
+    state = Scratch(one, np)
+    for partition in (one, two, far, one):
+        state.take(partition)
+        assert state.rows_token is not None
+        assert state.rows_token is token_of(partition.rows)
+        for ours, theirs in ((state.rows, partition.rows), (state.parent_rows, partition.parent_rows)):
+            assert ours is not None
+            assert theirs is not None
+            assert ours.columns is theirs.columns

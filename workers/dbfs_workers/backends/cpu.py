@@ -93,7 +93,7 @@ class CpuBackend:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
         if scratch.team is not None and cpu_team.takes_top_down(scratch):
             return cpu_team.top_down(scratch.team, scratch, labels, distance, bins)
-        rows = scratch.partition.rows
+        rows = scratch.rows
         edges, own, sent = resident_kernels.top_down(
             rows.starts,
             rows.ends,
@@ -118,7 +118,7 @@ class CpuBackend:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
         if scratch.team is not None and cpu_team.takes_bottom_up(scratch):
             return cpu_team.bottom_up(scratch.team, scratch, labels, distance, found_bits)
-        own, into = scratch.partition.rows, scratch.partition.parent_rows
+        own, into = scratch.rows, scratch.parent_rows
         assert into is not None
         found: tuple[int, int, int] = resident_kernels.bottom_up(
             into.starts,

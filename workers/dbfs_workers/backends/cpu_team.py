@@ -51,7 +51,7 @@ def least_entries(scratch: Scratch) -> int:
 
 def takes_top_down(scratch: Scratch) -> bool:
     """Return whether the rank's team expands the rest of the frontier."""
-    rows, first = scratch.partition.rows, int(scratch.resume[0])
+    rows, first = scratch.rows, int(scratch.resume[0])
     most = least_edges(scratch)
     return scratch.resume[1] == 0 and bool(
         kernels.is_large(rows.starts, rows.ends, scratch.frontier, first, scratch.max_degree, most)
@@ -62,7 +62,7 @@ def top_down(
     team: Team, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
 ) -> tuple[int, int, int, bool]:
     """Run ``Backend.top_down`` on the threads of a team. Rows left over move to the frontier's end."""
-    rows, p, first = scratch.partition.rows, bins.bin_ends.size, int(scratch.resume[0])
+    rows, p, first = scratch.rows, bins.bin_ends.size, int(scratch.resume[0])
     frontier, discovered = scratch.frontier[first:], scratch.next_queue
     entries = bins.bin_rows.size // p
     shared = np.zeros((p + 1) * kernels.STEP, np.int64)
@@ -101,7 +101,7 @@ def bottom_up(
     team: Team, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
 ) -> tuple[int, int, int]:
     """Run ``Backend.bottom_up`` on the threads of a team."""
-    own, into, words = scratch.partition.rows, scratch.partition.parent_rows, found_bits.size
+    own, into, words = scratch.rows, scratch.parent_rows, found_bits.size
     assert into is not None
     shared = np.zeros(2 * kernels.STEP, np.int64)
     step = min(max(words // (_TURNS * team.threads), 1), _MOST_WORDS)

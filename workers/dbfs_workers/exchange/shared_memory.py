@@ -24,6 +24,7 @@ from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, re
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.storage.shared_rows import HostRows
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tokens import Token
 
 TIMEOUT = np.array([0, 2_000_000], np.int64)
 """The longest sleep before a rank looks for an abort: seconds, nanoseconds."""
@@ -80,6 +81,7 @@ class SharedMemoryExchange:
         self._slices = [[segment.slices(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
         self._backoff = np.zeros(5, np.int64)
         self._predecessors = False
+        self._shown_rows: Token | None = None
         self._run_id = ""
         self._number = 0
         self._crossing = 0
@@ -151,6 +153,12 @@ class SharedMemoryExchange:
         self.park()
         digest = hashlib.blake2b(run_id.encode(), digest_size=8).digest()
         self._record[RUN] = int.from_bytes(digest, "little", signed=True)
+
+    def show_rows(self, token: Token | None) -> None:
+        """Show the other ranks the file with this rank's rows; None if they can't map the rows."""
+        if token is not self._shown_rows:
+            self.segment.write_rows(token)
+            self._shown_rows = token
 
     def park(self) -> None:
         """Sleep at the next crossing, without yields before it. A rank is back some microseconds after its wake-up."""

@@ -35,7 +35,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr
 from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.shared_rows import KIND, token_of
+from dbfs_workers.storage.shared_rows import KIND
 
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
 _MOST_EDGES = 1 << 16
@@ -109,8 +109,8 @@ class LedLevels:
         free_bytes: Callable[[], int],
     ) -> None:
         self._scratch, self._exchange, self._labels, self._free_bytes = scratch, exchange, labels, free_bytes
-        token = token_of(scratch.partition.rows)
-        exchange.segment.write_rows(token)
+        token = scratch.rows_token
+        exchange.show_rows(token)
         self.leads = exchange.rank == 0
         log_words = exchange.segment.log_words
         size = exchange.led_size or led_size.first_size(exchange.p)

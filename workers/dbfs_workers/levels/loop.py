@@ -160,11 +160,11 @@ class LevelLoop:
         """
         began = time.perf_counter()
         partition = scratch.partition
-        require_direction(spec, in_edges=partition.parent_rows is not None)
+        require_direction(spec, in_edges=scratch.parent_rows is not None)
         exchange.reset(spec.predecessors)
         labels = scratch.start(spec, ends=True)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
-        adaptive = spec.direction == "auto" and partition.parent_rows is not None
+        adaptive = spec.direction == "auto" and scratch.parent_rows is not None
         common = (backend, scratch, spec, exchange, labels)
         return cls(
             backend=backend,

@@ -77,12 +77,12 @@ class TopDownLevels:
         self._state[kernels.ADAPTIVE] = adaptive
         self._state[kernels.SHARED_EDGES] = cpu_team.least_edges(scratch)
         self._state[kernels.SHARED_ENTRIES] = cpu_team.least_entries(scratch)
-        partition, rows = scratch.partition, scratch.partition.rows
+        rows = scratch.rows
         self._rank_arguments = (
             *(rows.starts, rows.ends, rows.columns, *scratch.queues, scratch.resume, scratch.visited),
             *(labels.distances, _NONE if labels.predecessors is None else labels.predecessors),
         )
-        self._least_edges = partition.stripe.n / ROWS_PER_EDGE
+        self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
         self._counts = np.zeros((kernels.LEVELS, kernels.COUNTED), np.int64)
         self._times = np.zeros((kernels.LEVELS, kernels.TIMED), np.int64)
 

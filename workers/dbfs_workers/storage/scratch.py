@@ -3,6 +3,7 @@
 New memory costs a page fault for every 4 KiB, so a later version of a living graph is traversed in the same memory.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition, require_present
+from dbfs_workers.storage.shared_rows import token_of
 from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 from dbfs_workers.team import Team
+from dbfs_workers.tokens import Token
 
 _NONE = np.empty(0, np.uint32)
 
@@ -35,6 +38,7 @@ class Scratch:
 
     Attributes:
         partition: the rank's edges, as arrays of ``xp``.
+        rows, parent_rows: those of the partition, which makes them anew at each access.
         team: see above.
         first_id: internal id of the rank's row 0.
         max_degree: the largest degree of the rank's rows.
@@ -74,8 +78,10 @@ class Scratch:
     def take(self, partition: Partition) -> None:
         """Take over the edges of a partition: the first one, or a later version of the graph, with as many rows."""
         self.partition = partition = partition.on(self._xp)
+        self.rows, self.parent_rows = partition.rows, partition.parent_rows
+        vars(self).pop("rows_token", None)
         self.max_degree = partition.max_degree
-        parents, before = partition.parent_rows, self._unreachable
+        parents, before = self.parent_rows, self._unreachable
         if parents is not None:
             if self.frontier_bits is None:
                 self.frontier_bits = self._xp.zeros(partition.stripe.words, np.uint32)
@@ -89,6 +95,11 @@ class Scratch:
         """Bytes kept between traversals, the edges not included."""
         kept = [self.visited, self.frontier_bits, self._unreachable, *self.queues]
         return sum(array.nbytes for array in kept if array is not None)
+
+    @functools.cached_property
+    def rows_token(self) -> Token | None:
+        """The token of the file in which the rows lie, on the CPU; None if peers can't map them."""
+        return token_of(self.rows)
 
     @property
     def next_queue(self) -> NDArray[np.uint32]:
