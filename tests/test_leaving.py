@@ -54,6 +54,27 @@ def test_a_client_of_dask_ends_silently(tmp_path: Path, processes: bool) -> None
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_wait_that_the_end_of_the_loop_cuts_off_is_silent(tmp_path: Path, processes: bool) -> None:
+    # Dask's loop of messages waits like this. Now and then the wait times out just before the event loop ends.
+    body = f"""
+import asyncio, datetime
+from tornado.locks import Event
+
+async def lose_a_wait():
+    Event().wait(datetime.timedelta(0))
+    await asyncio.sleep(0.1)
+
+client = dbfs.connect(n_workers=1, processes={processes})
+client.sync(lose_a_wait)
+client.run(lose_a_wait)
+client.close()
+"""
+    done = ended(tmp_path, guarded(body))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.full
 def test_a_program_that_fails_prints_its_own_error_only(tmp_path: Path) -> None:
     done = ended(tmp_path, guarded(f"client = dbfs.connect(n_workers=2, processes=False)\n{WORK}\n1 / 0"))
     assert done.returncode == 1

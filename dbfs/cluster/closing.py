@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 import distributed
 
+from dbfs_workers.quiet import not_a_lost_wait
+
 _frees: weakref.WeakKeyDictionary[distributed.Client, Callable[[], None]] = weakref.WeakKeyDictionary()
 
 
@@ -61,6 +63,9 @@ def _close_all() -> None:
                 if client.cluster is not None:
                     client.cluster.close()
 
+
+# For good, because asyncio logs a lost wait when Python frees it, which may be long after the close.
+logging.getLogger("asyncio").addFilter(not_a_lost_wait)
 
 # atexit would be too late: Python has shut down all thread pools by then, which workers within the process need.
 threading._register_atexit(_close_all)  # type: ignore[attr-defined]
