@@ -1,12 +1,10 @@
 """The modules of the CPU kernels, and a way to compile them ahead of work."""
 
-import contextlib
 import importlib
 import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator
+
+from dbfs.cluster import interrupts
 
 logger = logging.getLogger(__name__)
 
@@ -46,23 +44,7 @@ def warm_up() -> None:
     """Compile the CPU kernels into Numba's cache on disk, from which workers load them."""
     start = time.perf_counter()
     for module in KERNELS:
-        with _interrupts_held():
+        # A KeyboardInterrupt within a callback of LLVM crashes the process.
+        with interrupts.held():
             importlib.import_module(module)
     logger.info("CPU kernels ready in %.1f s", time.perf_counter() - start)
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of a block. A KeyboardInterrupt within a callback of LLVM crashes the process."""
-    # Python runs signal handlers in the main thread only. None stands for a handler that Python can't set again.
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield
-        return
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if held:
-        signal.raise_signal(signal.SIGINT)

@@ -1,21 +1,15 @@
 """Local clusters: workers as processes or within this process, on CPU cores or GPUs, and their client."""
 
-import asyncio
-import contextlib
 import importlib.util
 import logging
-import signal
 import warnings
-from collections.abc import Iterator
-from multiprocessing import resource_tracker
 from typing import Any
 
 import distributed
 from dask.system import CPU_COUNT
-from distributed.core import Status
 from distributed.utils import LoopRunner, format_dashboard_link
 
-from dbfs.cluster import closing
+from dbfs.cluster import closing, interrupts
 from dbfs.cluster.kernels import warm_up
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
@@ -29,8 +23,6 @@ LOOPBACK = "127.0.0.1"
 
 # On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
 _DASHBOARD_PORT = 8787
-_CLOSE_SECONDS = 1
-_STARTING = (Status.created, Status.init, Status.starting)
 
 
 class InnerWorker(distributed.Worker):  # type: ignore[misc]  # distributed is untyped
@@ -102,48 +94,28 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
 
 
 def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalClient:
-    with _interrupts_blocked():
+    with interrupts.blocked():
         # The thread of the loop starts the worker processes, and they inherit that it blocks SIGINT. So Ctrl-C in a
         # terminal interrupts only this process, which ends its workers.
         loop = LoopRunner()
         loop.start()
     others = set(distributed.SpecCluster._instances)
+    started: list[LocalClient] = []
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), interrupts.held(second_at_once=True):
             # Another cluster may have the usual port. Dask takes any free port then, and warns.
             warnings.filterwarnings("ignore", message=f"Port {_DASHBOARD_PORT} is already in use")
-            return LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default)
+            started.append(LocalClient(kind(loop=loop.loop, **options), set_as_default=set_as_default))
+        return started[0]
     except KeyboardInterrupt:
-        for cluster in set(distributed.SpecCluster._instances) - others:
-            _close_half_started(cluster)
+        # Dask would wait ten seconds for a half-started cluster at the program's end. Its workers end with the program.
+        distributed.SpecCluster._instances.intersection_update(others)
+        for client in started:
+            client.close()
         raise
     finally:
         # The cluster and the client keep the loop running from here on.
         loop.stop()
-
-
-def _close_half_started(cluster: distributed.SpecCluster) -> None:
-    """Close a cluster whose start was interrupted. Dask's own close fails on workers that were starting."""
-
-    async def end(worker: Any) -> None:
-        # A nanny has the process of its worker within a record. Killed here, a process has nothing to log later.
-        process = getattr(getattr(worker, "process", None), "process", None)
-        if process is not None:
-            await process.kill()
-            await process.join(_CLOSE_SECONDS)
-        await worker.close()
-
-    async def close_workers() -> None:
-        starting = [each for each in cluster.workers.values() if each.status in _STARTING]
-        await asyncio.gather(*(end(each) for each in starting), return_exceptions=True)
-
-    # The end of the program may cut off the start of a worker, which asyncio would print.
-    cluster.loop.asyncio_loop.set_exception_handler(lambda _loop, _context: None)
-    with closing.without_log(), contextlib.suppress(Exception):
-        cluster.sync(close_workers, callback_timeout=_CLOSE_SECONDS)
-        cluster.close(timeout=_CLOSE_SECONDS)
-    # Dask would wait ten seconds for this cluster when the program ends. Its workers end with the program.
-    distributed.SpecCluster._instances.discard(cluster)
 
 
 def _web(options: dict[str, Any]) -> dict[str, Any]:
@@ -153,17 +125,6 @@ def _web(options: dict[str, Any]) -> dict[str, Any]:
     # Without the dashboard there is still a server, for metrics. Dask would let it listen on all addresses.
     scheduler = {"dashboard": False, **options.get("scheduler_kwargs", {})}
     return {**options, "dashboard_address": f"{LOOPBACK}:0", "scheduler_kwargs": scheduler}
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    # Started first, because Python unblocks SIGINT in the thread that starts the tracker.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _lacking(gpus: list[str], n_workers: int | None) -> str:
