@@ -11,6 +11,8 @@ The shared cluster's workers are threads, which start in a tenth of the time and
 over TCP. With ``--worker-processes`` the workers are processes, as at the end of ``make test-all``.
 """
 
+import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -30,6 +32,10 @@ from tests.support.processes import fork_workers  # noqa: E402
 from tests.support.runs import ENDLESS  # noqa: E402
 
 fork_workers()
+
+# A shell starts background jobs that ignore Ctrl-C, and the programs that tests start and interrupt would inherit that.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples of each test in one round of make fuzz.
 hypothesis.settings.register_profile("fuzz", max_examples=300, deadline=None)
