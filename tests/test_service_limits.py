@@ -170,7 +170,7 @@ def test_a_deadline_counts_the_wait_in_the_queue(
         (ahead,) = dbfs.runs(client=client)
         began = time.monotonic()
         behind = rf"in the queue behind run {ahead.status.run_id}"
-        words = rf"its turn did not come within 0\.\d+ s \(waited \d+ ms {behind}\)"
+        words = rf"its turn did not come within 0\.\d+ s \(waited \d[\d.]* m?s {behind}\)"
         with pytest.raises(DeadlineExceededError, match=words):
             second.bfs(0, deadline=0.9)
         # A bound against waiting for the run ahead, which lasts a minute.
@@ -189,7 +189,7 @@ def test_a_run_that_waited_has_the_rest_of_its_deadline(client: distributed.Clie
     words = r"level \d+.* \(waited \d.*s in the queue behind run \w+, ran \d.*s\)"
     with pytest.raises(DeadlineExceededError, match=words):
         endless.bfs(0, direction="bottom-up", deadline=3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert isinstance(run.join(), DeadlineExceededError)
 
 

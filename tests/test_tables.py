@@ -158,8 +158,12 @@ def test_labels_that_are_published_and_released(client: distributed.Client, tmp_
 
 @pytest.fixture(scope="module")
 def threads() -> Iterator[distributed.Client]:
-    """A cluster whose workers are threads: they see what a test changes in this process."""
-    with dbfs.connect(n_workers=3, backend="cpu", processes=False, dashboard_address=None) as client:
+    """A cluster whose workers are threads: they see what a test changes in this process.
+
+    Not Dask's default: tests of the shared cluster may run between two that use this one.
+    """
+    options = {"backend": "cpu", "processes": False, "dashboard_address": None, "set_as_default": False}
+    with dbfs.connect(n_workers=3, **options) as client:
         yield client
 
 
