@@ -112,17 +112,17 @@ def test_clients_that_take_turns_get_their_own_answers(client: distributed.Clien
 
 
 def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: distributed.Client) -> None:
-    """A batch gives way after the traversal under way, and is complete in the end."""
-    with dbfs.load("path:n=500", client=client, name="street", ranks=2) as graph:
+    """A batch gives way after the part under way, and is complete in the end."""
+    with dbfs.load("path:n=2000", client=client, name="street", ranks=2) as graph:
         batch: list[dbfs.BFSResult] = []
-        thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(60)))))
+        thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(500)))))
         thread.start()
         eventually(lambda: holders(client) == {graph.record.graph_id: client.id})
-        short = dbfs.open("street", client=other).bfs(499)
+        short = dbfs.open("street", client=other).bfs(1999)
         assert not batch
         thread.join(60)
-        assert short.depth == 499
-        assert [result.depth for result in batch] == [499 - source for source in range(60)]
+        assert short.depth == 1999
+        assert [result.depth for result in batch] == [1999 - source for source in range(500)]
         batch[50].validate()
 
 

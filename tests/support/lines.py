@@ -86,6 +86,10 @@ class Calls:
 class Gang:
     """Rank 0 and rank 1.
 
+    Args:
+        door: the workers' door.
+        part_seconds: see ``Leader``.
+
     Attributes:
         parts: the parts of runs that rank 0 has made.
         updates: by rank, the parts of updates that the rank has made.
@@ -93,7 +97,7 @@ class Gang:
         hold: rank 0 makes no part while this is clear.
     """
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, part_seconds: float = 0.02) -> None:
         self.parts: list[PartOfRun] = []
         self.updates: dict[int, list[RankPart]] = {0: [], 1: []}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
@@ -103,7 +107,8 @@ class Gang:
         token = new_token()
         door.admit(token, self.follower.serve)
         self.calls = Calls()
-        self.leader = Leader("graph", [Peer(1, opened(door, token))], lambda part: self.make(0, part), self.calls)
+        peers = [Peer(1, opened(door, token))]
+        self.leader = Leader("graph", peers, lambda part: self.make(0, part), self.calls, part_seconds)
         self.holder_token = new_token()
         door.admit(self.holder_token, self.leader.serve)
 

@@ -181,6 +181,19 @@ def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: D
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(2, failed=False)
 
 
+@pytest.mark.parametrize(("part_seconds", "lengths"), [(0.0, [1] * 15), (1e6, [1, 2, 4, 8])])
+def test_parts_double_up_to_their_time(door: Door, part_seconds: float, lengths: list[int]) -> None:
+    gang = Gang(door, part_seconds)
+    gang.leader.grant(1, "me", 1)
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1, 15)
+        while not (answer := receive(line)).last:  # type: ignore[union-attr]
+            assert isinstance(answer, RanksReports)
+    assert [len(part.specs) for part in gang.parts] == lengths
+    gang.leader.close()
+    gang.follower.close()
+
+
 def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1)
     made = 0

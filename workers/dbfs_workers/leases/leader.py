@@ -1,7 +1,7 @@
 """The leases of a gang on rank 0, which takes runs from the lease's holder and makes them with the other ranks.
 
 A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
-``PART_SECONDS``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
+``part_seconds``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
 the reports so far, and queues the rest of the run on the scheduler. ``LeasedUpdates`` makes updates of a few edges.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
@@ -39,7 +39,6 @@ from dbfs_workers.lines.line import Line, LineClosedError
 from dbfs_workers.spec import TraversalSpec, renumbered
 from dbfs_workers.storage.ordering import DegreeOrder
 
-PART_SECONDS: Final = 0.02
 WATCH_SECONDS: Final = 0.05
 
 # Seconds without a run after which the watch sleeps until the next one.
@@ -82,6 +81,7 @@ class Leader:
         peers: lines to the other ranks, by rank.
         make_part: makes rank 0's part in a run or in an update.
         calls: what to call when a run has to end, with notes, and for decisions.
+        part_seconds: about how long a part takes, unless one traversal takes longer.
         order: the graph's order by degree; None if it has none.
     """
 
@@ -91,6 +91,7 @@ class Leader:
         peers: Sequence[Peer],
         make_part: MakePart,
         calls: GangCalls,
+        part_seconds: float,
         order: DegreeOrder | None = None,
     ) -> None:
         self._graph_id = graph_id
@@ -98,6 +99,7 @@ class Leader:
         self._make_part = make_part
         self._calls = calls
         self._updates = LeasedUpdates(graph_id, peers, make_part, calls.decide)
+        self._part_seconds = part_seconds
         self._order = order
         self._lease = 0
         self._client = ""
@@ -231,7 +233,7 @@ class Leader:
         if not self._awake.is_set():
             self._awake.set()
         # Half a part, so that the holder makes results of the first part while the ranks make the next.
-        length = max(1, int(PART_SECONDS / 2 / self._each_seconds)) if self._each_seconds else 1
+        length = max(1, int(self._part_seconds / 2 / self._each_seconds)) if self._each_seconds else 1
         try:
             while True:
                 began = time.perf_counter()
@@ -245,7 +247,7 @@ class Leader:
                 if self._revoked or note.finished == len(run.specs):
                     break
                 self._send_reports(line, answers, seconds, last=False)
-                length = max(1, min(2 * length, int(PART_SECONDS / self._each_seconds)))
+                length = max(1, min(2 * length, int(self._part_seconds / self._each_seconds)))
         finally:
             note.ended = time.time()
             self._last = time.monotonic()

@@ -80,7 +80,7 @@ class WorkerLeases:
                     raise ExchangeUnavailableError(
                         f"{self._worker.address} has lost the order by degree; load the graph again"
                     )
-            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, order)
+            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, member.part_seconds, order)
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)

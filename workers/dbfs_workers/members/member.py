@@ -78,10 +78,13 @@ class Member(ABC):
         takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
+        part_seconds: about how long a part of a leased run takes. Another client waits for the end of a part. Between
+            two parts threads of all ranks and of the client wake, which takes ranks on CPU cores from their levels.
     """
 
     room = LabelRoom()
     awake_seconds = 0.0
+    part_seconds = 0.05
     takes_over = False
 
     def __init__(self, rank: int, partition_key: Any) -> None:
