@@ -39,6 +39,14 @@ def test_any_tables_of_levels_come_back(levels: int, data: st.DataObject) -> Non
     assert (found.reached, found.edges, found.depth, found.elapsed, found.setup) == (1, 2, 3, 0.5, 0.25)
 
 
+def test_a_short_traversal_is_sent_without_numpys_own_pickles() -> None:
+    levels = CountedLevels(np.arange(2 * len(COUNT_FIELDS)).reshape(2, -1, order="F"), np.ones((2, len(TIME_FIELDS))))
+    found = pickle.loads(pickle.dumps(levels))
+    np.testing.assert_array_equal(found.counts, levels.counts)
+    np.testing.assert_array_equal(found.seconds, levels.seconds)
+    assert b"numpy" not in pickle.dumps(levels)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("low", "high"), [(-1, 127), (-1, 128), (-129, 0), (0, 2**63 - 1), (-(2**63), 2**63 - 1)])
 def test_the_ends_of_a_type(low: int, high: int, order: str) -> None:

@@ -6,13 +6,14 @@ level to level, of its difference from the expected value, in the smallest integ
 """
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.reports.fields import COUNT_FIELDS
+from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
 
 Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Counts int64[levels, len(COUNT_FIELDS)] and seconds float64[levels, len(TIME_FIELDS)]."""
@@ -109,6 +110,10 @@ class CountedLevels:
         """See ``LevelRecords``."""
         return self.counts, self.seconds
 
+    def __reduce__(self) -> tuple[Callable[..., "CountedLevels"], tuple[bytes, bytes]]:
+        """Pickle the tables as bytes: NumPy takes 11 us for the two arrays of a short traversal, bytes take 2 us."""
+        return _counted_levels, (self.counts.tobytes(), self.seconds.tobytes())
+
 
 def pack(levels: LevelRecords) -> bytes:
     """Return the records of levels as bytes. Only those of long traversals are made into tables here."""
@@ -121,6 +126,14 @@ def unpack(packed: bytes) -> Tables:
     """Return the tables of what ``pack`` was given; seconds of 64 levels and more come in single precision."""
     levels: LevelRecords | PackedTables = pickle.loads(packed)
     return levels.unpack()
+
+
+def _counted_levels(counts: bytes, seconds: bytes) -> CountedLevels:
+    """Return the tables that ``CountedLevels.__reduce__`` has pickled."""
+    return CountedLevels(
+        np.frombuffer(counts, np.int64).reshape(-1, len(COUNT_FIELDS)),
+        np.frombuffer(seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
+    )
 
 
 def _next_frontier(frontier: NDArray[np.int64]) -> NDArray[np.int64]:
