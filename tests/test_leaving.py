@@ -1,13 +1,18 @@
 """How programs end: without a line on stderr, whether they close, leave or fail; and scripts without a guard."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from distributed.comm import CommClosedError
 
 from dbfs.cluster.main_guard import _guarded
 from dbfs.errors import DbfsError, MainGuardError
+from dbfs.service.client import _send
+from dbfs.service.messages import DropLabels
 
 WORK = """
 graph = dbfs.load("kronecker:scale=8", client=client)
@@ -72,6 +77,15 @@ client.close()
 """
     done = ended(tmp_path, guarded(body))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("error", [CommClosedError("Stream is closed"), RuntimeError("ConnectionPool is closed")])
+def test_a_message_without_an_answer_is_silent_if_the_end_cuts_it_off(error: Exception) -> None:
+    # Tornado logs what a callback of its loop raises: a cluster that closed just after a result was dropped.
+    async def cut_off(**_: bytes) -> None:
+        raise error
+
+    asyncio.run(_send(SimpleNamespace(dbfs_drop_labels=cut_off), DropLabels("graph", ())))
 
 
 @pytest.mark.full

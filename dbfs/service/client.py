@@ -157,7 +157,7 @@ class ServiceClient:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""
         client = self._client()
         if client is not None and client.status == "running":
-            client.loop.add_callback(rpc.send, client.scheduler, message)
+            client.loop.add_callback(_send, client.scheduler, message)
 
     def free_all(self) -> None:
         """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_WITHIN`` seconds."""
@@ -199,6 +199,13 @@ def with_times(error: DeadlineExceededError, waited: str, began: float) -> Deadl
         began: when the run's turn came, in seconds of ``time.monotonic()``.
     """
     return DeadlineExceededError(f"{error} ({waited}, ran {format_seconds(time.monotonic() - began)})")
+
+
+async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
+    """Send a message whose answer nobody waits for."""
+    # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
+    with contextlib.suppress(OSError, RuntimeError):
+        await rpc.send(scheduler, message)
 
 
 def _check_versions(client: distributed.Client) -> None:
