@@ -114,6 +114,12 @@ def endless(client: distributed.Client) -> Iterator[Graph]:
 
 
 @pytest.fixture
+def older(client: distributed.Client) -> set[float]:
+    """Times of creation of the graphs of earlier tests: of a fixture, or not yet freed by Python."""
+    return {status.created for status in dbfs.graphs(client=client)}
+
+
+@pytest.fixture
 def leaves_nothing(client: distributed.Client) -> Iterator[None]:
     """Fail the test if keys of its tasks stay on the cluster."""
 

@@ -210,7 +210,7 @@ def test_an_interrupt_is_one_line() -> None:
         while time.monotonic() < end and most_seconds_of_children(run.pid) < 4:
             time.sleep(0.05)
         os.killpg(run.pid, signal.SIGINT)
-        stdout, stderr = run.communicate(timeout=60)
+        stdout, stderr = run.communicate(timeout=150)
     assert (run.returncode, stdout, stderr) == (130, "", "Error: interrupted\n")
 
 

@@ -31,6 +31,11 @@ def invoke(client: distributed.Client, leaves_nothing: None) -> Invoke:
     return run
 
 
+def listed_graphs(invoke: Invoke, older: set[float]) -> list[dict[str, Any]]:
+    """Return what ``dbfs graphs`` lists, without older graphs."""
+    return [graph for graph in json.loads(invoke("graphs", "--json").stdout) if graph["created"] not in older]
+
+
 @pytest.fixture
 def start(client: distributed.Client) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start ``dbfs ...`` as a process."""
@@ -54,12 +59,12 @@ def start(client: distributed.Client) -> Iterator[Callable[..., subprocess.Popen
         process.communicate()
 
 
-def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None:
+def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke, older: set[float]) -> None:
     loaded = invoke("load", "grid2d:side=6", "--name", "town", "--ranks", "3", "--order", "degree", "--json")
     assert loaded.exit_code == 0, loaded.output
     assert (json.loads(loaded.stdout)["n"], json.loads(loaded.stdout)["ranks"]) == (36, 3)
     assert "road: 9 vertices" in invoke("load", "path:n=9", "--name", "road").stdout
-    listed = json.loads(invoke("graphs", "--json").stdout)
+    listed = listed_graphs(invoke, older)
     assert [(graph["name"], graph["m"]) for graph in listed] == [("town", 120), ("road", 16)]
     result = json.loads(invoke("run", "town", "--loaded", "--source", "0", "--validate", "--json").stdout)
     assert (result["reached"], result["depth"], result["ranks"]) == (36, 10, 3)
@@ -69,16 +74,16 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke) -> None
     assert unnamed.exit_code == 2
     assert unnamed.stderr.endswith("town: no such file; the graph of that name is loaded: add --loaded\n")
     table = invoke("graphs").stdout
-    assert table.count("ready") == 2
+    assert table.count("ready") >= 2
     assert "town" in table
     assert "road" in table
     freed = json.loads(invoke("unload", "town", "--json").stdout)
     assert freed == {"name": "town", "bytes": sum(listed[0]["bytes_per_rank"])}
     assert re.fullmatch(r"road: unloaded, [\d.]+ \w+ on 1 rank\n", invoke("unload", "road").stdout)
-    assert json.loads(invoke("graphs", "--json").stdout) == []
+    assert listed_graphs(invoke, older) == []
 
 
-def test_edges_come_to_a_named_graph_and_go(invoke: Invoke, tmp_path: Path) -> None:
+def test_edges_come_to_a_named_graph_and_go(invoke: Invoke, tmp_path: Path, older: set[float]) -> None:
     assert invoke("load", "path:n=9", "--name", "road", "--mutable", "--room", "2").exit_code == 0
     closed = tmp_path / "closed.csv"
     closed.write_text("from,to\n3,4\n3,8\n")
@@ -90,7 +95,7 @@ def test_edges_come_to_a_named_graph_and_go(invoke: Invoke, tmp_path: Path) -> N
     refused = invoke("insert", "road", "path:n=3", "--strict")
     assert refused.exit_code == 2
     assert "2 edges of the batch are there already" in refused.stderr
-    assert json.loads(invoke("graphs", "--json").stdout)[0]["version"] == 2
+    assert [graph["version"] for graph in listed_graphs(invoke, older)] == [2]
     assert invoke("unload", "road").exit_code == 0
     assert invoke("delete", "road", "path:n=3").exit_code == 2
 

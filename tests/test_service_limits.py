@@ -110,6 +110,8 @@ def members(client: distributed.Client) -> int:
 def test_a_graph_whose_client_left_while_its_gang_formed_is_not_added(
     client: distributed.Client, other: distributed.Client, leaves_nothing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The graph of other tests of this module, which has two ranks, may be there.
+    there = members(client)
     scheduler = client.cluster.scheduler
 
     async def leave(record: GraphRecord) -> None:
@@ -122,7 +124,7 @@ def test_a_graph_whose_client_left_while_its_gang_formed_is_not_added(
     with pytest.raises(GraphNotFoundError, match="no graph is named 'orphan'"):
         dbfs.open("orphan", client=client)
     assert not reserved(client)
-    assert members(client) == 0
+    assert members(client) == there
 
 
 @pytest.mark.full
