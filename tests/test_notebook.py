@@ -117,10 +117,11 @@ def test_the_small_chart_shades_bottom_up_levels(graph: Graph) -> None:
 
 def test_the_state_of_a_cluster(graph: Graph, client: distributed.Client) -> None:
     state = dbfs.cluster_state(client=client)
-    assert [status.name for status in state.graphs] == [HOSTILE]
+    # Graphs of other tests may be there, not yet freed by Python.
+    assert [status.name for status in state.graphs].count(HOSTILE) == 1
     assert len(state.workers) == 4
     assert all(worker.memory > 0 for worker in state.workers)
-    assert "workers: 4, graphs: 1 (" in repr(state)
+    assert f"workers: 4, graphs: {len(state.graphs)} (" in repr(state)
     assert "runs under way: 0, waiting: 0>" in repr(state)
     markup = state._repr_html_()
     assert HOSTILE in "".join(parsed(markup).itertext())

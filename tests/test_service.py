@@ -292,14 +292,15 @@ def test_dropped_labels_are_forgotten_without_another_run(client: distributed.Cl
 
 def wait_until_none_are_kept(graph: Graph) -> None:
     for _ in range(50):
-        if not any(graph.gang.client.run(labels_kept, workers=list(graph.gang.addresses)).values()):
+        kept = graph.gang.client.run(labels_kept, graph.record.graph_id, workers=list(graph.gang.addresses))
+        if not any(kept.values()):
             return
         time.sleep(0.1)
     pytest.fail("labels are kept that nobody can ask for")
 
 
-def labels_kept(dask_worker: distributed.Worker) -> int:
-    return sum(len(member.kept) for member in dask_worker.plugins["dbfs"].members.values())
+def labels_kept(graph_id: str, dask_worker: distributed.Worker) -> int:
+    return len(dask_worker.plugins["dbfs"].members[graph_id].kept)
 
 
 @pytest.mark.full

@@ -13,12 +13,12 @@ from dbfs.graph.graph import Graph
 from tests.support.runs import set_room
 
 
-def labels_kept(dask_worker: distributed.Worker) -> int:
-    return max((len(member.kept) for member in dask_worker.plugins["dbfs"].members.values()), default=0)
+def labels_kept(graph_id: str, dask_worker: distributed.Worker) -> int:
+    return len(dask_worker.plugins["dbfs"].members[graph_id].kept)
 
 
 def most_kept(graph: Graph) -> int:
-    return max(graph.gang.client.run(labels_kept, workers=list(graph.gang.addresses)).values())
+    return max(graph.gang.client.run(labels_kept, graph.record.graph_id, workers=list(graph.gang.addresses)).values())
 
 
 def wait_until_kept(graph: Graph, most: int) -> None:
