@@ -32,6 +32,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.leases.messages import GrantLease
 from dbfs_workers.levels import repair
+from dbfs_workers.levels.repair_round_kernels import too_much
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
@@ -381,6 +382,24 @@ def test_a_repair_that_waits_for_a_core_goes_on(client: distributed.Client, leav
                 graph.insert_edges([(295, 296)])
                 assert result.update().reports
                 assert result.depth == 299
+
+
+def test_a_fast_machine_looks_at_more_edges() -> None:
+    most, budget, limit, patience = 1000, 130_000, 200_000, 500_000
+
+    def gives_up(looked: int, ahead: int, passed: int) -> bool:
+        return bool(too_much(looked, ahead, passed, most, budget, limit, patience))
+
+    # At 130 ns and at 65 ns for each edge looked at; what lies ahead counts as well.
+    assert [gives_up(looked, 0, looked * 130) for looked in (999, 1000, 1001)] == [False, False, True]
+    assert [gives_up(looked, 0, looked * 65) for looked in (1001, 2000, 2001)] == [False, False, True]
+    assert [gives_up(500, ahead, 500 * 65) for ahead in (1500, 1501)] == [False, True]
+    # At 400 ns: other programs have the cores.
+    assert [gives_up(looked, 0, looked * 400) for looked in (240, 500, 501)] == [False, False, True]
+    # Few edges in a long time, and nothing at all in a longer one.
+    assert [gives_up(250, 0, passed) for passed in (499_999, 500_001)] == [False, True]
+    assert [gives_up(251, 0, passed) for passed in (200_000, 200_001)] == [False, True]
+    assert not gives_up(0, 0, 0)
 
 
 def test_the_time_of_a_new_traversal_is_that_of_the_fastest() -> None:

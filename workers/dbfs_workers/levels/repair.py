@@ -37,7 +37,8 @@ from dbfs_workers.storage.labels import UNREACHED, RankLabels
 from dbfs_workers.storage.partition import Partition, Rows, require_present
 
 # The share of a new traversal's time that the edges of a repair may take, before a new traversal takes the repair's
-# place: at 130 ns each (Florida's roads, one rank), crossings included.
+# place: at 130 ns each (Florida's roads, one rank of a busy machine, crossings included), or by the ranks' clocks if
+# the edges have taken less.
 _EDGE_SHARE: Final = 0.2
 _EDGE_NANOSECONDS: Final = 130
 _CROSSING_EDGES: Final = 100
@@ -116,7 +117,7 @@ class RepairLoop:
         self._exchange = exchange
         self._earlier = earlier
         self._anew = anew
-        self._started, self._limit, self._patience = self._began, 0, 0
+        self._started, self._budget, self._limit, self._patience = self._began, 0, 0, 0
         self._state = np.zeros(kernels.STATE, np.int64)
         n_local = partition.stripe.n_local
         # Pages that are never written take no memory.
@@ -154,7 +155,8 @@ class RepairLoop:
             return self._traverse_anew(None)
         least = self._exchange.p * _LEAST_NANOSECONDS
         self._limit, self._patience = (least + int(share * nanoseconds) for share in (_CLOCK_SHARE, _PATIENCE_SHARE))
-        self._state[kernels.MOST] = max(_LEAST, int(_EDGE_SHARE * nanoseconds) // _EDGE_NANOSECONDS)
+        self._budget = int(_EDGE_SHARE * nanoseconds)
+        self._state[kernels.MOST] = max(_LEAST, self._budget // _EDGE_NANOSECONDS)
         if lacking or reading > self._state[kernels.MOST]:
             return self._traverse_anew(earlier.labels.distances)
         changes = earlier.changes()
@@ -228,6 +230,7 @@ class RepairLoop:
         control, before = np.zeros(round_kernels.CONTROL, np.int64), self.level
         control[round_kernels.SEARCHING], control[round_kernels.FRESH] = searching, 1
         control[round_kernels.STARTED] = int(self._started * 1e9)
+        control[round_kernels.BUDGET] = self._budget
         control[round_kernels.LIMIT], control[round_kernels.PATIENCE] = self._limit, self._patience
         control[round_kernels.NUMBER], control[round_kernels.CROSSING] = exchange.number, exchange.crossing
         while control[round_kernels.OUTCOME] == round_kernels.GOING_ON:
@@ -304,7 +307,8 @@ class RepairLoop:
         self._state[kernels.LOOKED] += _CROSSING_EDGES
         passed = int((time.perf_counter() - self._started) * 1e9)
         active, looked, passed, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]), passed)
-        if round_kernels.too_much(looked, passed, self._state[kernels.MOST], self._limit, self._patience):
+        most = self._state[kernels.MOST]
+        if round_kernels.too_much(looked, 0, passed, most, self._budget, self._limit, self._patience):
             raise _TooMuchError
         return active
 

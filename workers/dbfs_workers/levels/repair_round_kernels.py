@@ -57,7 +57,8 @@ FRESH = 6  # 1 before the first round, which nothing was sent to
 ROUND = 7  # rounds so far
 AWAITED = 8  # 1 while a crossing is unfinished
 OUTCOME = 9  # one of the three below
-CONTROL: Final = 10
+BUDGET = 10  # nanoseconds that the edges looked at may take; see too_much
+CONTROL: Final = 11
 
 GOING_ON, DONE, TOO_MUCH = 0, 1, 2
 
@@ -79,17 +80,25 @@ _FOLLOWING = 64
 _LONGEST = 2_000_000
 
 
-@kernel(types.boolean, int64, int64, int64, int64, int64)
-def too_much(looked, passed, most, limit, patience):
+@kernel(types.boolean, int64, int64, int64, int64, int64, int64, int64)
+def too_much(looked, ahead, passed, most, budget, limit, patience):
     """Return whether a new traversal is to take the repair's place.
 
+    All times are nanoseconds of the ranks together.
+
     Args:
-        looked: edges that the ranks together have looked at, or will.
-        passed: nanoseconds that the ranks together have taken.
-        most, limit: the most of either.
-        patience: nanoseconds that the ranks may take while they have looked at few edges.
+        looked: edges that the ranks together have looked at.
+        ahead: edges that they are expected to look at.
+        passed: time that they have taken.
+        most: the most edges, on a slow machine.
+        budget: time that so many edges may take on a fast one.
+        limit: the most time.
+        patience: the most time while they have looked at few edges.
     """
-    return looked > most or passed > patience or (passed > limit and FEW * looked > most)
+    all_edges = looked + ahead
+    # A clock shows too long a time if other programs have the cores, and never too short a one.
+    too_many = all_edges > most and float(passed) * all_edges > float(budget) * looked
+    return too_many or passed > patience or (passed > limit and FEW * all_edges > most)
 
 
 @kernel(void, INT64, int64, INT64)
@@ -393,10 +402,16 @@ def rounds(
             if status != CROSSED:
                 return status, peer
         control[AWAITED] = 0
-        looked = gathered[sums + 2]
-        if control[ROUND] >= _SETTLED_ROUND:
-            looked += _FOLLOWING * gathered[sums + 1]
-        if too_much(looked, gathered[sums + 3], state[MOST], control[LIMIT], control[PATIENCE]):
+        ahead = _FOLLOWING * gathered[sums + 1] if control[ROUND] >= _SETTLED_ROUND else 0
+        if too_much(
+            gathered[sums + 2],
+            ahead,
+            gathered[sums + 3],
+            state[MOST],
+            control[BUDGET],
+            control[LIMIT],
+            control[PATIENCE],
+        ):
             control[OUTCOME] = TOO_MUCH
         elif gathered[sums + 1] == 0:
             control[OUTCOME] = DONE
