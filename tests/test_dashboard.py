@@ -279,6 +279,16 @@ def test_many_short_traversals_keep_the_plot_of_levels() -> None:
     assert trail_of(catalog, drawn) is drawn
 
 
+def test_an_update_is_no_traversal() -> None:
+    async def queued() -> RunEntry:
+        record: Any = SimpleNamespace(name="roads", addresses=())
+        return RunEntry(GraphEntry(record), "client", "0123456789", 0, 60.0)
+
+    catalog: Any = SimpleNamespace(runs=[], history=History())
+    catalog.history.add_update(asyncio.run(queued()))
+    assert trail_of(catalog) is None
+
+
 @pytest.fixture
 def browser() -> Iterator[Any]:
     """A page of a headless browser."""

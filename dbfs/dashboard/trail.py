@@ -18,8 +18,9 @@ from dbfs.records import RunProgress, short_name
 from dbfs_workers.reports import COUNT_FIELDS
 
 if TYPE_CHECKING:
-    from dbfs.dashboard.view import HistoryView, RunView, ServiceView
+    from dbfs.dashboard.view import RunView, ServiceView
     from dbfs.records import EarlyEnd, FinishedRun
+    from dbfs_workers.reports import RankReport
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
 _MOST, _NAME = 2000, 60
@@ -74,10 +75,12 @@ def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
     if early is not None and len(early.looks) >= _FEWEST:
         key = (early.run.run_id, None)
         return drawn if drawn is not None and drawn.key == key else _ended_early(early, key)
-    if not history.finished:
+    # Updates of a graph are runs without traversals.
+    finished = next((run for run in reversed(history.finished) if run.traversals), None)
+    if finished is None:
         return drawn
-    key = (history.finished[-1].run_id, None)
-    return drawn if drawn is not None and drawn.key == key else _finished(history, key)
+    key = (finished.run_id, None)
+    return drawn if drawn is not None and drawn.key == key else _finished(finished, history.last, key)
 
 
 def _under_way(run: RunView, key: TrailKey) -> Trail:
@@ -118,9 +121,8 @@ def _seen(looks: Sequence[RunProgress], key: TrailKey, title: str) -> Trail:
     )
 
 
-def _finished(history: HistoryView, key: TrailKey) -> Trail:
-    run = history.finished[-1]
-    counts = np.sum([rank.counts for rank in history.last], axis=0)
+def _finished(run: FinishedRun, reports: Sequence[RankReport], key: TrailKey) -> Trail:
+    counts = np.sum([rank.counts for rank in reports], axis=0)
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
     # Discoveries do not include the sources, which the total does.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())
