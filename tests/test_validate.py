@@ -3,11 +3,16 @@
 What the rules catch is tested in ``tests/workers/test_validation.py``; here a few of the mutations go the whole way.
 """
 
+import gc
+import pickle
+import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import distributed
 import numpy as np
@@ -35,6 +40,35 @@ def two_paths(client: distributed.Client, ranks: int, **options: object) -> Grap
     n, src, dst = GRAPHS["two components"]()
     directed = bool(options.pop("directed", False))
     return dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=directed), client=client, ranks=ranks, **options)  # type: ignore[arg-type]
+
+
+def test_the_shared_table_outlives_a_copy_that_dask_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask keeps one copy of a result that several workers have. Here that is never the one of the maker's worker."""
+    options = {"n_workers": 3, "processes": False, "protocol": "tcp://", "dashboard_address": None}
+    with dbfs.connect(**options, set_as_default=False) as within:
+        join_words, replaced = validation._join_words, []
+        workers = list(within.cluster.workers.values())
+
+        def keys(worker: distributed.Worker, pattern: str) -> list[Any]:
+            return [key for key in list(worker.data) if re.search(pattern, str(key))]
+
+        def late(*arguments: Any) -> Any:
+            if distributed.get_worker().name == 2:
+                end = time.monotonic() + 20
+                while not all(keys(worker, "check-edges") for worker in workers[:2]):
+                    assert time.monotonic() < end
+                    time.sleep(0.01)
+                for worker in workers:
+                    for key in keys(worker, "share-words|table-of-peers"):
+                        worker.data[key] = pickle.loads(pickle.dumps(worker.data[key]))
+                        replaced.append(key)
+                gc.collect()
+            return join_words(*arguments)
+
+        monkeypatch.setattr(validation, "_join_words", late)
+        with dbfs.load("grid2d:side=20", client=within) as graph:
+            assert graph.bfs(0, predecessors=True, validate=True).depth == 38
+        assert replaced
 
 
 @pytest.mark.matrix

@@ -250,8 +250,13 @@ class _Check:
         if of_input and order is not None:
             orders = [Ref(key) for key in graph.order_on_ranks(self.deadline, self._doing)]
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
+        held: list[Key] = []
         if graph.backend == "cpu" and graph.exchange == "shared_memory":
-            table = plan.add(0, f"label-table-{self.token}", tasks.make_table, self.stripe, graph.record.graph_id)
+            # The table's memory ends with the maker's object. Dask may keep one copy of a result that several workers
+            # have, and it may be another one. So only a task on the same worker reads the result with that object.
+            held.append(f"label-table-{self.token}")
+            made = plan.add(0, held[0], tasks.make_table, self.stripe, graph.record.graph_id)
+            table = plan.add(0, f"label-table-of-peers-{self.token}", tasks.for_peers, made)
             for rank, (own, of_rank) in enumerate(zip(packed, orders, strict=True)):
                 key = (f"share-words-{self.token}", rank)
                 packed[rank] = plan.add(rank, key, tasks.share_words, self.stripe, rank, own, table, of_rank)
@@ -265,10 +270,9 @@ class _Check:
             else:
                 check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             checks.append(check)
-        # The merging task depends on the table through the labels, so the table's memory stays until the verdict.
         key = (f"merge-findings-{self.token}", 0)
         plan.add(0, key, tasks.merge_findings, self.stripe, packed, checks, order, predecessors, of_input)
-        verdict: Verdict = self._fetch(plan, key)
+        verdict: Verdict = self._fetch(plan, key, held)
         if verdict.violations:
             raise self._error(verdict.violations)
         return Validation(of_input, verdict.edges, verdict.component_edges)
@@ -311,10 +315,11 @@ class _Check:
         self.futures.extend(futures)
         return futures
 
-    def _fetch(self, plan: TaskGraph, key: Key) -> Any:
-        future = self.gang.submit(plan, [key])[key]
-        self.futures.append(future)
-        return self.gang.gather([future], self.deadline, self._doing)[0]
+    def _fetch(self, plan: TaskGraph, key: Key, held: Sequence[Key] = ()) -> Any:
+        """Fetch one result of a plan; the results of ``held`` stay on the workers until the validation ends."""
+        futures = self.gang.submit(plan, [key, *held])
+        self.futures.extend(futures.values())
+        return self.gang.gather([futures[key]], self.deadline, self._doing)[0]
 
     def _error(self, violations: Sequence[Violation]) -> ValidationError:
         return ValidationError(f"{self.graph.name}: {'; '.join(map(str, violations))}")

@@ -152,6 +152,11 @@ def make_table(stripe: Stripe, graph_id: str) -> SharedTable:
     return SharedTable.make(stripe, graph_id)
 
 
+def for_peers(table: SharedTable) -> SharedTable:
+    """Return the table as other ranks get it: a copy that does not hold the memory."""
+    return replace(table)
+
+
 def share_words(
     stripe: Stripe, rank: int, packed: PackedLabels, table: SharedTable, order: DegreeOrder | None
 ) -> PackedLabels:
