@@ -85,12 +85,27 @@ def test_graphs(gpus: distributed.Client, name: str, directed: bool, ranks: int)
 def test_labels_that_gpus_put_in_the_order_of_vertices(
     gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch, largest: int, ranks: int
 ) -> None:
+    assert_labels_in_order(gpus, monkeypatch, MAPPED["cuda_ipc, degree order"], largest, ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("largest", [127, 128, 700])
+def test_labels_that_ranks_on_one_gpu_put_in_the_order_of_vertices(
+    sharing: distributed.Client, monkeypatch: pytest.MonkeyPatch, largest: int, ranks: int
+) -> None:
+    assert_labels_in_order(sharing, monkeypatch, THROUGH_HOST["shared memory, degree order"], largest, ranks)
+
+
+def assert_labels_in_order(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, way: Way, largest: int, ranks: int
+) -> None:
     monkeypatch.setattr(labels, "SMALL", 0)
     path = np.random.default_rng(largest).permutation(largest + 3)
     # Two vertices are not reached.
     arrays = path.size, path[:largest], path[1 : largest + 1]
-    way = MAPPED["cuda_ipc, degree order"]
-    with loaded(gpus, arrays, way, directed=False, ranks=ranks) as graph:
+    with loaded(client, arrays, way, directed=False, ranks=ranks) as graph:
+        # A client that had the order would read the labels by another way.
+        monkeypatch.setattr(graph, "_fetch_order", lambda _: pytest.fail("the whole order is fetched"))
         check(graph, arrays, way, [int(path[0])])
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ValidationError
+from dbfs.validation import validate
 from dbfs_workers.checks import validation
 from dbfs_workers.checks.verdict import Rule, Verdict
 from tests.support.gpus import four_on_one_gpu, needs_gpu
@@ -105,6 +107,31 @@ def test_results_and_labels_on_a_cluster(
             distances[wrong] = 3
             with pytest.raises(ValidationError, match=rf"rule 2: .*: vertices {wrong}, "):
                 dbfs.validate(graph, dbfs.Labels([1], distances, parents))
+
+
+@pytest.mark.parametrize("keep_edges", [False, True])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_map_the_words_of_one_another(
+    sharing: distributed.Client, monkeypatch: pytest.MonkeyPatch, ranks: int, keep_edges: bool
+) -> None:
+    """Ranks of several processes on one GPU, where no resident kernel runs, validate as those on GPUs of their own."""
+    edges = dbfs.kronecker(12)
+    with dbfs.load(edges, client=sharing, ranks=ranks, keep_edges=keep_edges, order="degree", backend="cuda") as graph:
+        result = graph.bfs(1, predecessors=True)
+        by_tasks = dbfs.validate(graph, result)
+        monkeypatch.setattr(graph, "exchange", "cuda_ipc")
+        with monkeypatch.context() as without_tasks:
+            without_tasks.setattr(validate._Check, "_run", lambda *_, **__: pytest.fail("tasks were submitted"))
+            assert dbfs.validate(graph, result) == by_tasks
+            assert dbfs.validate(graph, graph.bfs(1)) == by_tasks
+        sharing.run(_spoil, result.label_location, workers=[graph.gang.addresses[ranks - 1]])
+        with pytest.raises(ValidationError, match="rule"):
+            dbfs.validate(graph, result)
+
+
+def _spoil(place: LabelsOnRanks, dask_worker: distributed.Worker) -> None:
+    distances = dask_worker.plugins["dbfs"].kept_labels(place.graph_id, place.run_id, place.index).distances
+    distances[distances == 2] += 1
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -36,7 +36,6 @@ def graph(
         standin.install(monkeypatch, mapped=True)
         own_words = on_gpus.OwnWords
         monkeypatch.setattr(on_gpus, "OwnWords", lambda words, owner: own_words(words.view(standin.Array), owner))
-        monkeypatch.setattr(validation, "_MOST_GPUS", 3)
         monkeypatch.setattr(graph, "exchange", "cuda_ipc")
         yield graph
 

@@ -60,8 +60,8 @@ _WALK_SHARE = 0.2
 _COPY_THREADS = min(4, os.cpu_count() or 1)
 _COPIED_ALONE = 1 << 20
 
-# Ranks that put labels into order on their GPUs. Runs on several GPUs have yet to show that way right.
-_MOST_GPUS = 1
+# Ranks that put labels into order on their GPUs: the client joins a label of each rank for every vertex.
+_MOST_GPUS = 8
 
 _windows: weakref.WeakKeyDictionary[distributed.Client, ClientWindow] = weakref.WeakKeyDictionary()
 

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from dbfs_workers.checks.verdict import Verdict, Violation
 
 
-# Ranks that are called instead of given tasks. Runs on several GPUs have yet to show that way right.
-_MOST_GPUS = 1
-
-
 @dataclass(frozen=True, eq=False)
 class Labels:
     """Labels to validate that are not a result: another program's, or labels that the caller changed.
@@ -150,14 +146,13 @@ class _Check:
         if not isinstance(location, LabelsOnRanks):
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)
-        mapped = self.graph.exchange == "cuda_ipc"
-        if mapped and self.gang.p <= _MOST_GPUS:
+        if self.graph.exchange == "cuda_ipc":
             found = self._by_calls(KeptLabels(*traversal), sources, farthest, predecessors=result.spec.predecessors)
             if found is not None:
                 return found
 
         def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
-            return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest, mapped)
+            return plan.add(rank, key, tasks.pack_kept, self.stripe, rank, *traversal, sources, farthest)
 
         return self._run(pack, predecessors=result.spec.predecessors, farthest=farthest)
 

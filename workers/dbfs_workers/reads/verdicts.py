@@ -5,11 +5,13 @@ Ranks map each other's words. The answers only say that the labels are right. If
 ``tasks.validation`` find out which rules are broken.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,12 @@ from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.reads.messages import KeptLabels, ReadMessage
 from dbfs_workers.reads.server import Keeper
 from dbfs_workers.rpc import Pickled
+from dbfs_workers.storage.partition import array_module
 from dbfs_workers.tasks import validation as tasks
+
+if TYPE_CHECKING:
+    from dbfs_workers.checks.validation import PackedLabels
+    from dbfs_workers.storage.labels import RankLabels
 
 # Packed words that a worker keeps, by validation: those of clients that left before they freed theirs are dropped.
 _KEPT: Final = 4
@@ -37,7 +44,8 @@ class PackWords(ReadMessage[Pickled[Any] | None]):
         farthest: largest distance allowed; None for no bound.
 
     Raises:
-        ExchangeUnavailableError, GraphTooLargeError, DeviceFailedError: see ``tasks.validation.pack_kept``.
+        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
+        GraphTooLargeError, DeviceFailedError: see ``tasks.validation.pack_kept``.
     """
 
     token: str
@@ -110,8 +118,7 @@ class Verdicts:
         place = message.place
         assert isinstance(place, KeptLabels)
         labels = self._kept(place.graph_id, place.run_id, place.index)
-        where = message.stripe, message.rank, place.graph_id
-        packed = await asyncio.to_thread(tasks.pack, *where, labels, message.sources, message.farthest, mapped=True)
+        packed = await asyncio.to_thread(_packed, message, place.graph_id, labels)
         if packed.violations:
             return None
         self._packed[message.token] = packed
@@ -134,6 +141,17 @@ class Verdicts:
     async def free_words(self, message: FreeWords) -> None:
         """See ``FreeWords``."""
         self._packed.pop(message.token, None)
+
+
+def _packed(message: PackWords, graph_id: str, labels: RankLabels) -> PackedLabels:
+    packed = tasks.pack(message.stripe, message.rank, labels, message.sources, message.farthest)
+    # Peers map the words. One rank alone has none, and wrong labels are for the tasks.
+    if packed.violations or message.stripe.p == 1:
+        return packed
+    from dbfs_workers.cuda.validation import OwnWords
+
+    with tasks.typed_errors(array_module(packed.words), f"rank {message.rank}, sharing its labels"):
+        return replace(packed, words=OwnWords(packed.words, graph_id))
 
 
 def _checked(message: CheckWords, own: Any, edges: Any, order: Any) -> tuple[int, int, NDArray[np.uint32]] | None:

@@ -62,48 +62,28 @@ def pack_kept(
     index: int,
     sources: Sequence[int],
     farthest: int | None,
-    mapped: bool,
 ) -> PackedLabels:
     """Pack the labels that this worker's rank keeps of traversal ``index`` of a run.
-
-    ``mapped`` says whether the ranks can map each other's GPU memory, so that no words travel through the host.
 
     Raises:
         ResultReleasedError: the rank dropped the labels.
         StaleRunError: this worker is not a rank of the graph.
-        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
         GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
     store: LabelStore = distributed.get_worker().plugins[NAME]
-    labels = store.kept_labels(graph_id, run_id, index)
-    return pack(stripe, rank, graph_id, labels, sources, farthest, mapped=mapped)
+    packed = pack(stripe, rank, store.kept_labels(graph_id, run_id, index), sources, farthest)
+    # With one rank the words stay on its GPU. With several, Dask sends them to the other ranks.
+    return packed if stripe.p == 1 else replace(packed, words=on_host(packed.words))
 
 
-def pack(
-    stripe: Stripe,
-    rank: int,
-    graph_id: str,
-    labels: RankLabels,
-    sources: Sequence[int],
-    farthest: int | None,
-    *,
-    mapped: bool,
-) -> PackedLabels:
-    """Pack labels that a rank keeps; arguments and errors as for ``pack_kept``."""
+def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], farthest: int | None) -> PackedLabels:
+    """Pack labels where they are, on the host or on the rank's GPU; errors as for ``pack_kept``."""
     xp = array_module(labels.distances)
-    with _typed_errors(xp, f"rank {rank}, packing its labels"):
-        alone = xp is not np and stripe.p == 1
-        packed = _pack_right(stripe, rank, labels, sources, farthest) if alone else None
+    with typed_errors(xp, f"rank {rank}, packing its labels"):
+        packed = None if xp is np else _pack_right(stripe, rank, labels, sources, farthest)
         if packed is None:
             packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
-        # With one rank the words stay on its GPU. With several, Dask sends them to the other ranks.
-        if stripe.p == 1:
-            return packed
-        if mapped:
-            from dbfs_workers.cuda.validation import OwnWords
-
-            return replace(packed, words=OwnWords(packed.words, graph_id))
-        return replace(packed, words=on_host(packed.words))
+        return packed
 
 
 @dataclass(frozen=True)
@@ -126,7 +106,7 @@ def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPa
         xp = array_module(next(iter(parts_of(edges))).columns)
     if xp is np:
         return order
-    with _typed_errors(xp, "placing the degree order"):
+    with typed_errors(xp, "placing the degree order"):
         return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
 
 
@@ -189,7 +169,7 @@ def check_input(
 
     xp = array_module(edges[0][0]) if edges else np
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    with _typed_errors(xp, f"rank {rank}, checking its edges"):
+    with typed_errors(xp, f"rank {rank}, checking its edges"):
         return check_edges(stripe, rank, edges, packed, order, xp, **options)
 
 
@@ -212,7 +192,7 @@ def check_partition(
     xp = array_module(parts[0].columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
     stripe, rank = partition.stripe, partition.rank
-    with _typed_errors(xp, f"rank {rank}, checking its edges"):
+    with typed_errors(xp, f"rank {rank}, checking its edges"):
         edges = chain.from_iterable(partition_edges(part) for part in parts)
         return check_edges(stripe, rank, edges, packed, None, xp, **options)
 
@@ -249,7 +229,7 @@ def levels_violation(levels: Levels, order: DegreeOrder | None) -> Violation | N
     return None if violation is None else violation.in_vertex_ids(order)
 
 
-def _typed_errors(xp: ModuleType, who: str) -> AbstractContextManager[None]:
+def typed_errors(xp: ModuleType, who: str) -> AbstractContextManager[None]:
     """Turn a GPU's errors into dbfs's, which a client without CuPy can read.
 
     The estimate of a graph's memory leaves out validation, so that a GPU may be full by then.
