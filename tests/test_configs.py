@@ -5,6 +5,7 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,10 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
 
 
 def test_the_slurm_job_of_dask_jobqueue(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
     pytest.importorskip("dask_jobqueue")
+    # Its import makes Ctrl-C a SystemExit, which other tests would meet.
+    signal.signal(signal.SIGINT, before)
     make = runpy.run_path(str(CONFIGS / "slurm" / "jobqueue.py"))["cluster"]
     with make(queue="compute", scheduler_options={"dashboard_address": ":0"}) as cluster:
         script = cluster.job_script()
