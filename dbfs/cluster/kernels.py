@@ -22,6 +22,7 @@ KERNELS = (
     "dbfs_workers.backends.cpu_team_kernels",
     "dbfs_workers.backends.cpu_team_task_kernels",
     "dbfs_workers.backends.grid_kernels",
+    "dbfs_workers.backends.grid_team_kernels",
     "dbfs_workers.checks.components_kernels",
     "dbfs_workers.exchange.barrier_kernels",
     "dbfs_workers.exchange.stream_kernels",

@@ -82,7 +82,7 @@ class Worker:
 
     def load(self, partition: Partition, backend: str, staged: bool, team: int) -> None:
         from dbfs_workers import backends
-        from dbfs_workers.backends import cpu_team, cpu_team_task_kernels
+        from dbfs_workers.backends import cpu_team_calls, cpu_team_task_kernels
         from dbfs_workers.exchange.staged import StagedExchange
         from dbfs_workers.storage.scratch import Scratch
         from dbfs_workers.storage.shared_rows import share
@@ -93,7 +93,7 @@ class Worker:
             partition = share(partition)
         if team and self.team is None:
             # The threads share all levels, however small.
-            cpu_team.LEAST_EDGES = cpu_team.LEAST_ROWS = cpu_team.LEAST_ENTRIES = 1  # type: ignore[misc]
+            cpu_team_calls.LEAST_EDGES = cpu_team_calls.LEAST_ROWS = cpu_team_calls.LEAST_ENTRIES = 1  # type: ignore[misc]
             self.team = Team(team, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
         self.scratch = Scratch(partition, self.backend.xp, team=self.team)
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange

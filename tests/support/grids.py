@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends import grid
+from dbfs_workers.backends import cpu_team_task_kernels, grid
 from dbfs_workers.backends.grid import GridBackend
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
@@ -25,6 +25,7 @@ from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.team import Team
 from tests.support.gang import Answer
 
 PATIENCE = 60.0
@@ -64,7 +65,9 @@ def complete(stripe: Stripe, rank: int, blocks: Sequence[Any], *, directed: bool
 class GridGang:
     """The ranks of a graph; each traversal runs on a thread a rank."""
 
-    def __init__(self, partitions: Sequence[GridPartition], backend: GridBackend, *, mapped: bool) -> None:
+    def __init__(
+        self, partitions: Sequence[GridPartition], backend: GridBackend, *, mapped: bool, threads: int
+    ) -> None:
         self.stripe = stripe = partitions[0].stripe
         first = SharedMemoryExchange.create(stripe, "grid", bin_entries(stripe))
         others = (SharedMemoryExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))
@@ -76,9 +79,13 @@ class GridGang:
             for exchange in mapping:
                 exchange.connect(offers)
             self.exchanges = [*mapping]
+        self.teams = [
+            Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end) if threads > 1 else None
+            for _ in partitions
+        ]
         self.scratches = [
-            GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp)
-            for partition in partitions
+            GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp, team)
+            for partition, team in zip(partitions, self.teams, strict=True)
         ]
         self.pool = ThreadPoolExecutor(stripe.p)
         self.number = 0
@@ -100,17 +107,21 @@ class GridGang:
 
 @contextmanager
 def gang(
-    partitions: Sequence[GridPartition], backend: GridBackend | None = None, *, mapped: bool = False
+    partitions: Sequence[GridPartition], backend: GridBackend | None = None, *, mapped: bool = False, threads: int = 1
 ) -> Iterator[GridGang]:
     """Start the ranks of a graph, by default on the CPU, and close their exchange in the end.
 
-    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins.
+    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins. ``threads``
+    of a rank share its large levels.
     """
-    ranks = GridGang(partitions, backend or grid.get("cpu"), mapped=mapped)
+    ranks = GridGang(partitions, backend or grid.get("cpu"), mapped=mapped, threads=threads)
     try:
         yield ranks
     finally:
         ranks.pool.shutdown()
+        for team in ranks.teams:
+            if team is not None:
+                team.close()
         for exchange in ranks.exchanges:
             if isinstance(exchange, MappedGridExchange):
                 exchange.close()

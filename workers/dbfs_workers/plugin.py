@@ -149,6 +149,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             return None
         exchange: Exchange
         made = None
+        threads = min(self.worker.state.nthreads, CPU_COUNT)
         if message.exchange == "comm":
             transport = DaskTransport(self.worker, message.graph_id, message.addresses)
             exchange = transport.exchange = CommExchange(message.stripe, message.rank, transport)
@@ -175,13 +176,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
                 from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
 
                 if message.backend == "cpu":
-                    self._enter(graph_id, GridMember(rank, message.partition_key, shared))
+                    self._enter(graph_id, GridMember(rank, message.partition_key, shared, threads))
                 else:
                     on_gpu = GridMemberOnGpu(rank, message.partition_key, shared, graph_id)
                     await self._enter_on_gpu(graph_id, on_gpu, on_gpu.make)
                 return made
         if message.backend == "cpu":
-            threads = min(self.worker.state.nthreads, CPU_COUNT)
             self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange, threads))
             return made
         from dbfs_workers.members.staged import StagedMember

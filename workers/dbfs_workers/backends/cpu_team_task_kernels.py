@@ -1,7 +1,7 @@
 """CPU kernels of a team's tasks: the threads wait for a task, each does its part, and the leader waits for all parts.
 
 The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is the arguments of a
-kernel of ``cpu_team_kernels``, as words.
+kernel of ``cpu_team_kernels`` or ``grid_team_kernels``, as words.
 """
 
 from typing import Final
@@ -10,13 +10,19 @@ import numpy as np
 from numba import carray
 
 from dbfs_workers.backends.cpu_team_kernels import STEP, contract, expand, search
+from dbfs_workers.backends.grid_team_kernels import contract as grid_contract
+from dbfs_workers.backends.grid_team_kernels import expand as grid_expand
+from dbfs_workers.backends.grid_team_kernels import search as grid_search
 from dbfs_workers.intrinsics import exchange, fetch_add, load_acquire, pointer, sleep_while, wake
-from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT16, UINT32, int64, kernel, void
 from dbfs_workers.team import ENDED, KIND, LEFT, RESULTS, SLEEPERS, TIMEOUT, TURN
 
 EXPAND: Final = 1
 SEARCH: Final = 2
 CONTRACT: Final = 3
+GRID_EXPAND: Final = 4
+GRID_SEARCH: Final = 5
+GRID_CONTRACT: Final = 6
 
 # Looks for new work, or for the end of the others' work, before a thread sleeps: some microseconds.
 _LOOKS = 500
@@ -32,6 +38,12 @@ def longs(task, at):
 def ids(task, at):
     """Return a uint32 array of a task."""
     return carray(pointer(task[at]), (task[at + 1],), np.uint32)
+
+
+@kernel(UINT16, READ_INT64, int64)
+def finders_of(task, at):
+    """Return a uint16 array of a task."""
+    return carray(pointer(task[at]), (task[at + 1],), np.uint16)
 
 
 @kernel(INT32, READ_INT64, int64)
@@ -50,7 +62,7 @@ def own_of(task, at, thread):
 
 @kernel(void, int64, READ_INT64, INT64, int64)
 def work(kind, task, results, thread):
-    """Run a thread's part of a task, whose words are the arguments of ``expand``, ``search`` or ``contract`` in order.
+    """Run a thread's part of a task, whose words are the arguments of its kernel in order.
 
     An array is its address and its size. The number of owners follows ``own``.
     """
@@ -92,6 +104,52 @@ def work(kind, task, results, thread):
             ids(task, 22),
             ids(task, 24),
             ids(task, 26),
+        )
+    elif kind == GRID_EXPAND:
+        results[at] = grid_expand(
+            longs(task, 0),
+            ids(task, 2),
+            ids(task, 4),
+            task[6],
+            task[7],
+            task[8],
+            ids(task, 9),
+            ids(task, 11),
+            ids(task, 13),
+            longs(task, 15),
+            own_of(task, 17, thread),
+            task[20],
+        )
+    elif kind == GRID_SEARCH:
+        results[at], results[at + 1] = grid_search(
+            longs(task, 0),
+            ids(task, 2),
+            ids(task, 4),
+            ids(task, 6),
+            task[8],
+            ids(task, 9),
+            task[11],
+            task[12],
+            ids(task, 13),
+            ids(task, 15),
+            longs(task, 17),
+            ids(task, 19),
+        )
+    elif kind == GRID_CONTRACT:
+        results[at], results[at + 1] = grid_contract(
+            ids(task, 0),
+            task[2] != 0,
+            task[3],
+            ids(task, 4),
+            longs(task, 6),
+            own_of(task, 8, thread),
+            task[11],
+            task[12],
+            task[13],
+            distances_of(task, 14),
+            finders_of(task, 16),
+            longs(task, 18),
+            ids(task, 20),
         )
     else:
         results[at] = contract(

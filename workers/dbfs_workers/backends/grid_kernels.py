@@ -50,20 +50,29 @@ def top_down(row_offsets, columns, frontier, source_first, row_first, visited, p
     return edges
 
 
-@kernel(int64, READ_INT64, READ_UINT32, READ_UINT32, READ_UINT32, UINT32, int64, int64, int64, UINT32, UINT32, INT64)
-def bottom_up(
-    row_offsets, columns, frontier_bits, empty, visited, owner, grid_column, grid_columns, parents, found, ends
-):
-    """Search the unvisited rows of one rank of the row for parents in the frontier; return the edges inspected.
+@kernel(
+    types.UniTuple(int64, 2),
+    READ_INT64,
+    READ_UINT32,
+    READ_UINT32,
+    READ_UINT32,
+    UINT32,
+    int64,
+    int64,
+    int64,
+    UINT32,
+    UINT32,
+)
+def bottom_up(row_offsets, columns, frontier_bits, empty, visited, n_local, grid_column, grid_columns, parents, found):
+    """Search unvisited rows of one rank of the row for parents in the frontier; return (edges inspected, rows found).
 
-    ``columns`` and ``frontier_bits`` are over the vertices of this rank's column of the grid: see ``grid.Blocks``.
-    ``empty`` has the bits of the rows without edges. ``visited`` is the slice of the rank in column ``owner``.
+    ``columns`` and ``frontier_bits`` are over the vertices of this rank's column of the grid: see ``grid.Blocks``. All
+    other arrays begin with the first of the rows: ``empty`` has the bits of the rows without edges, and ``found`` is
+    that rank's list, or a part of it.
     """
-    n_local = row_offsets.size - 1
     width = np.uint32(n_local)
-    base = owner * n_local
     edges = 0
-    end = ends[owner]
+    count = 0
     for w in range(visited.size):
         todo = np.uint32(~(visited[w] | empty[w]))
         bits = np.uint32(0)
@@ -81,23 +90,34 @@ def bottom_up(
                     if parents.size:
                         grid_row = u // width
                         source = grid_row * np.uint32(grid_columns) + np.uint32(grid_column)
-                        parents[base + row] = (source - grid_row) * width + u
-                    found[base + end] = row
-                    end += 1
+                        parents[row] = (source - grid_row) * width + u
+                    found[count] = row
+                    count += 1
                     break
             edges += k - start
         visited[w] |= bits
-    ends[owner] = end
-    return edges
+    return edges, count
 
 
-@kernel(int64, READ_UINT32, UINT32, types.boolean, int64, int64, INT32, UINT16, UINT32)
-def contract(rows, own_visited, claimed, finder, distance, distances, finders, frontier):
-    """Label and queue the new vertices among those that the rank in column ``finder`` found; return their number.
+@kernel(
+    types.UniTuple(int64, 2),
+    READ_UINT32,
+    types.boolean,
+    UINT32,
+    int64,
+    int64,
+    INT32,
+    UINT16,
+    READ_INT64,
+    UINT32,
+)
+def contract(rows, claimed, own_visited, finder, distance, distances, finders, degrees, frontier):
+    """Label and queue the new vertices among those that the rank in column ``finder`` found.
 
-    If ``claimed``, this rank found them itself, and all are new.
+    If ``claimed``, this rank found them itself, and all are new. Returns (new vertices, sum of their ``degrees``).
     """
     at = 0
+    total = 0
     for row in rows:
         if not claimed and not claim(own_visited, row):
             continue
@@ -105,7 +125,8 @@ def contract(rows, own_visited, claimed, finder, distance, distances, finders, f
         finders[row] = finder
         frontier[at] = row
         at += 1
-    return at
+        total += degrees[row]
+    return at, total
 
 
 @kernel(int64, READ_UINT32, UINT32)

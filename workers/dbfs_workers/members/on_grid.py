@@ -36,10 +36,11 @@ class GridMember(LoopMember):
     Args:
         rank, partition_key: see ``Member``.
         carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+        threads: see ``LoopMember``.
     """
 
-    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange) -> None:
-        super().__init__(rank, partition_key, carrier)
+    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, threads: int = 1) -> None:
+        super().__init__(rank, partition_key, carrier, threads)
         self._carrier = carrier
         self._messages: GridExchange | None = None
 
@@ -49,7 +50,7 @@ class GridMember(LoopMember):
 
         backend = grid.get(self.backend)
         self._messages = self._make_messages(partition.stripe, backend)
-        return GridScratch(partition, pool, backend.xp)
+        return GridScratch(partition, pool, backend.xp, self._team)
 
     def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "GridExchange":
         from dbfs_workers.exchange.grid import GridExchange

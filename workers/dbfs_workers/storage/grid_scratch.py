@@ -10,6 +10,7 @@ from dbfs_workers.storage.grid import Grid, GridPartition
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels, set_bits
 from dbfs_workers.storage.stripe import Stripe, own_rows
+from dbfs_workers.team import Team
 
 
 def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
@@ -27,10 +28,11 @@ class GridScratch:
         partition: the rank's edges, in host memory.
         pool: where the memory of labels comes from, only with NumPy; None for new memory.
         xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there.
+        team: threads that share the rank's work on the CPU; None for one thread.
 
     Attributes:
         partition: the rank's edges, in host memory.
-        xp: see above.
+        xp, team: see above.
         blocks: the rank's edges, as arrays of ``xp``: those of the partition, or ``Blocks.joined_on`` a GPU.
         stripe, grid: how the vertices lie on the ranks, and the ranks' places.
         column: the rank's column of the grid.
@@ -48,9 +50,12 @@ class GridScratch:
             None without bottom-up levels.
     """
 
-    def __init__(self, partition: GridPartition, pool: LabelPool | None, xp: Any = np) -> None:
+    def __init__(
+        self, partition: GridPartition, pool: LabelPool | None, xp: Any = np, team: Team | None = None
+    ) -> None:
         self._pool = pool
         self.xp = xp
+        self.team = team
         self.partition = partition
         self.blocks = partition.blocks if xp is np else partition.blocks.joined_on(xp)
         self.stripe = stripe = partition.stripe

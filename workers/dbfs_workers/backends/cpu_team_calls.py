@@ -1,0 +1,95 @@
+"""Calls of kernels on all threads of a team, and the lists that several threads write at once.
+
+A helper takes some microseconds to begin and to end, so small levels stay with one thread. Which thread claims a vertex
+is a matter of chance, so the frontier's order, and which of several parents a vertex gets, differ from call to call.
+``cpu_team`` has the levels of 1-D partitions, ``grid_team`` those of 2-D ones.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends import cpu_team_kernels as kernels
+from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.team import Team
+
+NONE: Final = np.empty(0, np.uint32)
+"""No parents."""
+
+LEAST_EDGES: Final = 1 << 17
+"""Fewest edges of a top-down level that several threads expand: one takes about half a millisecond for them."""
+
+LEAST_ROWS: Final = 1 << 15
+"""Fewest unvisited rows of a bottom-up level that several threads search: one takes half a millisecond or more."""
+
+LEAST_ENTRIES: Final = 1 << 17
+"""Fewest entries of a bin that several threads contract: one takes about half a millisecond for them."""
+
+# Rows, entries and words that a thread takes at a time, at most, and how many such turns it has at least.
+MOST_ROWS: Final = 256
+MOST_ENTRIES: Final = 1 << 12
+MOST_WORDS: Final = 1 << 10
+_TURNS = 16
+# Places of a list that a thread reserves at a time, at most, and the least share of a list's room that all of them do.
+_MOST_PLACES = 256
+_PLACES_SHARE = 4
+
+
+def step(size: int, team: Team, most: int) -> int:
+    """Return how many of ``size`` rows, entries or words a thread takes at a time."""
+    return min(max(size // (_TURNS * team.threads), 1), most)
+
+
+def places(room: int, team: Team) -> int:
+    """Return how many places of a list a thread reserves at a time."""
+    return min(max(room // (_PLACES_SHARE * team.threads), 1), _MOST_PLACES)
+
+
+def shared_words(owners: int) -> NDArray[np.int64]:
+    """Return the words that the threads share, all 0: see ``cpu_team_kernels``."""
+    return np.zeros((owners + 1) * kernels.STEP, np.int64)
+
+
+def run(team: Team, kind: int, *arguments: NDArray[Any] | int | None) -> NDArray[np.int64]:
+    """Run a kernel on the threads of a team; return the sums of what its calls returned."""
+    words: list[int] = []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            words += (argument.ctypes.data, argument.size)
+        else:
+            words.append(int(argument or 0))
+    team.task[: len(words)] = words
+    team.results[:] = 0
+    tasks.lead(team.control, team.task, team.results, kind)
+    sums: NDArray[np.int64] = team.results.reshape(team.threads, -1)[:, :3].sum(axis=0)
+    return sums
+
+
+def own_parts(threads: int, owners: int) -> NDArray[np.int64]:
+    """Return the threads' own parts: see ``cpu_team_kernels``. Pairs of cache lines are between two of them."""
+    return np.zeros((threads, 2 * owners + 2 + 2 * kernels.STEP), np.int64)
+
+
+def close_gaps(
+    rows: NDArray[np.uint32],
+    parents: NDArray[np.uint32],
+    owner: int,
+    shared: NDArray[np.int64],
+    own: NDArray[np.int64],
+) -> int:
+    """Close the gaps of the list for an owner; return its entries."""
+    owners = own.shape[1] // 2 - 1 - kernels.STEP
+    gaps = own[own[:, owner] < own[:, owners + owner]]
+    gaps = gaps[np.argsort(-gaps[:, owner])]
+    starts, stops = (np.ascontiguousarray(gaps[:, at]) for at in (owner, owners + owner))
+    end = min(int(shared[owner * kernels.STEP]), rows.size)
+    entries: int = kernels.close_gaps(rows, parents, end, starts, stops)
+    return entries
+
+
+def left_over(shared: NDArray[np.int64], own: NDArray[np.int64], owners: int, size: int) -> list[tuple[int, int]]:
+    """Return the parts of a list of that size which no thread has finished: the threads' own, and what none took."""
+    parts = [(begin, stop) for begin, stop in own[:, 2 * owners : 2 * owners + 2].tolist() if begin < stop]
+    taken = int(shared[owners * kernels.STEP])
+    return [*parts, (taken, size)] if taken < size else parts
