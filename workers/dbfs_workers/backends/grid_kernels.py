@@ -9,7 +9,8 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.backends.cpu_kernels import claim
-from dbfs_workers.intrinsics import trailing_zeros
+from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD
+from dbfs_workers.intrinsics import prefetch, trailing_zeros
 from dbfs_workers.jit import (
     INT32,
     INT64,
@@ -34,7 +35,12 @@ def top_down(row_offsets, columns, frontier, source_first, row_first, visited, p
     width = np.uint32(row_offsets.size - 1)
     source, first = np.uint32(source_first), np.uint32(row_first)
     edges = 0
-    for row in frontier:
+    for i in range(frontier.size):
+        if i + OFFSETS_AHEAD < frontier.size:
+            prefetch(row_offsets, np.int64(frontier[i + OFFSETS_AHEAD]))
+        if i + COLUMNS_AHEAD < frontier.size:
+            prefetch(columns, row_offsets[frontier[i + COLUMNS_AHEAD]])
+        row = frontier[i]
         start, stop = row_offsets[row], row_offsets[row + 1]
         edges += stop - start
         for k in range(start, stop):
