@@ -35,6 +35,28 @@ def test_every_entry_of_a_bin_is_contracted_once() -> None:
         team.close()
 
 
+def test_a_task_ends_without_the_helpers_that_never_come() -> None:
+    team = Team(3, lambda *_: None, tasks.end)
+    labels, found = RankLabels(np.full(64, -1, np.int32), None), np.zeros(64, np.uint32)
+    rows = np.arange(0, 64, 2, dtype=np.uint32)
+    assert cpu_team.contract(team, rows, None, np.zeros(2, np.uint32), 7, labels, found) == rows.size
+    np.testing.assert_array_equal(np.flatnonzero(labels.distances == 7), rows)
+
+
+def test_short_tasks_one_after_another_are_done_once() -> None:
+    """Helpers join some tasks, come late to others, and may still be at work when the leader has finished its part."""
+    team = Team(4, tasks.serve, tasks.end)
+    try:
+        for size in np.random.default_rng(6).integers(1, 2000, 3000).tolist():
+            rows = np.arange(size, dtype=np.uint32)
+            labels, found = RankLabels(np.full(2016, -1, np.int32), None), np.zeros(2016, np.uint32)
+            assert cpu_team.contract(team, rows, None, np.zeros(63, np.uint32), size, labels, found) == size
+            assert (labels.distances == size).sum() == size
+            assert (np.sort(found[:size]) == rows).all()
+    finally:
+        team.close()
+
+
 def test_a_team_that_is_closed_or_forgotten_ends_its_threads() -> None:
     # Helpers of earlier tests may be about to end.
     before = helpers()

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Places in ``control``, int64[CONTROL]. Words that different threads write lie pairs of cache lines apart.
-TURN: Final = 0  # number of the last task; helpers wait until it changes
+TURN: Final = 0  # number of the last task; helpers sleep until it changes
 KIND: Final = 1  # the kernel that the task is for
 TIMEOUT: Final = 2  # seconds and nanoseconds: the longest single sleep
 SLEEPERS: Final = 16  # helpers that sleep until the next task
-LEFT: Final = 32  # helpers that have not finished the last one
+GATE: Final = 32  # number of the last task in the upper half; below, whether helpers may join, and those at work
 ENDED: Final = 48  # 1 to end the helpers
 CONTROL: Final = 64
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
-from dbfs_workers.backends import cpu_team
+from dbfs_workers.backends import cpu_team, cpu_team_calls
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
@@ -116,7 +116,7 @@ class CpuBackend:
         self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
     ) -> tuple[int, int, int]:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
-        if scratch.team is not None and cpu_team.takes_bottom_up(scratch):
+        if scratch.team is not None and cpu_team_calls.takes_search(scratch.own_visited):
             return cpu_team.bottom_up(scratch.team, scratch, labels, distance, found_bits)
         own, into = scratch.rows, scratch.parent_rows
         assert into is not None

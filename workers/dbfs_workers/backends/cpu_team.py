@@ -10,7 +10,6 @@ from dbfs_workers.backends import cpu_team_task_kernels as tasks
 from dbfs_workers.backends.protocol import OutgoingBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import WORD_BITS
 from dbfs_workers.team import Team
 
 
@@ -63,12 +62,6 @@ def top_down(
     frontier[frontier.size - left.size :] = left
     scratch.resume[0] = scratch.frontier.size - left.size
     return edges, found, sent, left.size > 0
-
-
-def takes_bottom_up(scratch: Scratch) -> bool:
-    """Return whether the rank's team searches the unvisited rows."""
-    bits = scratch.own_visited
-    return scratch.team is not None and WORD_BITS * bits.size - int(np.bitwise_count(bits).sum()) >= calls.LEAST_ROWS
 
 
 def bottom_up(

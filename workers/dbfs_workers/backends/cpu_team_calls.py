@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_team_kernels as kernels
 from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.storage.stripe import WORD_BITS
 from dbfs_workers.team import Team
 
 NONE: Final = np.empty(0, np.uint32)
@@ -23,6 +24,12 @@ LEAST_EDGES: Final = 1 << 17
 LEAST_ROWS: Final = 1 << 15
 """Fewest unvisited rows of a bottom-up level that several threads search: one takes half a millisecond or more."""
 
+LEAST_WORDS: Final = 1 << 15
+"""Fewest words of a bitmap that several threads search, however few rows are unvisited.
+
+Each thread has written a part of the last levels' bitmaps, so that one takes a millisecond to read 2^17 words again.
+"""
+
 LEAST_ENTRIES: Final = 1 << 17
 """Fewest entries of a bin that several threads contract: one takes about half a millisecond for them."""
 
@@ -30,7 +37,7 @@ LEAST_ENTRIES: Final = 1 << 17
 MOST_ROWS: Final = 256
 MOST_ENTRIES: Final = 1 << 12
 MOST_WORDS: Final = 1 << 10
-_TURNS = 16
+_TURNS = 64
 # Places of a list that a thread reserves at a time, at most, and the least share of a list's room that all of them do.
 _MOST_PLACES = 256
 _PLACES_SHARE = 4
@@ -44,6 +51,14 @@ def step(size: int, team: Team, most: int) -> int:
 def places(room: int, team: Team) -> int:
     """Return how many places of a list a thread reserves at a time."""
     return min(max(room // (_PLACES_SHARE * team.threads), 1), _MOST_PLACES)
+
+
+def takes_search(visited: NDArray[np.uint32], empty: NDArray[np.uint32] | None = None) -> bool:
+    """Return whether a team searches the rows that are neither visited nor empty."""
+    if visited.size >= LEAST_WORDS:
+        return True
+    skipped = visited if empty is None else visited | empty
+    return WORD_BITS * skipped.size - int(np.bitwise_count(skipped).sum()) >= LEAST_ROWS
 
 
 def shared_words(owners: int) -> NDArray[np.int64]:

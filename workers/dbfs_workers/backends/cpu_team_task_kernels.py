@@ -1,7 +1,8 @@
-"""CPU kernels of a team's tasks: the threads wait for a task, each does its part, and the leader waits for all parts.
+"""CPU kernels of a team's tasks: the threads wait for a task, and share its work until the leader finds none left.
 
 The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is the arguments of a
-kernel of ``cpu_team_kernels`` or ``grid_team_kernels``, as words.
+kernel of ``cpu_team_kernels`` or ``grid_team_kernels``, as words. A helper may come late, or never: another program may
+have its core. So the leader closes the task after its own part, and waits only for the helpers that have joined.
 """
 
 from typing import Final
@@ -13,9 +14,9 @@ from dbfs_workers.backends.cpu_team_kernels import STEP, contract, expand, searc
 from dbfs_workers.backends.grid_team_kernels import contract as grid_contract
 from dbfs_workers.backends.grid_team_kernels import expand as grid_expand
 from dbfs_workers.backends.grid_team_kernels import search as grid_search
-from dbfs_workers.intrinsics import exchange, fetch_add, load_acquire, pointer, sleep_while, wake
+from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, pointer, sleep_while, wake
 from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT16, UINT32, int64, kernel, void
-from dbfs_workers.team import ENDED, KIND, LEFT, RESULTS, SLEEPERS, TIMEOUT, TURN
+from dbfs_workers.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN
 
 EXPAND: Final = 1
 SEARCH: Final = 2
@@ -23,6 +24,10 @@ CONTRACT: Final = 3
 GRID_EXPAND: Final = 4
 GRID_SEARCH: Final = 5
 GRID_CONTRACT: Final = 6
+
+# The gate's bit that lets helpers join. Below it is the number of helpers at work.
+_OPEN = 1 << 16
+_HALF = 32
 
 # Looks for new work, or for the end of the others' work, before a thread sleeps: some microseconds.
 _LOOKS = 500
@@ -167,45 +172,64 @@ def work(kind, task, results, thread):
         )
 
 
+@kernel(int64, INT64, int64)
+def join(control, turn):
+    """Join the task that is open, if it is not that of ``turn``; return its number, or ``turn``."""
+    gate = load_acquire(control, GATE)
+    while gate & _OPEN and gate >> _HALF != turn:
+        before = compare_exchange(control, GATE, gate, gate + 1)
+        if before == gate:
+            return gate >> _HALF
+        gate = before
+    return turn
+
+
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def serve(control, task, results, thread):
-    """Do a helper's part of each task until the team ends: see ``team.Team``."""
+    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Team``."""
     turn = 0
+    looks = 0
     while True:
-        looks = 0
-        while load_acquire(control, TURN) == turn:
-            if load_acquire(control, ENDED):
-                return
-            looks += 1
-            if looks > _LOOKS:
-                # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
-                fetch_add(control, SLEEPERS, 1)
-                if load_acquire(control, TURN) == turn:
-                    sleep_while(control, TURN, turn, control[TIMEOUT : TIMEOUT + 2])
-                fetch_add(control, SLEEPERS, -1)
-        turn = load_acquire(control, TURN)
-        work(control[KIND], task, results, thread)
-        if fetch_add(control, LEFT, -1) == 1:
-            wake(control, LEFT)
+        # Read before the gate, which opens before it changes.
+        last = load_acquire(control, TURN)
+        joined = join(control, turn)
+        if joined != turn:
+            work(control[KIND], task, results, thread)
+            if fetch_add(control, GATE, -1) & (2 * _OPEN - 1) == 1:
+                wake(control, GATE)
+            turn = joined
+            looks = 0
+            continue
+        if load_acquire(control, ENDED):
+            return
+        looks += 1
+        if looks > _LOOKS:
+            # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
+            fetch_add(control, SLEEPERS, 1)
+            if load_acquire(control, TURN) == last:
+                sleep_while(control, TURN, last, control[TIMEOUT : TIMEOUT + 2])
+            fetch_add(control, SLEEPERS, -1)
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def lead(control, task, results, kind):
-    """Run a task on all threads of a team, of which the calling one is the first; return when all have finished."""
+    """Run a task on a team, of which the calling thread is the first; return when all that joined have finished."""
+    turn = (control[TURN] + 1) & 0x7FFFFFFF
     control[KIND] = kind
-    control[LEFT] = results.size // RESULTS - 1
-    exchange(control, TURN, control[TURN] + 1)
+    exchange(control, GATE, turn << _HALF | _OPEN)
+    exchange(control, TURN, turn)
     if fetch_add(control, SLEEPERS, 0):
         wake(control, TURN)
     work(kind, task, results, 0)
+    fetch_add(control, GATE, -_OPEN)
     looks = 0
     while True:
-        left = load_acquire(control, LEFT)
-        if left == 0:
+        gate = load_acquire(control, GATE)
+        if gate & (_OPEN - 1) == 0:
             return
         looks += 1
         if looks > _LOOKS:
-            sleep_while(control, LEFT, left, control[TIMEOUT : TIMEOUT + 2])
+            sleep_while(control, GATE, gate, control[TIMEOUT : TIMEOUT + 2])
 
 
 @kernel(void, INT64)

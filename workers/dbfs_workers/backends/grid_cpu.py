@@ -46,7 +46,7 @@ class CpuGrid:
             empty, visited = (bits[c * words : (c + 1) * words] for bits in (scratch.empty, scratch.visited))
             parents, found = (ids[c * n_local : (c + 1) * n_local] for ids in (scratch.parents, scratch.found))
             parents = parents if predecessors else _NONE
-            if scratch.team is not None and grid_team.takes_bottom_up(empty, visited):
+            if scratch.team is not None and calls.takes_search(visited, empty):
                 inspected, count = grid_team.bottom_up(scratch.team, scratch, csr, empty, visited, parents, found)
             else:
                 inspected, count = kernels.bottom_up(

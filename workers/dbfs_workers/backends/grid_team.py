@@ -50,11 +50,6 @@ def top_down(
     return edges
 
 
-def takes_bottom_up(empty: NDArray[np.uint32], visited: NDArray[np.uint32]) -> bool:
-    """Return whether a team searches the unvisited rows of one rank of the row."""
-    return int(np.bitwise_count(~(empty | visited)).sum()) >= calls.LEAST_ROWS
-
-
 def bottom_up(
     team: Team,
     scratch: GridScratch,
