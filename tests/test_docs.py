@@ -178,6 +178,11 @@ def test_the_reference_has_every_public_name() -> None:
     assert not missing
 
 
+def test_the_site_has_the_packages_that_the_reference_imports() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {*extras["plots"], *extras["networkx"]} <= set(extras["docs"])
+
+
 def test_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
