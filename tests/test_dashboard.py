@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import distributed
+import numpy as np
 import pytest
 
 import dbfs
@@ -27,6 +28,7 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
+from dbfs_workers.reports import COUNT_FIELDS
 from tests.support.runs import ENDLESS, Background
 
 
@@ -279,14 +281,22 @@ def test_many_short_traversals_keep_the_plot_of_levels() -> None:
     assert trail_of(catalog, drawn) is drawn
 
 
-def test_an_update_is_no_traversal() -> None:
-    async def queued() -> RunEntry:
+def test_the_plot_of_updates_and_repairs() -> None:
+    async def queued(traversals: int) -> RunEntry:
         record: Any = SimpleNamespace(name="roads", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", 0, 60.0)
+        return RunEntry(GraphEntry(record), "client", "0123456789", traversals, 60.0)
 
     catalog: Any = SimpleNamespace(runs=[], history=History())
-    catalog.history.add_update(asyncio.run(queued()))
+    update, repair = asyncio.run(queued(0)), asyncio.run(queued(1))
+    catalog.history.add_update(update)
     assert trail_of(catalog) is None
+    without_levels: Any = SimpleNamespace(
+        counts=np.empty((0, len(COUNT_FIELDS)), np.int64), edges=9, elapsed=0.1, depth=4, reached=5
+    )
+    catalog.history.add(repair, [[without_levels], [without_levels]])
+    drawn = trail_of(catalog)
+    assert drawn is not None
+    assert (drawn.title, drawn.level.size) == ("roads, repaired, run 01234567", 0)
 
 
 @pytest.fixture

@@ -126,9 +126,9 @@ def _finished(run: FinishedRun, reports: Sequence[RankReport], key: TrailKey) ->
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
     # Discoveries do not include the sources, which the total does.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())
-    # Targets or max_depth stopped the traversal if its last level discovered vertices.
+    # Targets or max_depth stopped the traversal if its last level discovered vertices. A repair has no levels.
     stopped = not len(counts) or fields["discovered"][-1] > 0
-    how = "stopped at its limit" if stopped else "finished"
+    how = "repaired" if run.depth and not len(counts) else "stopped at its limit" if stopped else "finished"
     every = slice(None, None, -(-max(1, len(counts)) // _MOST))
     return Trail(
         key=key,
