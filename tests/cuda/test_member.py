@@ -114,7 +114,7 @@ def test_an_aborted_run_says_why(member: CudaMember, cause: Cause, error: type[E
 
 
 def test_a_lost_peer(member: CudaMember) -> None:
-    with pytest.raises(WorkerLostError, match="rank 2, level 7, merge step: lost rank 0"):
+    with pytest.raises(WorkerLostError, match="rank 2, level 7, merge step: lost rank 0; load the graph again"):
         run(member, lambda engine: member.peer_lost(1, 0))
 
 

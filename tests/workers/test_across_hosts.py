@@ -180,7 +180,7 @@ def test_a_connection_that_is_cut_in_a_level_ends_the_run(four: Gang) -> None:
     time.sleep(0.2)
     four.call(0, "break_streams", 1).result()
     for answered in running:
-        with pytest.raises(WorkerLostError, match=r"run run, rank \d, level \d+, .*: lost rank [01]"):
+        with pytest.raises(WorkerLostError, match=r"run run, rank \d, level \d+, .*: lost rank [01]; load"):
             answered.result()
     assert_serves(four)
 
@@ -195,7 +195,7 @@ def test_a_killed_rank_is_noticed_at_once_on_every_host(victim: int) -> None:
         gang.kill(victim)
         killed = time.monotonic()
         for rank in {0, 1, 2, 3} - {victim}:
-            with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}"):
+            with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}; load"):
                 calls[rank].result()
         assert time.monotonic() - killed < PATIENCE / 2
 

@@ -164,7 +164,7 @@ def test_a_killed_peer_is_noticed_at_once(backend: str, victim: int, while_runni
         gang.kill(victim)
         killed = time.monotonic()
         for rank in survivors:
-            with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}"):
+            with pytest.raises(WorkerLostError, match=f"run run, rank {rank}, level .* lost rank {victim}; load"):
                 calls[rank].result()
         assert time.monotonic() - killed < PATIENCE / 2
         assert [gang.call(rank, "close").result() for rank in survivors] == [False, False]

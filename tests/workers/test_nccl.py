@@ -140,7 +140,7 @@ def test_a_lost_rank_ends_the_wait() -> None:
         gang.exchanges[1].peer_lost(gang.number, 0)
         for rank, raised in zip((1, 2), errors(waiting), strict=True):
             assert isinstance(raised, WorkerLostError)
-            assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0"
+            assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0; load the graph again"
 
 
 def test_a_silent_rank_ends_the_run_at_the_deadline() -> None:
@@ -179,7 +179,7 @@ def test_a_connection_that_breaks_with_its_worker_is_a_lost_worker() -> None:
         gang.exchanges[1].peer_lost(gang.number, 0)
         for rank, raised in zip((1, 2), errors(waiting), strict=True):
             assert isinstance(raised, WorkerLostError)
-            assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0"
+            assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0; load the graph again"
 
 
 def test_a_run_needs_a_new_communicator_after_a_failed_one() -> None:

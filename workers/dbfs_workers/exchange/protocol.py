@@ -172,5 +172,5 @@ def abort_error(cause: Cause, where: str, rank: int, message: str) -> DbfsError:
     if cause is Cause.DEADLINE:
         return DeadlineExceededError(f"{where}: the deadline passed; rank {rank} saw it first: {message}")
     if cause is Cause.LOST:
-        return WorkerLostError(f"{where}: {message}")
+        return WorkerLostError(f"{where}: {message}; load the graph again")
     return RunAbortedError(f"{where}: rank {rank} failed first: {message}")

@@ -349,7 +349,7 @@ class SharedMemoryExchange:
     def _lost(self, where: str, rank: int) -> DbfsError:
         """End the run on all ranks because of a lost one; return the error to raise."""
         self._abort(self._number, Cause.LOST, "", rank)
-        return WorkerLostError(f"{where}: lost rank {rank}")
+        return WorkerLostError(f"{where}: lost rank {rank}; load the graph again")
 
     def _where(self, level: int, phase: str) -> str:
         return f"run {self._run_id}, rank {self.rank}, level {level}, {phase}"
