@@ -51,7 +51,8 @@ def test_one_source_starts_as_the_same_source_twice(predecessors: bool) -> None:
             for state, sources in ((one, (source,)), (two, (source, source))):
                 # What the traversal before has left.
                 state.visited[:] = 0x5A5A5A5A
-                labels = state.start(spec(*sources, predecessors=predecessors), ends=True)
+                traversal = spec(*sources, predecessors=predecessors)
+                labels = state.start(traversal, state.labels_for(traversal))
                 visited, frontier = state.visited.copy(), state.frontier.copy()
                 state.end(labels)
                 parents = labels.predecessors
@@ -79,7 +80,8 @@ def test_a_later_version_starts_in_the_memory_of_the_one_before() -> None:
         for source in (n - 1, int(src[0])):
             started = []
             for state in (kept, fresh):
-                labels = state.start(spec(source, predecessors=True), ends=True)
+                traversal = spec(source, predecessors=True)
+                labels = state.start(traversal, state.labels_for(traversal))
                 visited, frontier = state.visited.copy(), state.frontier.copy()
                 state.end(labels)
                 started.append((visited, frontier, labels.distances.copy(), labels.predecessors))

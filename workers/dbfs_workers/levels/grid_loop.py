@@ -59,11 +59,13 @@ class GridLoop:
 
     Attributes:
         exchange: the rank's messages; its backend runs the levels.
+        began: when this rank began to prepare the traversal, in seconds of ``time.perf_counter()``.
         column: this rank's column of the grid.
         degrees: the sum of the degrees of this rank's part of the frontier.
         frontier_edges: over all ranks, the sum of the frontier's degrees.
         found: over all ranks, vertices that the last level found, or more.
         searched: edges that the last level looked at, if it was bottom-up.
+        bytes_sent: after ``run``, the bytes of the parents and of a frontier that is not expanded.
     """
 
     scratch: GridScratch
@@ -81,6 +83,9 @@ class GridLoop:
     edges: int = 0
     counts: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[tuple[float, float, float]] = field(default_factory=list)
+    started: float = 0.0
+    ended: float = 0.0
+    bytes_sent: int = 0
     frontier: int = 0
     frontier_edges: int = 0
     unexplored_edges: int = 0
@@ -118,12 +123,12 @@ class GridLoop:
             reached=scratch.frontier.size,
         )
 
-    def run(self) -> RankRun:
-        """Run all levels, fetch the parents, and return the labels, counts and times of this rank."""
+    def run(self) -> None:
+        """Run all levels, and fetch the parents."""
         partition = self.scratch.partition
         bytes_sent = self._expand("start", partition.m_local, int(partition.degrees.max()))
         self.max_degree = self.exchange.largest(_MAX_DEGREE)
-        started = ended = time.perf_counter()
+        self.started = ended = time.perf_counter()
         while (
             self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
         ):
@@ -136,17 +141,21 @@ class GridLoop:
         if self.spec.predecessors and self.counts:
             bytes_sent += self._fetch_parents()
             ended = time.perf_counter()
+        self.ended, self.bytes_sent = ended, bytes_sent
+
+    def result(self) -> RankRun:
+        """Return the labels, counts and times of this rank, after ``run``."""
         counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
         # Of the parents, and of a frontier that is not expanded.
-        counts[-1:, _BYTES_SENT] += bytes_sent
+        counts[-1:, _BYTES_SENT] += self.bytes_sent
         return RankRun(
             labels=self.labels,
             levels=CountedLevels(counts, np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS))),
             reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
-            elapsed=ended - started,
-            setup=started - self.began,
+            elapsed=self.ended - self.started,
+            setup=self.started - self.began,
         )
 
     def _expand(self, phase: str, edges: int = 0, largest: int = 0) -> int:

@@ -109,13 +109,10 @@ class LedLevels:
         free_bytes: Callable[[], int],
     ) -> None:
         self._scratch, self._exchange, self._labels, self._free_bytes = scratch, exchange, labels, free_bytes
-        token = scratch.rows_token
-        exchange.show_rows(token)
+        exchange.show_rows(scratch.rows_token)
         self.leads = exchange.rank == 0
         log_words = exchange.segment.log_words
-        size = exchange.led_size or led_size.first_size(exchange.p)
-        # The frontier has to fit in a rank's bins.
-        self.most_vertices = 0 if token is None else min(size, log_words // 2)
+        self.most_vertices = 0
         # The discoveries of a level have to fit in an empty log, beside a mark.
         fits = log_words > scratch.partition.stripe.n_local
         self.most_edges = _MOST_EDGES if fits else min(_MOST_EDGES, log_words - 1)
@@ -147,11 +144,19 @@ class LedLevels:
             return cls(scratch, spec, exchange, labels, adaptive=adaptive, free_bytes=free_bytes)
         return None
 
+    def wanted(self) -> int:
+        """Return the ``most_vertices`` that this rank wants, when a traversal begins: 0 if peers can't map its rows."""
+        exchange = self._exchange
+        if self._scratch.rows_token is None:
+            return 0
+        # The frontier has to fit in a rank's bins.
+        return min(exchange.led_size or led_size.first_size(exchange.p), exchange.segment.log_words // 2)
+
     def agree(self, wanted: NDArray[np.int64]) -> bool:
         """Take the size that rank 0 wants; return whether levels can be led.
 
         Args:
-            wanted: by rank, its ``most_vertices``: 0 if peers can't map the rank's rows.
+            wanted: by rank, what it ``wanted``.
         """
         self.most_vertices = int(wanted[0])
         self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices
@@ -161,17 +166,18 @@ class LedLevels:
         self._exchange.host_rows.close()
         return False
 
+    @property
+    def were_run(self) -> bool:
+        """Whether any level of the traversal was led."""
+        return bool(self._ranges)
+
     def learn(self, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> None:
-        """Choose the size of the next traversal's led levels, as the leader, by the levels of this traversal.
+        """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led.
 
         Args:
             counts: int64[levels, len(COUNT_FIELDS)], the leader's.
             seconds: float64[levels, len(TIME_FIELDS)], the leader's.
         """
-        if not self._ranges:
-            # Without led levels there is nothing to compare.
-            self._exchange.led_size = self.most_vertices
-            return
         led = np.zeros(len(counts), bool)
         for first, end in self._ranges:
             led[first:end] = True

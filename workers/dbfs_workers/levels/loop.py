@@ -44,6 +44,8 @@ _EXCHANGE = TIME_FIELDS.index("exchange")
 # Places among the counts of a crossing: see ``LevelLoop._cross``.
 _MAX_DEGREE = _UNFINISHED = 3
 _WANTED = 4
+# Traversals of a run that are made ready together: see ``traverse_each``.
+_AHEAD = 16
 
 
 def traverse(
@@ -78,6 +80,7 @@ def traverse(
         exchange,
         watch=watch,
         deadline=deadline,
+        ahead=_AHEAD,
     )
 
 
@@ -90,7 +93,7 @@ class LevelLoop:
         scratch: this rank's working memory.
         spec: the traversal.
         exchange: this rank's end of the gang's exchange.
-        began: when this rank began to prepare the traversal, in seconds of ``time.perf_counter()``.
+        setup: seconds that this rank took to make the traversal ready; after the first crossing, all seconds before.
         labels: this rank's labels.
         target_rows: local ids of this rank's targets, on the device; None for a traversal without targets.
         adaptive: whether the loop chooses each level's direction.
@@ -105,6 +108,7 @@ class LevelLoop:
         led_next: whether the next level is to be led.
         counts: blocks with a row of ``COUNT_FIELDS`` a level.
         seconds: blocks with a row of ``TIME_FIELDS`` a level.
+        started: when the first crossing ended, in seconds of ``time.perf_counter()``.
         ended: when the last level ended, on the same clock.
         frontier: over all ranks, vertices of the frontier; an upper bound after a top-down level with one crossing.
         frontier_edges: over all ranks, the sum of the frontier's degrees; exact before a bottom-up level only.
@@ -120,7 +124,7 @@ class LevelLoop:
     scratch: Scratch
     spec: TraversalSpec
     exchange: Exchange
-    began: float
+    setup: float
     labels: RankLabels
     target_rows: NDArray[np.uint32] | None
     adaptive: bool
@@ -135,6 +139,7 @@ class LevelLoop:
     frontier_degrees: int = 0
     counts: list[NDArray[np.int64]] = field(default_factory=lambda: [np.empty((0, len(COUNT_FIELDS)), np.int64)])
     seconds: list[NDArray[np.float64]] = field(default_factory=lambda: [np.empty((0, len(TIME_FIELDS)), np.float64)])
+    started: float = 0.0
     ended: float = 0.0
     frontier: int = 0
     frontier_edges: int = 0
@@ -153,7 +158,7 @@ class LevelLoop:
         exchange: Exchange,
         free_bytes: Callable[[], int],
     ) -> "LevelLoop":
-        """Return the state before level 0: the sources are labelled and are the frontier.
+        """Return a traversal that is made ready, beside others. ``run`` takes the scratch and the exchange.
 
         Raises:
             InvalidOptionError: as for ``traverse``.
@@ -161,17 +166,16 @@ class LevelLoop:
         began = time.perf_counter()
         partition = scratch.partition
         require_direction(spec, in_edges=scratch.parent_rows is not None)
-        exchange.reset(spec.predecessors)
-        labels = scratch.start(spec, ends=True)
+        labels = scratch.labels_for(spec)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
         adaptive = spec.direction == "auto" and scratch.parent_rows is not None
         common = (backend, scratch, spec, exchange, labels)
-        return cls(
+        loop = cls(
             backend=backend,
             scratch=scratch,
             spec=spec,
             exchange=exchange,
-            began=began,
+            setup=0.0,
             labels=labels,
             target_rows=None if targets is None else backend.xp.asarray(targets),
             adaptive=adaptive,
@@ -180,24 +184,31 @@ class LevelLoop:
             kernel=TopDownLevels.where_possible(*common, adaptive=adaptive)
             or QueuedLevels.where_possible(*common[1:], adaptive=adaptive),
             led=LedLevels.where_possible(*common, adaptive=adaptive, free_bytes=free_bytes),
-            reached=scratch.frontier.size,
-            frontier_degrees=backend.edge_count(partition, scratch.frontier),
         )
+        loop.setup = time.perf_counter() - began
+        return loop
 
-    def run(self) -> RankRun:
-        """Run all levels; return the labels, counts and times of this rank."""
+    def run(self) -> None:
+        """Run all levels."""
+        began = time.perf_counter()
         scratch, partition = self.scratch, self.scratch.partition
+        self.exchange.reset(self.spec.predecessors)
+        scratch.start(self.spec, self.labels)
+        self.reached = scratch.frontier.size
+        if self.bottom_up:
+            self.frontier_degrees = self.backend.edge_count(partition, scratch.frontier)
         self._mark_slice()
         led = self.led
-        wanted = 0 if led is None else led.most_vertices
+        wanted = 0 if led is None else led.wanted()
         self.frontier, self.unexplored_edges, self.missing_targets, _, _ = self._cross(
             "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
         if led is not None and not led.agree(self.exchange.gathered[:, _WANTED]):
-            led = self.led = None
+            self.led = None
         self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
 
-        started = self.ended = time.perf_counter()
+        self.started = self.ended = time.perf_counter()
+        self.setup += self.started - began
         while (
             self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
         ):
@@ -214,18 +225,21 @@ class LevelLoop:
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
         scratch.end(self.labels)
+        if led is not None and led.leads and led.were_run:
+            led.learn(np.concatenate(self.counts), np.concatenate(self.seconds))
+
+    def result(self) -> RankRun:
+        """Return the labels, counts and times of this rank, after ``run``."""
         counts, seconds = np.concatenate(self.counts), np.concatenate(self.seconds)
-        if led is not None and led.leads:
-            led.learn(counts, seconds)
         return RankRun(
             labels=self.labels,
             levels=CountedLevels(counts, seconds),
             reached=self.reached,
             edges=self.edges,
             depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
-            elapsed=self.ended - started,
-            setup=started - self.began,
-            version=partition.version,
+            elapsed=self.ended - self.started,
+            setup=self.setup,
+            version=self.scratch.partition.version,
         )
 
     def _top_down_levels(self, kernel: TopDownLevels | QueuedLevels) -> None:
@@ -430,7 +444,7 @@ class LevelLoop:
             missing: this rank's targets without a label; 0 in phase "top-down".
             extra: at the start, the largest degree of this rank's rows; in phase "top-down", 1 if a full bin ended this
                 rank's work early. The peers read it in ``gathered``.
-            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.most_vertices``.
+            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.wanted``.
         """
         counts = (frontier, edges, missing, extra, searched)
         return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)

@@ -140,8 +140,15 @@ class RepairLoop:
         """See the class."""
         return self._touched[: int(self._state[kernels.TOUCHED])]
 
-    def run(self) -> RankRun:
-        """Repair the labels, or traverse anew; return the labels and counts of this rank, and the rows that changed."""
+    def run(self) -> None:
+        """Repair the labels, or traverse anew."""
+        self._result = self._repaired()
+
+    def result(self) -> RankRun:
+        """Return the labels and counts of this rank, and the rows that changed."""
+        return self._result
+
+    def _repaired(self) -> RankRun:
         earlier = self._earlier
         whole = self._spec.max_depth is None and not self._spec.targets
         ready = whole and earlier is not None and earlier.logged is not None
@@ -318,7 +325,8 @@ class RepairLoop:
     def _traverse_anew(self, before: NDArray[np.int32] | None) -> RankRun:
         """Make a new traversal; compare with the distances before, where the rank has them."""
         traversal = self._anew()
-        run = traversal.run()
+        traversal.run()
+        run = traversal.result()
         distances = run.labels.distances
         changed = np.flatnonzero(distances != (UNREACHED if before is None else before)).astype(np.uint32)
         return replace(run, changed=changed)

@@ -26,13 +26,17 @@ class BaselineTraversal:
         self._spec = spec
         self._exchange = exchange
 
-    def run(self) -> RankRun:
+    def run(self) -> None:
         """See ``Traversal``."""
         partition, spec = self.scratch.partition, self._spec
         self._exchange.reset(spec.predecessors)
         labels = self.scratch.start(spec)
         policy, source = parse(spec.strategy), spec.sources[0]
-        return baselines.traverse(partition.rows, source, policy, self._enter, labels, partition.version)
+        self._result = baselines.traverse(partition.rows, source, policy, self._enter, labels, partition.version)
+
+    def result(self) -> RankRun:
+        """See ``Traversal``."""
+        return self._result
 
     def _enter(self, level: int, frontier: int) -> None:
         self.level = level

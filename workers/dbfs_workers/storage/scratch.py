@@ -121,32 +121,39 @@ class Scratch:
         self.frontier = self.queues[queue][:size]
         self.queued = queued
 
-    def start(self, spec: TraversalSpec, *, ends: bool = False) -> RankLabels:
-        """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier.
+    def labels_for(self, spec: TraversalSpec) -> RankLabels:
+        """Return labels for a traversal that ``start`` begins, and ``end`` ends before anything else reads them."""
+        if self._left_to_end(spec):
+            assert self._pool is not None
+            return RankLabels.begun(self._pool, self._owner, predecessors=spec.predecessors)
+        return self._unreached(spec)
+
+    def start(self, spec: TraversalSpec, labels: RankLabels | None = None) -> RankLabels:
+        """Clear the last traversal's state; label the sources, and make them the frontier.
 
         Args:
             spec: the traversal.
-            ends: whether the caller calls ``end`` after the traversal, and before anything else reads the labels.
+            labels: what ``labels_for`` returned; None for new labels, of a traversal without ``end``.
+
+        Returns:
+            The labels.
 
         Raises:
             InvalidVertexError: a source was deleted.
         """
-        stripe, pool = self.partition.stripe, self._pool
+        stripe = self.partition.stripe
         require_present(self.partition, spec.sources)
         # The last traversal may have ended in the middle of a level.
         self.queued = 0
-        # Labels of targets are read during the traversal.
-        self._begun = ends and self._unreachable is not None and not spec.targets
-        if self._begun and pool is not None and len(spec.sources) == 1:
-            return self._start_at(spec.sources[0], pool, predecessors=spec.predecessors)
+        self._begun = labels is not None and self._left_to_end(spec)
+        if labels is None:
+            labels = self._unreached(spec)
+        if self._begun and len(spec.sources) == 1:
+            self._start_at(spec.sources[0], labels)
+            return labels
         self.visited[:] = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
-        if self._begun and pool is not None:
-            labels = RankLabels.begun(pool, self._owner, predecessors=spec.predecessors)
-        else:
-            self._begun = False
-            labels = RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=pool)
         rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.visited, labels)
         if self._begun:
             self._keep_unreached(rows, labels)
@@ -163,30 +170,36 @@ class Scratch:
             parents = labels.predecessors
             label_kernels.label_unvisited(self.own_visited, labels.distances, _NONE if parents is None else parents)
 
-    def _start_at(self, source: int, pool: LabelPool, *, predecessors: bool) -> RankLabels:
+    def _left_to_end(self, spec: TraversalSpec) -> bool:
+        """Return whether ``end`` labels the rows that a traversal has not visited."""
+        # Labels of targets are read during the traversal.
+        return self._unreachable is not None and self._pool is not None and not spec.targets
+
+    def _unreached(self, spec: TraversalSpec) -> RankLabels:
+        stripe = self.partition.stripe
+        return RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=self._pool)
+
+    def _start_at(self, source: int, labels: RankLabels) -> None:
         """Start from one source: what ``start`` does in a dozen calls of NumPy takes one kernel."""
         # Imported here because the import compiles kernels.
         from dbfs_workers.storage import label_kernels
 
         assert self._unreachable is not None
         stripe, rank = self.partition.stripe, self.partition.rank
-        labels = RankLabels.begun(pool, self._owner, predecessors=predecessors)
         parents = _NONE if labels.predecessors is None else labels.predecessors
         row = stripe.row(source) if stripe.owner(source) == rank else -1
         if label_kernels.begin(self.visited, self._unreachable, rank, row, labels.distances, parents, self.next_queue):
-            self._forget_owner(pool, labels)
+            self._forget_owner(labels)
         self.advance(int(row >= 0))
-        return labels
 
     def _keep_unreached(self, sources: NDArray[np.uint32], labels: RankLabels) -> None:
         """Have the labels' memory written in full at its next use, if a source lies in a row without in-edges."""
         assert self._unreachable is not None
-        assert self._pool is not None
         if (self._unreachable[sources // WORD_BITS] >> (sources % WORD_BITS) & 1).any():
-            self._forget_owner(self._pool, labels)
+            self._forget_owner(labels)
 
-    @staticmethod
-    def _forget_owner(pool: LabelPool, labels: RankLabels) -> None:
-        pool.forget_owner(labels.distances)
+    def _forget_owner(self, labels: RankLabels) -> None:
+        assert self._pool is not None
+        self._pool.forget_owner(labels.distances)
         if labels.predecessors is not None:
-            pool.forget_owner(labels.predecessors)
+            self._pool.forget_owner(labels.predecessors)
