@@ -3,7 +3,9 @@
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from dbfs_workers.leases.requests import (
     Refusal,
     UpdateAnswer,
 )
+from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.reports import RankReport
@@ -95,24 +98,27 @@ class Gang:
         updates: by rank, the parts of updates that the rank has made.
         fail_on: by rank and class of a part, the error with which the rank ends such parts.
         hold: rank 0 makes no part while this is clear.
+        stop_after: by a part's first traversal, how many of its traversals the ranks make, because the lease is revoked
+            meanwhile.
     """
 
     def __init__(self, door: Door, part_seconds: float = 0.02) -> None:
         self.parts: list[PartOfRun] = []
         self.updates: dict[int, list[RankPart]] = {0: [], 1: []}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
+        self.stop_after: dict[int, int] = {}
         self.hold = threading.Event()
         self.hold.set()
-        self.follower = Follower(1, lambda part: self.make(1, part))
+        self.follower = Follower(1, partial(self.make, 1))
         token = new_token()
         door.admit(token, self.follower.serve)
         self.calls = Calls()
         peers = [Peer(1, opened(door, token))]
-        self.leader = Leader("graph", peers, lambda part: self.make(0, part), self.calls, part_seconds)
+        self.leader = Leader("graph", peers, partial(self.make, 0), self.calls, part_seconds)
         self.holder_token = new_token()
         door.admit(self.holder_token, self.leader.serve)
 
-    def make(self, rank: int, part: RankPart) -> Any:
+    def make(self, rank: int, part: RankPart, stops: Callable[[], bool] = never, /) -> Any:
         """Make a rank's part."""
         if isinstance(part, PartOfRun):
             if rank == 0:
@@ -124,7 +130,11 @@ class Gang:
         if (error := self.fail_on.get((rank, type(part)))) is not None:
             raise error
         if isinstance(part, PartOfRun):
-            return [REPORT] * len(part.specs)
+            if rank == 0 and part.first in self.stop_after:
+                assert not stops()
+                self.leader.revoke(part.lease)
+                assert stops()
+            return [REPORT] * self.stop_after.get(part.first, len(part.specs))
         return prepared(rank) if isinstance(part, PartOfUpdate) else None
 
 

@@ -166,6 +166,30 @@ def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: D
     assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1)]
 
 
+def test_a_part_that_stops_early_ends_the_run_with_what_was_made(door: Door) -> None:
+    gang = Gang(door, part_seconds=1e6)
+    gang.stop_after[3] = 2
+    gang.leader.grant(1, "me", 1)
+    made = []
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1, 100)
+        last = False
+        while not last:
+            answer = receive(line)
+            assert isinstance(answer, RanksReports)
+            made.append([len(read_answer(rank)) for rank in answer.ranks])
+            last = answer.last
+        send(line, 1)
+        assert isinstance(receive(line), Refusal)
+    assert made == [[1, 1], [2, 2], [2, 2]]
+    assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1), (1, 2), (3, 4)]
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
+    (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
+    assert (note.traversals, note.error, len(note.reports.value())) == (5, None, 5)
+    gang.leader.close()
+    gang.follower.close()
+
+
 def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1, "run")
     revoking = threading.Thread(target=gang.leader.revoke, args=(1,))

@@ -1,7 +1,7 @@
 """Many ranks that share memory, as threads of one process: p x direction x predecessors against SciPy."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,9 +12,10 @@ from dbfs_workers.errors import RunAbortedError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import loop
-from dbfs_workers.levels.traversals import Watch
+from dbfs_workers.levels.traversals import Watch, never
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
@@ -58,6 +59,38 @@ def test_labels_are_scipys(p: int) -> None:
         np.testing.assert_array_equal(answer.distances(stripe), expected, err_msg=str(traversal))
         if traversal.predecessors:
             oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.parametrize(("p", "made"), [(1, 1), (3, 1), (3, 20)])
+def test_a_run_stops_before_a_traversal_on_all_ranks_and_the_next_run_is_whole(p: int, made: int) -> None:
+    """Rank 0 alone is asked, and only before the second traversal and later ones."""
+    n, src, dst = graphs.random(300, 900, 5)
+    matrix, stripe = oracle.adjacency(n, src, dst, directed=False), Stripe(n, p)
+    specs = [spec(source, direction=DIRECTIONS[source % 3], predecessors=source % 2 == 0) for source in range(40)]
+    parts = partitions(n, src, dst, p, directed=False)
+    scratches = [Scratch(partition, np, LabelPool(stripe.n_local, 1 << 20)) for partition in parts]
+    asked: list[int] = []
+
+    def stops(rank: int) -> bool:
+        asked.append(rank)
+        return rank > 0 or asked.count(0) == made
+
+    def part(end: SharedMemoryExchange, number: int, stops: Callable[[], bool]) -> list[RankRun]:
+        deadline, watch = time.monotonic() + PATIENCE, Watch(number)
+        arguments = (backends.get("cpu"), scratches[end.rank], specs, end)
+        return loop.traverse(*arguments, watch=watch, deadline=deadline, stops=stops)
+
+    ends = list(exchanges(stripe, range(p)))
+    with ThreadPoolExecutor(p) as pool:
+        stopped = list(pool.map(lambda end: part(end, 1, lambda: stops(end.rank)), ends))
+        whole = list(pool.map(lambda end: part(end, 2, never), ends))
+    assert [len(runs) for runs in stopped] == [made] * p
+    for ranks, expected in ((stopped, specs[:made]), (whole, specs)):
+        for traversal, runs in zip(expected, zip(*ranks, strict=True), strict=True):
+            distances = oracle.distances(matrix, list(traversal.sources))
+            np.testing.assert_array_equal(Answer(runs).distances(stripe), distances, err_msg=str(traversal))
     for end in ends:
         end.close()
 

@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 from collections.abc import Callable
+from typing import Protocol
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.leases.peer import SEND_SECONDS
@@ -14,10 +15,16 @@ from dbfs_workers.leases.requests import (
     answer_error,
     answer_well,
 )
+from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
 
-MakePart = Callable[[RankPart], object]
-"""Takes this rank's part in a run or in an update, in the calling thread, and returns the value of its answer."""
+
+class MakePart(Protocol):
+    """Takes this rank's part in a run or in an update, in the calling thread, and returns the value of its answer."""
+
+    def __call__(self, part: RankPart, stops: Callable[[], bool] = never, /) -> object:
+        """Args: the part; and, on rank 0, whether the run is to stop before the next traversal."""
+        ...
 
 
 class Follower:

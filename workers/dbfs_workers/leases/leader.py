@@ -2,7 +2,8 @@
 
 A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
 ``part_seconds``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
-the reports so far, and queues the rest of the run on the scheduler. ``LeasedUpdates`` makes updates of a few edges.
+the reports so far, and queues the rest of the run on the scheduler. Members on CPU cores look between two traversals
+as well, and end the part there. ``LeasedUpdates`` makes updates of a few edges.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
 ``WATCH_SECONDS``, while runs come, whether the holder has left or a peer has failed. The scheduler's calls arrive in
@@ -15,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dbfs_workers.errors import WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
@@ -238,12 +239,12 @@ class Leader:
             while True:
                 began = time.perf_counter()
                 specs = run.specs[note.finished : note.finished + length]
-                answers = self._make(run, note, specs, end)
+                answers, made = self._make(run, note, specs, end)
                 note.answers.append(answers)
-                if not self._failed:
-                    note.finished += len(specs)
                 seconds = max(time.perf_counter() - began, 1e-6)
-                self._each_seconds = seconds / len(specs)
+                if not self._failed:
+                    note.finished += made
+                    self._each_seconds = seconds / made
                 if self._revoked or note.finished == len(run.specs):
                     break
                 self._send_reports(line, answers, seconds, last=False)
@@ -264,8 +265,11 @@ class Leader:
         reports = RanksReports(answers, last, seconds, self._rank_seconds)
         line.send(pickle.dumps(reports, protocol=5), SEND_SECONDS)
 
-    def _make(self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float) -> list[bytes]:
-        """Make a part of a run on all ranks; return their answers. If one of them is an error, the lease is over."""
+    def _make(self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float) -> tuple[list[bytes], int]:
+        """Make a part of a run on all ranks; return their answers, and how many traversals rank 0 has made.
+
+        If an answer is an error, the lease is over.
+        """
         part = PartOfRun(
             lease=run.lease,
             number=self._number,
@@ -282,6 +286,7 @@ class Leader:
             self._end_run(note.number)
         answers = {peer.rank: b"" for peer in self._peers}
         frame = pickle.dumps(part, protocol=5) if self._peers else b""
+        made = 0
         for peer in self._peers:
             try:
                 peer.ask(frame)
@@ -293,7 +298,8 @@ class Leader:
         else:
             began = time.perf_counter()
             try:
-                own = answer_well(self._make_part(part))
+                reports: Any = self._make_part(part, lambda: self._revoked)
+                own, made = answer_well(reports), len(reports)
                 self._rank_seconds = time.perf_counter() - began
             except Exception as error:  # the holder raises it
                 own = answer_error(error)
@@ -304,7 +310,7 @@ class Leader:
         ranks = [own, *answers.values()]
         if any(map(failed, ranks)):
             self._revoked = self._failed = True
-        return ranks
+        return ranks, made
 
     def _watch(self) -> None:
         """Look after the run under way, and send the notes, until the gang ends."""

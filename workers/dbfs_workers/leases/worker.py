@@ -18,6 +18,7 @@ from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoo
 from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import EndOfUpdate, PartOfUpdate, RankPart
+from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
@@ -127,7 +128,7 @@ class WorkerLeases:
     def _part_of(self, member: Member, graph_id: str) -> MakePart:
         updates, partition = self._updates, self._worker.data[member.partition_key]
 
-        def make_part(part: RankPart) -> object:
+        def make_part(part: RankPart, stops: Callable[[], bool] = never, /) -> object:
             rows: Partition = member.latest or partition
             if isinstance(part, PartOfUpdate):
                 return member.alone(updates.prepare, member, graph_id, part.run_id, rows, part.spec)
@@ -144,6 +145,7 @@ class WorkerLeases:
                 part.dropped,
                 part.first,
                 part.following,
+                stops,
             )
 
         return make_part

@@ -123,7 +123,7 @@ class GridLoop:
             reached=scratch.frontier.size,
         )
 
-    def run(self) -> None:
+    def run(self, stops: bool = False) -> bool:  # noqa: ARG002
         """Run all levels, and fetch the parents."""
         partition = self.scratch.partition
         bytes_sent = self._expand("start", partition.m_local, int(partition.degrees.max()))
@@ -142,6 +142,7 @@ class GridLoop:
             bytes_sent += self._fetch_parents()
             ended = time.perf_counter()
         self.ended, self.bytes_sent = ended, bytes_sent
+        return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""

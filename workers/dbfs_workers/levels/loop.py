@@ -31,7 +31,7 @@ from dbfs_workers.levels.direction import (
 from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.queued_levels import QueuedLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
-from dbfs_workers.levels.traversals import Watch, traverse_each
+from dbfs_workers.levels.traversals import Watch, never, traverse_each
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage import host_memory
@@ -44,6 +44,8 @@ _EXCHANGE = TIME_FIELDS.index("exchange")
 # Places among the counts of a crossing: see ``LevelLoop._cross``.
 _MAX_DEGREE = _UNFINISHED = 3
 _WANTED = 4
+# In the place of ``_WANTED``, from rank 0: the run stops before this traversal.
+_STOP = -1
 # Traversals of a run that are made ready together: see ``traverse_each``.
 _AHEAD = 16
 
@@ -57,6 +59,7 @@ def traverse(
     watch: Watch,
     deadline: float,
     free_bytes: Callable[[], int] = lambda: host_memory.room(None, 1),
+    stops: Callable[[], bool] = never,
 ) -> list[RankRun]:
     """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
 
@@ -68,6 +71,7 @@ def traverse(
         watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
         deadline: end of all waits, in seconds of ``time.monotonic()``.
         free_bytes: returns the bytes of memory that this process may still take.
+        stops: see ``traverse_each``.
 
     Raises:
         DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
@@ -81,6 +85,7 @@ def traverse(
         watch=watch,
         deadline=deadline,
         ahead=_AHEAD,
+        stops=stops,
     )
 
 
@@ -188,8 +193,8 @@ class LevelLoop:
         loop.setup = time.perf_counter() - began
         return loop
 
-    def run(self) -> None:
-        """Run all levels."""
+    def run(self, stops: bool = False) -> bool:
+        """Run all levels; see ``Traversal``."""
         began = time.perf_counter()
         scratch, partition = self.scratch, self.scratch.partition
         self.exchange.reset(self.spec.predecessors)
@@ -199,10 +204,12 @@ class LevelLoop:
             self.frontier_degrees = self.backend.edge_count(partition, scratch.frontier)
         self._mark_slice()
         led = self.led
-        wanted = 0 if led is None else led.wanted()
+        wanted = _STOP if stops else 0 if led is None else led.wanted()
         self.frontier, self.unexplored_edges, self.missing_targets, _, _ = self._cross(
             "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
+        if self.exchange.gathered[0, _WANTED] == _STOP:
+            return False
         if led is not None and not led.agree(self.exchange.gathered[:, _WANTED]):
             self.led = None
         self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
@@ -227,6 +234,7 @@ class LevelLoop:
         scratch.end(self.labels)
         if led is not None and led.leads and led.were_run:
             led.learn(np.concatenate(self.counts), np.concatenate(self.seconds))
+        return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
@@ -444,7 +452,8 @@ class LevelLoop:
             missing: this rank's targets without a label; 0 in phase "top-down".
             extra: at the start, the largest degree of this rank's rows; in phase "top-down", 1 if a full bin ended this
                 rank's work early. The peers read it in ``gathered``.
-            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.wanted``.
+            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.wanted``, or
+                ``_STOP``.
         """
         counts = (frontier, edges, missing, extra, searched)
         return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)

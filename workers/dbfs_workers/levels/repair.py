@@ -140,9 +140,10 @@ class RepairLoop:
         """See the class."""
         return self._touched[: int(self._state[kernels.TOUCHED])]
 
-    def run(self) -> None:
+    def run(self, stops: bool = False) -> bool:  # noqa: ARG002
         """Repair the labels, or traverse anew."""
         self._result = self._repaired()
+        return True
 
     def result(self) -> RankRun:
         """Return the labels and counts of this rank, and the rows that changed."""

@@ -17,6 +17,11 @@ from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
 
 
+def never() -> bool:
+    """Return False: the run does not stop early."""
+    return False
+
+
 class Frontier(Protocol):
     """The part of a rank's working memory that shows the frontier."""
 
@@ -38,8 +43,15 @@ class Traversal(Protocol):
         """The rank's working memory."""
         ...
 
-    def run(self) -> None:
-        """Run all levels."""
+    def run(self, stops: bool = False) -> bool:
+        """Run all levels.
+
+        Args:
+            stops: whether the run is to stop before this traversal. The value of rank 0 counts.
+
+        Returns:
+            False if the run stops here. Only a traversal of ``loop.LevelLoop`` can stop.
+        """
         ...
 
     def result(self) -> RankRun:
@@ -79,6 +91,7 @@ def traverse_each(
     watch: Watch,
     deadline: float,
     ahead: int = 1,
+    stops: Callable[[], bool] = never,
 ) -> list[RankRun]:
     """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
 
@@ -90,6 +103,10 @@ def traverse_each(
         deadline: end of all waits, in seconds of ``time.monotonic()``.
         ahead: number of traversals that are made ready together, and whose results are made together. Between two
             traversals Python's own code and data are no longer in the caches, and each step takes five times as long.
+        stops: returns whether the run is to stop before the next traversal, on rank 0. The first one is always made.
+
+    Returns:
+        The traversals that were made: all of them, or those before the run stopped.
 
     Raises:
         DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
@@ -104,7 +121,8 @@ def traverse_each(
             traversals = [start(spec) for spec in specs[first : first + ahead]]
             for index, traversal in enumerate(traversals, first):
                 watch.show(index, traversal)
-                traversal.run()
+                if not traversal.run(index > 0 and stops()):
+                    return runs + [made.result() for made in traversals[: index - first]]
             runs += [traversal.result() for traversal in traversals]
         return runs
     except (DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError):

@@ -26,13 +26,16 @@ class BaselineTraversal:
         self._spec = spec
         self._exchange = exchange
 
-    def run(self) -> None:
-        """See ``Traversal``."""
+    def run(self, stops: bool = False) -> bool:
+        """See ``Traversal``. There are no other ranks to stop."""
+        if stops:
+            return False
         partition, spec = self.scratch.partition, self._spec
         self._exchange.reset(spec.predecessors)
         labels = self.scratch.start(spec)
         policy, source = parse(spec.strategy), spec.sources[0]
         self._result = baselines.traverse(partition.rows, source, policy, self._enter, labels, partition.version)
+        return True
 
     def result(self) -> RankRun:
         """See ``Traversal``."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.levels.traversals import never
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.reports import RankReport, RankRun, RunPosition
@@ -78,8 +79,9 @@ class Member(ABC):
         takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
-        part_seconds: about how long a part of a leased run takes. Another client waits for the end of a part. Between
-            two parts threads of all ranks and of the client wake, which takes ranks on CPU cores from their levels.
+        part_seconds: about how long a part of a leased run takes. Another client waits for the end of a part, or for
+            the end of a traversal if the part can stop there. Between two parts threads of all ranks and of the client
+            wake, which takes ranks on CPU cores from their levels.
     """
 
     room = LabelRoom()
@@ -98,6 +100,7 @@ class Member(ABC):
         self.number = 0
         self.closed = False
         self._following = 0
+        self._stops: Callable[[], bool] = never
         # The run that was checked for room last, and how many of its later traversals that check counted.
         self._roomy = ("", 0)
         self._reached, self.fastest = 0, math.inf
@@ -119,6 +122,7 @@ class Member(ABC):
         dropped: Iterable[Sequence[Any]],
         first: int = 0,
         following: int = 0,
+        stops: Callable[[], bool] = never,
     ) -> list[RankReport]:
         """Release labels, take part in consecutive traversals of a run, keep their labels, and report.
 
@@ -133,19 +137,23 @@ class Member(ABC):
             dropped: run ids and indices of traversals whose labels are released.
             first: index of the first traversal in the run.
             following: number of traversals of the run that follow in later parts, and whose labels are also to fit.
+            stops: see ``traverse_each``. Members that make a part's traversals in another way make all of them.
+
+        Returns:
+            The reports of the traversals that were made.
 
         Raises:
             DbfsError: see ``traverse``.
         """
         end = time.monotonic() + deadline
         self.number = number
-        self._following = following
+        self._following, self._stops = following, stops
         self.drop(dropped)
         try:
             runs = self.traverse(partition, number, specs, end)
         finally:
-            self._following = 0
-        for index, (spec, run) in enumerate(zip(specs, runs, strict=True), first):
+            self._following, self._stops = 0, never
+        for index, (spec, run) in enumerate(zip(specs, runs, strict=False), first):
             seconds = run.elapsed
             if spec.repairs is not None:
                 seconds = run.traversal_seconds or seconds
@@ -231,7 +239,7 @@ class Member(ABC):
             deadline: end of all waits, in seconds of ``time.monotonic()``.
 
         Returns:
-            The labels, counts and times of each traversal on this rank.
+            The labels, counts and times of each traversal on this rank. Fewer than ``specs`` if the run stopped early.
 
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.

@@ -34,6 +34,7 @@ class LoopMember(Member):
     """
 
     backend = "cpu"
+    part_seconds = 0.2
 
     def __init__(self, rank: int, partition_key: Any, exchange: Exchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
@@ -118,11 +119,21 @@ class LoopMember(Member):
                 *(specs, self._loop_exchange),
                 watch=watch,
                 deadline=deadline,
+                stops=self._stops,
             )
         backend, exchange, free_bytes = backends.get(self.backend), self._loop_exchange, self.room.free_bytes
         if specs[0].repairs is None:
             scratch = self._scratch_of(partition)
-            return traverse(backend, scratch, specs, exchange, watch=watch, deadline=deadline, free_bytes=free_bytes)
+            return traverse(
+                backend,
+                scratch,
+                specs,
+                exchange,
+                watch=watch,
+                deadline=deadline,
+                free_bytes=free_bytes,
+                stops=self._stops,
+            )
         from dbfs_workers.levels.repair import Earlier, RepairLoop
 
         def start(spec: TraversalSpec) -> RepairLoop:

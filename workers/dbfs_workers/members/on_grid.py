@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dbfs_workers.cuda import device_memory, failures, sizes
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.members.gpu_versions import MemberOnGpu
+from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
@@ -38,6 +39,9 @@ class GridMember(LoopMember):
         carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
         threads: see ``LoopMember``.
     """
+
+    # A part does not stop before its end.
+    part_seconds = Member.part_seconds
 
     def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key, carrier, threads)

@@ -56,7 +56,7 @@ class StagedMember(MemberOnGpu, LoopMember):
         with failures.typed_errors(f"rank {self.rank}"):
             anew = [replace(spec, repairs=None) for spec in specs]
             runs = super().traverse(partition, number, anew, deadline)
-            return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=True)]
+            return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=False)]
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Copy labels from the GPU."""
