@@ -26,6 +26,12 @@ inline u32 warp_sum(u32 v) {
 
 }  // namespace dbfs
 
+inline u32 min(u32 a, u32 b) { return a < b ? a : b; }
+inline u32 __funnelshift_lc(u32 low, u32 high, u32 shift) {
+  const u64 both = (u64)high << 32 | low;
+  return (u32)(both << (shift < 32 ? shift : 32) >> 32);
+}
+
 // The shared variables of inline functions would lie in a section of their own.
 #undef __forceinline__
 #define __forceinline__ static

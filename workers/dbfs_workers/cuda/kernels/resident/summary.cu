@@ -18,8 +18,8 @@ __device__ __forceinline__ void hand_over_sums(u32 bins, u64* sums, u32* finishe
   if (threadIdx.x == 0) *finished = 0;
 }
 
-// Distances that a thread counts in registers: most rows of a graph with hubs have one of them, and lanes that add to
-// one counter in shared memory queue behind each other.
+// Distances that a warp counts in registers, a lane for each: most rows of a graph with hubs have one of them, and lanes
+// that add to one counter in shared memory queue behind each other.
 constexpr u32 kNear = 8;
 
 __device__ __forceinline__ u64 warp_sum64(u64 v) {
@@ -70,11 +70,31 @@ extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32
   if (dbfs::lane_id() == 0) common[group] = same && degree < kMixed ? (u32)degree : kMixed;
 }
 
-// A thread reads four rows at a time: 4 bytes a row, and 8 more in a group of mixed degrees. It counts the first kNear
-// distances in registers. A block counts the others up to `shared_bins` in shared memory, and the rest goes to global
-// memory: a run with more distances has few rows at each. `rows` is a multiple of 4, `bins` at least kNear. `common`:
-// of dbfs_common_degrees. `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last block copies the
-// sums, or null; then the sums stay.
+// Counts of near distances, of four rows of each lane: a byte for each distance, of which a warp fills 128 at most.
+struct NearCounts {
+  u32 low, high;
+};
+
+// 1 in the byte of a distance, whose bits begin at `bit`; 0 if the word ends before: then the funnel shifts all out.
+__device__ __forceinline__ u32 one_from(u32 bit) { return __funnelshift_lc(0u, 1u, bit); }
+
+__device__ __forceinline__ NearCounts near_counts(const u32 (&at)[4]) {
+  NearCounts of_lane = {};
+#pragma unroll
+  for (u32 i = 0; i < 4; ++i) {
+    // Far distances and -1 would wrap around in 32 bits.
+    const u32 bit = 8 * min(at[i], kNear);
+    of_lane.low += one_from(bit);
+    of_lane.high += one_from(bit - 32);
+  }
+  return {dbfs::warp_sum(of_lane.low), dbfs::warp_sum(of_lane.high)};
+}
+
+// A warp takes a group at a time, four rows a lane: it reads 4 bytes a row, and 8 more in a group of mixed degrees. Lane
+// i keeps the sums of distance i below kNear. A block counts the others up to `shared_bins` in shared memory, and the
+// rest goes to global memory: a run with more distances has few rows at each. `rows` is a multiple of 4, `bins` at least
+// kNear. `common`: of dbfs_common_degrees. `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
+// block copies the sums, or null; then the sums stay.
 extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, const i32* distances, i64 rows,
                                         u64* sums, u32* finished, u64* on_host, u32 bins, u32 shared_bins,
                                         u32 copies) {
@@ -84,54 +104,62 @@ extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, c
   for (u32 i = threadIdx.x; i < 2 * shared_bins << copies; i += blockDim.x) counted[i] = 0;
   if (threadIdx.x < 2 * kNear) near_sums[threadIdx.x] = 0;
   __syncthreads();
-  u32 near_rows[kNear] = {};
-  u64 near_degrees[kNear] = {};
-  const i64 threads = (i64)gridDim.x * blockDim.x, quads = rows / 4;
+  const u32 lane = dbfs::lane_id();
+  u64 near_rows = 0, near_degrees = 0;
+  const i64 quads = rows / 4, groups = (quads + dbfs::kLanes - 1) / dbfs::kLanes;
+  const i64 warps = (i64)gridDim.x * blockDim.x / dbfs::kLanes;
   const int4* const fours = (const int4*)distances;
-  i64 next = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  // One turn ahead, since a block has too few threads to keep the memory busy.
-  int4 four_ahead = {};
+  const int4 none = {-1, -1, -1, -1};
+  // A warp's group, and the group of its next turn, which is fetched a turn ahead: a block has too few threads to keep
+  // the memory busy.
+  i64 next = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / dbfs::kLanes;
+  int4 four_ahead = none;
   u32 common_ahead = 0;
-  if (next < quads) four_ahead = fours[next], common_ahead = common[next / dbfs::kLanes];
-  while (next < quads) {
-    const i64 quad = next;
+  if (next * dbfs::kLanes + lane < quads) four_ahead = fours[next * dbfs::kLanes + lane];
+  if (next < groups) common_ahead = common[next];
+  while (next < groups) {
+    const i64 quad = next * dbfs::kLanes + lane;
     const u32 at[4] = {(u32)four_ahead.x, (u32)four_ahead.y, (u32)four_ahead.z, (u32)four_ahead.w};
     const u32 degree_of_all = common_ahead;
-    next += threads;
-    if (next < quads) four_ahead = fours[next], common_ahead = common[next / dbfs::kLanes];
+    next += warps;
+    four_ahead = none;
+    if (next * dbfs::kLanes + lane < quads) four_ahead = fours[next * dbfs::kLanes + lane];
+    if (next < groups) common_ahead = common[next];
+    const NearCounts counts = near_counts(at);
+    const u32 own_count = lane < kNear ? (lane < 4 ? counts.low : counts.high) >> 8 * (lane & 3) & 0xff : 0;
+    near_rows += own_count;
     if (degree_of_all != kMixed) {
-#pragma unroll
-      for (u32 bin = 0; bin < kNear; ++bin) {
-        const u32 count = (at[0] == bin) + (at[1] == bin) + (at[2] == bin) + (at[3] == bin);
-        near_rows[bin] += count;
-        near_degrees[bin] += (u64)count * degree_of_all;
-      }
+      near_degrees += (u64)own_count * degree_of_all;
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) {
         if (at[i] >= kNear) count_far(of_block, shared_bins, bins, sums, at[i], degree_of_all);
       }
       continue;
     }
-    const longlong2 first = ((const longlong2*)offsets)[2 * quad], second = ((const longlong2*)offsets)[2 * quad + 1];
-    const i64 ends[5] = {first.x, first.y, second.x, second.y, offsets[4 * quad + 4]};
+    u64 degrees[4] = {};
+    if (quad < quads) {
+      const longlong2 first = ((const longlong2*)offsets)[2 * quad], second = ((const longlong2*)offsets)[2 * quad + 1];
+      const i64 ends[5] = {first.x, first.y, second.x, second.y, offsets[4 * quad + 4]};
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) degrees[i] = ends[i + 1] - ends[i];
+    }
+    // Few groups come here: unrolled, this loop would take registers from all.
+#pragma unroll 1
+    for (u32 bin = 0; bin < kNear; ++bin) {
+      u64 degree = 0;
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) degree += at[i] == bin ? degrees[i] : 0;
+      degree = warp_sum64(degree);
+      if (lane == bin) near_degrees += degree;
+    }
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
-      const u64 degree = ends[i + 1] - ends[i];
-#pragma unroll
-      for (u32 bin = 0; bin < kNear; ++bin) {
-        near_rows[bin] += at[i] == bin;
-        near_degrees[bin] += at[i] == bin ? degree : 0;
-      }
-      if (at[i] >= kNear) count_far(of_block, shared_bins, bins, sums, at[i], degree);
+      if (at[i] >= kNear) count_far(of_block, shared_bins, bins, sums, at[i], degrees[i]);
     }
   }
-#pragma unroll
-  for (u32 bin = 0; bin < kNear; ++bin) {
-    const u64 count = dbfs::warp_sum(near_rows[bin]), degree = warp_sum64(near_degrees[bin]);
-    if (count && dbfs::lane_id() == 0) {
-      atomicAdd(&near_sums[bin], count);
-      atomicAdd(&near_sums[kNear + bin], degree);
-    }
+  if (lane < kNear && near_rows) {
+    atomicAdd(&near_sums[lane], near_rows);
+    atomicAdd(&near_sums[kNear + lane], near_degrees);
   }
   __syncthreads();
   if (threadIdx.x < 2 * kNear && near_sums[threadIdx.x]) {
