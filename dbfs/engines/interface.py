@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -163,8 +163,11 @@ class Engine(Protocol):
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
-    ) -> list[Outcome]:
-        """Run one traversal for each spec, one after another; return the outcomes in the same order.
+    ) -> Generator[Outcome, None, None]:
+        """Run one traversal for each spec, one after another; yield the outcomes in the same order.
+
+        While the caller makes a result of one outcome, the ranks may make the next. If the run ends early, the caller
+        drops the outcomes that it has.
 
         Args:
             gang: the graph's workers.
@@ -176,7 +179,7 @@ class Engine(Protocol):
 
         Raises:
             WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError, DeviceFailedError,
-            StaleRunError: the run ended early; none of its labels stay on the workers.
+            StaleRunError: the run ended early.
             InvalidOptionError: the engine, or the graph as it was loaded, does not support an option of a spec.
         """
         ...

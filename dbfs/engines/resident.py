@@ -6,7 +6,7 @@ levels together (``dbfs_workers.levels.loop``). They return counts and timings; 
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import distributed
 import numpy as np
@@ -41,29 +41,21 @@ class ResidentEngine:
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
-    ) -> list[Outcome]:
-        """Start the run and wait for the ranks' reports."""
+    ) -> Generator[Outcome, None, None]:
+        """Start the run; yield the outcomes as the ranks' reports come."""
         service, run_id = ServiceClient.of(gang.client), specs[0].run_id
         began = time.monotonic()
-        outcomes: list[Outcome] = []
-        latest: list[RankReport] = []
-        try:
-            # The outcomes of a part are made while the ranks make the next part.
-            sender = RunSender.of(gang.client)
-            for part in sender.parts(record.graph_id, specs, deadline, progress, in_positions):
-                for ranks in zip(*part.reports, strict=True):
-                    spec = specs[len(outcomes)]
-                    labels = ResidentLabels(service, record, run_id, len(outcomes), spec.predecessors)
-                    outcomes.append(_outcome(labels, ranks))
-                    latest = list(ranks)
-        except BaseException:
-            # The labels of parts that were made before.
-            for outcome in outcomes:
-                outcome.labels.drop()
-            raise
+        made = reached = 0
+        latest: Sequence[RankReport] = ()
+        sender = RunSender.of(gang.client)
+        for part in sender.parts(record.graph_id, specs, deadline, progress, in_positions):
+            for latest in zip(*part.reports, strict=True):
+                labels = ResidentLabels(service, record, run_id, made, specs[made].predecessors)
+                outcome = _outcome(labels, latest)
+                made, reached = made + 1, outcome.reached
+                yield outcome
         if progress is not None:
-            progress(_finished(latest, outcomes, time.monotonic() - began))
-        return outcomes
+            progress(_finished(latest, made, reached, time.monotonic() - began))
 
 
 class ResidentLabels:
@@ -119,15 +111,15 @@ def _outcome(labels: ResidentLabels, ranks: Sequence[RankReport]) -> Outcome:
     )
 
 
-def _finished(latest: Sequence[RankReport], outcomes: Sequence[Outcome], seconds: float) -> RunProgress:
+def _finished(latest: Sequence[RankReport], traversals: int, reached: int, seconds: float) -> RunProgress:
     counts = latest[0].counts
     return RunProgress(
-        traversals=len(outcomes),
-        finished=len(outcomes),
+        traversals=traversals,
+        finished=traversals,
         level=len(counts),
         direction=direction_name(bool(len(counts) and counts[-1][BOTTOM_UP])),
         frontier=0,
-        reached=outcomes[-1].reached,
+        reached=reached,
         seconds=seconds,
     )
 

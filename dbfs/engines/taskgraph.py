@@ -20,7 +20,7 @@ their own order.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from dbfs.cluster.gang import Deadline, Gang
@@ -47,7 +47,7 @@ class TaskGraphEngine:
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
-    ) -> list[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """Wait for the run's turn, and run one small Dask graph after another until a barrier found no vertex."""
         # Before the run waits for its turn, since a wrong option needs none.
         Directions(record, specs[0])
@@ -84,4 +84,4 @@ class TaskGraphEngine:
                     outcome.labels.drop()
                 raise
             run.reports = reports
-        return outcomes
+        yield from outcomes

@@ -412,12 +412,17 @@ class Graph(LivingVertices):
             )
             for sources in source_sets
         ]
-        with run_reporter(progress, self.name, self.n, len(specs)) as report:
-            outcomes = runner.traverse(self._gang, self.record, specs, limit, report, self.in_positions)
-        results = [
-            BFSResult(self, sources, spec, runner.name, outcome)
-            for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
-        ]
+        with (
+            run_reporter(progress, self.name, self.n, len(specs)) as report,
+            contextlib.closing(
+                runner.traverse(self._gang, self.record, specs, limit, report, self.in_positions)
+            ) as outcomes,
+        ):
+            # A result that this list does not get any more, because the run ends early, frees its labels.
+            results = [
+                BFSResult(self, sources, spec, runner.name, outcome)
+                for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
+            ]
         self._results.update(results)
         if results and results[0].version != self.record.version:
             # Another client has updated the graph.
@@ -429,7 +434,8 @@ class Graph(LivingVertices):
         self._require_loaded()
         limit = Deadline(config.seconds("deadline", deadline))
         runner = engines.choose("resident", self.record.layout)
-        return runner.traverse(self._gang, self.record, [spec], limit, None, self.in_positions)[0]
+        (outcome,) = runner.traverse(self._gang, self.record, [spec], limit, None, self.in_positions)
+        return outcome
 
     def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:
         """Traverse from a vertex, or from several, and keep the result up to date with the batches of all clients.
