@@ -18,6 +18,7 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostErro
 from dbfs.graph import naming
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
+from dbfs_workers.members.on_cpu import LoopMember
 from tests.support.runs import ENDLESS, Background
 
 pytestmark = pytest.mark.alone
@@ -124,6 +125,36 @@ def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: 
         assert short.depth == 1999
         assert [result.depth for result in batch] == [1999 - source for source in range(500)]
         batch[50].validate()
+
+
+def test_ranks_that_answer_several_times_in_a_part(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    """As ranks on GPUs do: the holder makes results while the next traversals of the part run."""
+    parts: list[int] = []
+    sent = RunSender.parts
+
+    def noted(*arguments: Any) -> Iterator[Any]:
+        for part in sent(*arguments):
+            parts.append(len(part.reports[0]))
+            yield part
+
+    monkeypatch.setattr(LoopMember, "answer_seconds", 1e-5)
+    monkeypatch.setattr(RunSender, "parts", noted)
+    with dbfs.load("grid2d:side=20", client=client, ranks=3) as graph:
+        graph.bfs_many([0, 1])
+        for number in (1, 2, 40):
+            parts.clear()
+            for source, result in enumerate(graph.bfs_many(range(number))):
+                row, column = divmod(source, 20)
+                assert result.depth == max(row, 19 - row) + max(column, 19 - column)
+                assert result.distances()[source] == 0
+            assert sum(parts) == number
+        assert parts == [1] * 40
+        stream = graph.bfs_stream(range(400))
+        assert [next(stream).depth for _ in range(3)] == [38, 37, 36]
+        stream.close()
+        assert graph.bfs(0).depth == 38
 
 
 def test_threads_of_one_client_share_its_gang(client: distributed.Client) -> None:

@@ -80,8 +80,8 @@ def serve(rank: int, pipe: Connection) -> None:
                 partition = change(member, partition, pipe)
             pipe.recv()
             try:
-                done = member.traverse(partition, number + 1, [spec], time.monotonic() + SECONDS)
-                pipe.send(member.fetch(done[0].labels))
+                (done,) = member.traverse(partition, number + 1, [spec], time.monotonic() + SECONDS)
+                pipe.send(member.fetch(done.labels))
             except DbfsError as error:
                 pipe.send(error)
         pipe.recv()

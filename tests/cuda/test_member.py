@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,7 @@ from dbfs_workers.errors import (
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import no_vertices
@@ -47,7 +48,8 @@ class Engine:
 
     def __init__(self, ends: Callable[["Engine"], None]) -> None:
         self.ends = ends
-        self.aborted = False
+        self.aborted = self.dropped = False
+        self.launched = self.ended = 0
         self.options: Any = None
 
     def prepare(self, options: cuda_run.KernelOptions) -> None:
@@ -60,16 +62,18 @@ class Engine:
     def launch(self, then: Callable[[Any], Any]) -> tuple[Any, Any]:
         # As in the real engine, a launch clears an earlier abort.
         self.aborted = False
+        self.launched += 1
         return None, None
 
     def abort(self) -> None:
         self.aborted = True
 
     def drop(self) -> None:
-        """There is no other run under way."""
+        self.dropped = True
 
     def wait(self) -> None:
         self.ends(self)
+        self.ended += 1
         if self.aborted:
             raise cuda_run.KernelAbortedError("the run was aborted: rank 2, level 7, merge step")
 
@@ -93,7 +97,7 @@ def run(member: CudaMember, ends: Callable[[Engine], None], spec: TraversalSpec 
     engine: Any = Engine(ends)
     member._engines = [engine, engine]
     partition: Any = SYMMETRIC
-    member.traverse(partition, number, [spec], time.monotonic() + 5)
+    list(member.traverse(partition, number, [spec], time.monotonic() + 5))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,66 @@ def test_an_abort_of_another_run_is_ignored(member: CudaMember) -> None:
         run(member, ends, number=2)
 
 
+@pytest.fixture
+def batch(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Engine, Iterator[RankRun]]]:
+    """Make a run of five traversals, of which none fails."""
+    levels = CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
+    done = RankRun(RankLabels(np.zeros(1, np.int32), None), levels, 1, 0, 0, 1.0, 0.0)
+    monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: done)
+    monkeypatch.setattr(CudaMember, "require_room", lambda self, stripe, specs: None)
+
+    def begin(number: int) -> tuple[Engine, Iterator[RankRun]]:
+        engine: Any = Engine(lambda engine: None)
+        member._engines, member.number = [engine, engine], number
+        partition: Any = SYMMETRIC
+        return engine, iter(member.traverse(partition, number, [SPEC] * 5, time.monotonic() + 5))
+
+    return begin
+
+
+def test_a_traversal_is_in_hand_while_the_next_one_runs(
+    batch: Callable[[int], tuple[Engine, Iterator[RankRun]]],
+) -> None:
+    engine, runs = batch(1)
+    seen = [(engine.ended, engine.launched) for _ in runs]
+    assert seen == [(1, 2), (2, 3), (3, 4), (4, 5), (5, 5)]
+    assert not engine.dropped
+
+
+def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[int], tuple[Engine, Any]]) -> None:
+    engine, _ = batch(1)
+    partition: Any = SYMMETRIC
+    assert len(list(member.make_part(partition, 1, "client", [SPEC] * 5, 5.0, (), first=2))) == 5
+    assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
+    assert not engine.dropped
+    assert member.position(1) is None
+
+
+def test_a_run_that_is_left_stops_the_kernels_under_way(
+    member: CudaMember, batch: Callable[[int], tuple[Engine, Generator[RankRun, None, None]]]
+) -> None:
+    engine, runs = batch(1)
+    next(runs)
+    runs.close()
+    assert engine.dropped
+    assert member.position(1) is None
+    with pytest.raises(StaleRunError):
+        next(batch(1)[1])
+    assert len(list(batch(2)[1])) == 5
+
+
+def test_an_abort_between_two_traversals(
+    member: CudaMember, batch: Callable[[int], tuple[Engine, Iterator[RankRun]]]
+) -> None:
+    engine, runs = batch(1)
+    next(runs)
+    member.abort(1, Cause.CANCELLED, "by request")
+    with pytest.raises(RunCancelledError, match="by request"):
+        next(runs)
+    assert engine.dropped
+    assert (engine.launched, engine.ended) == (2, 1)
+
+
 def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
     def breaks(engine: Engine) -> None:
         raise CudaRuntimeError("cudaErrorIllegalAddress")
@@ -173,7 +237,7 @@ def test_options_of_a_run(member: CudaMember) -> None:
         run(member, ends, spec)
     nowhere: Any = SimpleNamespace(parents=None, deleted=no_vertices())
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
-        member.traverse(nowhere, 2, [spec], time.monotonic() + 5)
+        list(member.traverse(nowhere, 2, [spec], time.monotonic() + 5))
 
 
 def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:

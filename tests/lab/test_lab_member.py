@@ -47,7 +47,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
 def run(member: CudaMember, seconds: float) -> list[RankRun]:
     spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", strategy="two-phase:gathering=warp")
     partition: Any = SimpleNamespace(parents=object(), stripe=Stripe(N, 1), deleted=no_vertices(), version=0)
-    return member.traverse(partition, 1, [spec, spec], time.monotonic() + seconds)
+    return list(member.traverse(partition, 1, [spec, spec], time.monotonic() + seconds))
 
 
 def test_a_run_by_a_strategy(member: CudaMember) -> None:

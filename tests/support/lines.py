@@ -3,7 +3,7 @@
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -16,11 +16,11 @@ from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import (
+    EndOfUpdate,
     LeasedRun,
     LeasedUpdate,
     PartOfRun,
     PartOfUpdate,
-    RankPart,
     RanksReports,
     Refusal,
     UpdateAnswer,
@@ -91,50 +91,72 @@ class Gang:
 
     Args:
         door: the workers' door.
-        part_seconds: see ``Leader``.
+        part_seconds, answer_seconds: see ``Leader``.
 
     Attributes:
         parts: the parts of runs that rank 0 has made.
         updates: by rank, the parts of updates that the rank has made.
+        made: by rank, how many traversals the rank has made.
         fail_on: by rank and class of a part, the error with which the rank ends such parts.
+        fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
         hold: rank 0 makes no part while this is clear.
         stop_after: by a part's first traversal, how many of its traversals the ranks make, because the lease is revoked
             meanwhile.
     """
 
-    def __init__(self, door: Door, part_seconds: float = 0.02) -> None:
+    def __init__(self, door: Door, part_seconds: float = 0.02, answer_seconds: float = 0.0) -> None:
         self.parts: list[PartOfRun] = []
-        self.updates: dict[int, list[RankPart]] = {0: [], 1: []}
+        self.updates: dict[int, list[PartOfUpdate | EndOfUpdate]] = {0: [], 1: []}
+        self.made = {0: 0, 1: 0}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
         self.stop_after: dict[int, int] = {}
+        self.fail_after = 0
         self.hold = threading.Event()
         self.hold.set()
-        self.follower = Follower(1, partial(self.make, 1))
+        self.follower = Follower(1, partial(self.make_run, 1), partial(self.make_update, 1))
         token = new_token()
         door.admit(token, self.follower.serve)
         self.calls = Calls()
         peers = [Peer(1, opened(door, token))]
-        self.leader = Leader("graph", peers, partial(self.make, 0), self.calls, part_seconds)
+        self.leader = Leader(
+            "graph",
+            peers,
+            partial(self.make_run, 0),
+            partial(self.make_update, 0),
+            self.calls,
+            part_seconds,
+            answer_seconds,
+        )
         self.holder_token = new_token()
         door.admit(self.holder_token, self.leader.serve)
 
-    def make(self, rank: int, part: RankPart, stops: Callable[[], bool] = never, /) -> Any:
-        """Make a rank's part."""
-        if isinstance(part, PartOfRun):
-            if rank == 0:
-                self.parts.append(part)
-        else:
-            self.updates[rank].append(part)
+    def make_run(
+        self, rank: int, part: PartOfRun, stops: Callable[[], bool] = never, /
+    ) -> Generator[RankReport, None, None]:
+        """Make a rank's part in a run."""
+        if rank == 0:
+            self.parts.append(part)
+            assert self.hold.wait(10)
+        error, stop = self.fail_on.get((rank, PartOfRun)), self.stop_after.get(part.first)
+        for index in range(len(part.specs)):
+            if error is not None and index == self.fail_after:
+                raise error
+            if index == stop:
+                if rank == 0:
+                    assert not stops()
+                    self.leader.revoke(part.lease)
+                    assert stops()
+                return
+            self.made[rank] += 1
+            yield REPORT
+
+    def make_update(self, rank: int, part: PartOfUpdate | EndOfUpdate, /) -> Any:
+        """Make a rank's part in an update."""
+        self.updates[rank].append(part)
         if rank == 0:
             assert self.hold.wait(10)
         if (error := self.fail_on.get((rank, type(part)))) is not None:
             raise error
-        if isinstance(part, PartOfRun):
-            if rank == 0 and part.first in self.stop_after:
-                assert not stops()
-                self.leader.revoke(part.lease)
-                assert stops()
-            return [REPORT] * self.stop_after.get(part.first, len(part.specs))
         return prepared(rank) if isinstance(part, PartOfUpdate) else None
 
 

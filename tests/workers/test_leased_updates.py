@@ -139,7 +139,7 @@ def test_an_update_goes_on_without_its_holder(door: Door, gang: Gang) -> None:
 
 
 def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, gang: Gang) -> None:
-    make, ended = gang.make, []
+    make, ended = gang.make_update, []
 
     def slowly(part: object) -> object:
         if isinstance(part, PartOfUpdate):
@@ -147,7 +147,7 @@ def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, 
         ended.append(part)
         return make(1, part)  # type: ignore[arg-type]
 
-    gang.follower._make_part = slowly
+    gang.follower._make_update = slowly
     found = answer(gang, door, deadline=0.05)
     assert found.over
     with pytest.raises(DeadlineExceededError, match="no answer from rank 1"):

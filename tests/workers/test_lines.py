@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, StaleRunError
+from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, read_answer
@@ -166,8 +166,13 @@ def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: D
     assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1)]
 
 
-def test_a_part_that_stops_early_ends_the_run_with_what_was_made(door: Door) -> None:
-    gang = Gang(door, part_seconds=1e6)
+@pytest.mark.parametrize(
+    ("answer_seconds", "expected"), [(0.0, [1, 2, 2]), (1e-9, [1, 1, 1, 1, 1, 0])], ids=["one answer", "several"]
+)
+def test_a_part_that_stops_early_ends_the_run_with_what_was_made(
+    door: Door, answer_seconds: float, expected: list[int]
+) -> None:
+    gang = Gang(door, 1e6, answer_seconds)
     gang.stop_after[3] = 2
     gang.leader.grant(1, "me", 1)
     made = []
@@ -181,7 +186,7 @@ def test_a_part_that_stops_early_ends_the_run_with_what_was_made(door: Door) -> 
             last = answer.last
         send(line, 1)
         assert isinstance(receive(line), Refusal)
-    assert made == [[1, 1], [2, 2], [2, 2]]
+    assert made == [[count, count] for count in expected]
     assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1), (1, 2), (3, 4)]
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
@@ -216,6 +221,84 @@ def test_parts_double_up_to_their_time(door: Door, part_seconds: float, lengths:
     assert [len(part.specs) for part in gang.parts] == lengths
     gang.leader.close()
     gang.follower.close()
+
+
+@pytest.fixture
+def talkative(door: Door) -> Iterator[Gang]:
+    """A gang whose ranks answer after each traversal."""
+    gang = Gang(door, 1e6, 1e-9)
+    gang.leader.grant(1, "me", 4)
+    yield gang
+    gang.leader.close()
+    gang.follower.close()
+
+
+def quick_line(door: Door, gang: Gang) -> Line:
+    """Return a line of lease 1 after a first traversal: its next run has one part."""
+    line = opened(door, gang.holder_token)
+    send(line, 1)
+    receive(line)
+    return line
+
+
+def answers(line: Line) -> list[RanksReports]:
+    """Return the answers to a run up to the last one."""
+    found: list[RanksReports] = []
+    while not (found and found[-1].last):
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        found.append(answer)
+    return found
+
+
+def test_a_part_is_answered_several_times(door: Door, talkative: Gang) -> None:
+    with closing(quick_line(door, talkative)) as line:
+        send(line, 1, 9)
+        found = answers(line)
+    assert [[read_answer(rank) for rank in answer.ranks] for answer in found] == [[[REPORT], [REPORT]]] * 9
+    assert [len(part.specs) for part in talkative.parts] == [1, 9]
+    talkative.leader.wait_until_idle()
+    assert [note.traversals for notes in talkative.calls.notes for note in notes.ended] == [1, 9]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank: int) -> None:
+    talkative.fail_after = 3
+    with closing(quick_line(door, talkative)) as line:
+        talkative.fail_on[rank, PartOfRun] = RunAbortedError("the device is on fire")
+        send(line, 1, 9)
+        *well, last = answers(line)
+        assert len(well) == 3
+        with pytest.raises(RunAbortedError, match="on fire"):
+            read_answer(last.ranks[rank])
+        assert talkative.calls.aborts[0] == (5, Cause.FAILED)
+        assert talkative.leader.wait_until_idle()[0] == LeaseEnd(6, failed=True)
+    (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
+    assert note.traversals == 3
+    # The answers that rank 1 had under way are not taken for those of the next run.
+    talkative.fail_on.clear()
+    talkative.leader.grant(2, "me", 7)
+    with closing(opened(door, talkative.holder_token)) as line:
+        send(line, 2, 5)
+        found = answers(line)
+    assert sum(len(read_answer(answer.ranks[1])) for answer in found) == 5
+
+
+def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -> None:
+    line = quick_line(door, talkative)
+    send(line, 1, 100_000)
+    receive(line)
+    line.close()
+    assert talkative.leader.wait_until_idle()[0] == LeaseEnd(6, failed=True)
+    assert (5, Cause.CANCELLED) in talkative.calls.aborts
+    (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
+    assert isinstance(note.error, RunCancelledError)
+    assert 0 < note.traversals < 100_000
+    talkative.leader.grant(2, "me", 7)
+    with closing(opened(door, talkative.holder_token)) as line:
+        send(line, 2, 5)
+        found = answers(line)
+    assert sum(len(read_answer(answer.ranks[1])) for answer in found) == 5
 
 
 def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:

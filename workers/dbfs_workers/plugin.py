@@ -297,16 +297,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         partition: Partition = self.worker.data[member.partition_key]
         # Before the thread starts: ``GetPosition`` and ``AbortRun`` may come at once.
         member.number = message.number
-        return await member.in_thread(
-            member.make_part,
-            partition,
-            message.number,
-            message.client,
-            message.specs.value(),
-            message.deadline,
-            message.dropped,
-            message.first,
-        )
+        specs = message.specs.value()
+
+        def make() -> list[RankReport]:
+            return list(
+                member.make_part(
+                    *(partition, message.number, message.client, specs, message.deadline, message.dropped),
+                    first=message.first,
+                )
+            )
+
+        return await member.in_thread(make)
 
     @GetPosition.handler
     async def get_position(self, message: GetPosition) -> RunPosition | None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Protocol
 
 from dbfs_workers.errors import StaleRunError
@@ -14,17 +14,23 @@ from dbfs_workers.leases.requests import (
     RankPart,
     answer_error,
     answer_well,
+    answers_of_run,
 )
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.reports import RankReport
 
 
-class MakePart(Protocol):
-    """Takes this rank's part in a run or in an update, in the calling thread, and returns the value of its answer."""
+class MakeRun(Protocol):
+    """Takes this rank's part in a run, in the thread that takes the reports."""
 
-    def __call__(self, part: RankPart, stops: Callable[[], bool] = never, /) -> object:
+    def __call__(self, part: PartOfRun, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
         """Args: the part; and, on rank 0, whether the run is to stop before the next traversal."""
         ...
+
+
+MakeUpdate = Callable[[PartOfUpdate | EndOfUpdate], object]
+"""Takes this rank's part in an update, in the calling thread, and returns the value of its answer."""
 
 
 class Follower:
@@ -32,12 +38,14 @@ class Follower:
 
     Args:
         rank: the rank.
-        make_part: makes this rank's part in a run or in an update.
+        make_run: makes this rank's part in a run.
+        make_update: makes this rank's part in an update.
     """
 
-    def __init__(self, rank: int, make_part: MakePart) -> None:
+    def __init__(self, rank: int, make_run: MakeRun, make_update: MakeUpdate) -> None:
         self._rank = rank
-        self._make_part = make_part
+        self._make_run = make_run
+        self._make_update = make_update
         self._ended = 0
         self._part: PartOfRun | None = None
         self._line: Line | None = None
@@ -52,14 +60,16 @@ class Follower:
             while not self._closed:
                 part: RankPart = pickle.loads(line.receive(None))
                 prepared = part.run_id if isinstance(part, PartOfUpdate) else ""
-                line.send(self._answer(part), SEND_SECONDS)
+                with contextlib.closing(self._answers(part)) as answers:
+                    for answer in answers:
+                        line.send(answer, SEND_SECONDS)
         except LineClosedError:
             if prepared:
                 # A rank that leaves the gang forgets the version anyway.
                 with contextlib.suppress(StaleRunError):
-                    self._make_part(EndOfUpdate(prepared, None))
+                    self._make_update(EndOfUpdate(prepared, None))
 
-    def _answer(self, part: RankPart) -> bytes:
+    def _answers(self, part: RankPart) -> Generator[bytes, None, None]:
         # Set before ``_ended`` is read: ``stop`` does the reverse, so that one of the two sees the other.
         self._part = part if isinstance(part, PartOfRun) else None
         try:
@@ -67,9 +77,12 @@ class Follower:
             if not isinstance(part, EndOfUpdate) and part.lease <= self._ended:
                 what = f"run {part.number if isinstance(part, PartOfRun) else part.run_id}"
                 raise StaleRunError(f"rank {self._rank}: {what} is of lease {part.lease}, which is over")
-            return answer_well(self._make_part(part))
+            if isinstance(part, PartOfRun):
+                yield from (answer for answer, _ in answers_of_run(part, self._make_run(part)))
+            else:
+                yield answer_well(self._make_update(part))
         except Exception as error:  # rank 0 sends it to the holder, who raises it
-            return answer_error(error)
+            yield answer_error(error)
         finally:
             self._part = None
 

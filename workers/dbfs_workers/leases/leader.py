@@ -3,7 +3,8 @@
 A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
 ``part_seconds``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
 the reports so far, and queues the rest of the run on the scheduler. Members on CPU cores look between two traversals
-as well, and end the part there. ``LeasedUpdates`` makes updates of a few edges.
+as well, and end the part there. Members on GPUs answer a part several times, after ``answer_seconds`` each: while the
+next traversals run, the holder makes results. ``LeasedUpdates`` makes updates of a few edges.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
 ``WATCH_SECONDS``, while runs come, whether the holder has left or a peer has failed. The scheduler's calls arrive in
@@ -14,13 +15,14 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, Final, Protocol
+from contextlib import closing
+from typing import Final, Protocol
 
-from dbfs_workers.errors import WorkerLostError
+from dbfs_workers.errors import RunCancelledError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import MakePart
+from dbfs_workers.leases.follower import MakeRun, MakeUpdate
 from dbfs_workers.leases.leased_updates import LeasedUpdates
 from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns, RunNote, ended_run, run_under_way
@@ -33,8 +35,9 @@ from dbfs_workers.leases.requests import (
     Refusal,
     UpdateAnswer,
     answer_error,
-    answer_well,
+    answers_of_run,
     failed,
+    more_follow,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
 from dbfs_workers.spec import TraversalSpec, renumbered
@@ -80,9 +83,11 @@ class Leader:
     Args:
         graph_id: the graph.
         peers: lines to the other ranks, by rank.
-        make_part: makes rank 0's part in a run or in an update.
+        make_run: makes rank 0's part in a run.
+        make_update: makes rank 0's part in an update.
         calls: what to call when a run has to end, with notes, and for decisions.
         part_seconds: about how long a part takes, unless one traversal takes longer.
+        answer_seconds: about how long the traversals of one answer take; 0 if a part has one answer.
         order: the graph's order by degree; None if it has none.
     """
 
@@ -90,17 +95,20 @@ class Leader:
         self,
         graph_id: str,
         peers: Sequence[Peer],
-        make_part: MakePart,
+        make_run: MakeRun,
+        make_update: MakeUpdate,
         calls: GangCalls,
         part_seconds: float,
+        answer_seconds: float,
         order: DegreeOrder | None = None,
     ) -> None:
         self._graph_id = graph_id
         self._peers = peers
-        self._make_part = make_part
+        self._make_run = make_run
         self._calls = calls
-        self._updates = LeasedUpdates(graph_id, peers, make_part, calls.decide)
+        self._updates = LeasedUpdates(graph_id, peers, make_update, calls.decide)
         self._part_seconds = part_seconds
+        self._answer_seconds = answer_seconds
         self._order = order
         self._lease = 0
         self._client = ""
@@ -226,29 +234,33 @@ class Leader:
         line.send(pickle.dumps(UpdateAnswer(outcome.answers, outcome.over), protocol=5), SEND_SECONDS)
 
     def _answer(self, line: Line, run: LeasedRun) -> None:
-        """Make a run in parts, and send the holder an answer for each part."""
+        """Make a run in parts, and send the holder the answers of each part."""
         end = time.monotonic() + run.deadline
         note = RunNote(run.run_id, time.time(), len(run.specs), shown=run.run_id == self._listed)
         self._holder, self._under_way = line, note
         self._begun.set()
         if not self._awake.is_set():
             self._awake.set()
-        # Half a part, so that the holder makes results of the first part while the ranks make the next.
-        length = max(1, int(self._part_seconds / 2 / self._each_seconds)) if self._each_seconds else 1
+        length = self._traversals_in(self._part_seconds)
+        if not self._answer_seconds:
+            # Half a part, so that the holder makes results of the first part while the ranks make the next.
+            length = max(1, length // 2)
         try:
             while True:
-                began = time.perf_counter()
                 specs = run.specs[note.finished : note.finished + length]
-                answers, made = self._make(run, note, specs, end)
-                note.answers.append(answers)
-                seconds = max(time.perf_counter() - began, 1e-6)
+                finished = note.finished
+                began = answered = time.perf_counter()
+                with closing(self._make(run, note, specs, end)) as made:
+                    for answers in made:
+                        if more_follow(answers[0]) and not self._failed:
+                            self._send_reports(line, answers, answered, last=False)
+                            answered = time.perf_counter()
                 if not self._failed:
-                    note.finished += made
-                    self._each_seconds = seconds / made
+                    self._each_seconds = max(time.perf_counter() - began, 1e-6) / (note.finished - finished)
                 if self._revoked or note.finished == len(run.specs):
                     break
-                self._send_reports(line, answers, seconds, last=False)
-                length = max(1, min(2 * length, int(self._part_seconds / self._each_seconds)))
+                self._send_reports(line, answers, answered, last=False)
+                length = min(2 * length, self._traversals_in(self._part_seconds))
         finally:
             note.ended = time.time()
             self._last = time.monotonic()
@@ -259,17 +271,20 @@ class Leader:
             noted = self._send_notes(None)
             if noted is not None:
                 wait([noted], timeout=SEND_SECONDS)
-        self._send_reports(line, answers, time.perf_counter() - began, last=True)
+        self._send_reports(line, answers, answered, last=True)
 
-    def _send_reports(self, line: Line, answers: list[bytes], seconds: float, *, last: bool) -> None:
-        reports = RanksReports(answers, last, seconds, self._rank_seconds)
+    def _traversals_in(self, seconds: float) -> int:
+        """Return how many traversals take about so long, at least 1."""
+        return max(1, int(seconds / self._each_seconds)) if self._each_seconds else 1
+
+    def _send_reports(self, line: Line, answers: list[bytes], began: float, *, last: bool) -> None:
+        reports = RanksReports(answers, last, time.perf_counter() - began, self._rank_seconds)
         line.send(pickle.dumps(reports, protocol=5), SEND_SECONDS)
 
-    def _make(self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float) -> tuple[list[bytes], int]:
-        """Make a part of a run on all ranks; return their answers, and how many traversals rank 0 has made.
-
-        If an answer is an error, the lease is over.
-        """
+    def _make(
+        self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float
+    ) -> Generator[list[bytes], None, None]:
+        """Make a part of a run on all ranks; yield their answers. If one of them is an error, the lease is over."""
         part = PartOfRun(
             lease=run.lease,
             number=self._number,
@@ -279,38 +294,70 @@ class Leader:
             following=len(run.specs) - note.finished - len(specs),
             deadline=max(1e-3, end - time.monotonic()),
             dropped=() if note.finished else run.dropped,
+            each=self._traversals_in(self._answer_seconds) if self._answer_seconds else len(specs),
         )
         note.number = self._number
         self._number += 1
         if self._end_run is not None:
             self._end_run(note.number)
-        answers = {peer.rank: b"" for peer in self._peers}
+        ranks: list[bytes] = []
+        lost = self._ask(run, part)
+        try:
+            with closing(self._own_answers(run, part, lost)) as own_answers:
+                began = time.perf_counter()
+                for own, made in own_answers:
+                    self._rank_seconds = time.perf_counter() - began
+                    ranks = [own, *(lost.get(peer.rank) or self._answer_of(peer, run, end) for peer in self._peers)]
+                    note.answers.append(ranks)
+                    if any(map(failed, ranks)):
+                        self._revoked = self._failed = True
+                        if more_follow(own):
+                            self._calls.abort(part.number, Cause.FAILED, "another rank failed first")
+                    else:
+                        note.finished += made
+                    yield ranks
+                    if self._failed:
+                        break
+                    began = time.perf_counter()
+        except GeneratorExit:
+            # The holder left before its last answer.
+            self._revoked = self._failed = True
+            note.answers.append([answer_error(RunCancelledError(f"run {run.run_id}: its client left"))])
+            self._calls.abort(part.number, Cause.CANCELLED, "its client left")
+            raise
+        finally:
+            # A late answer would be taken for the answer to the next part.
+            for peer, answer in zip(self._peers, ranks[1:], strict=False):
+                while more_follow(answer):
+                    answer = self._answer_of(peer, run, end)
+
+    def _ask(self, run: LeasedRun, part: PartOfRun) -> dict[int, bytes]:
+        """Send the other ranks a part of a run; return the answers that stand for the ranks whose line broke."""
+        lost = {}
         frame = pickle.dumps(part, protocol=5) if self._peers else b""
-        made = 0
         for peer in self._peers:
             try:
                 peer.ask(frame)
             except LineClosedError as error:
-                answers[peer.rank] = peer.lost(run.run_id, error)
-        if lost := [rank for rank, answer in answers.items() if answer]:
-            own = answer_error(WorkerLostError(f"run {run.run_id}: lost rank {lost[0]}; load the graph again"))
-            self._calls.peer_lost(note.number, lost[0])
-        else:
-            began = time.perf_counter()
-            try:
-                reports: Any = self._make_part(part, lambda: self._revoked)
-                own, made = answer_well(reports), len(reports)
-                self._rank_seconds = time.perf_counter() - began
-            except Exception as error:  # the holder raises it
-                own = answer_error(error)
-                self._calls.abort(note.number, Cause.FAILED, f"rank 0 failed first: {error}")
-        for peer in self._peers:
-            if not answers[peer.rank]:
-                answers[peer.rank] = peer.answer_or_error(run.run_id, run.deadline, end + LATE)
-        ranks = [own, *answers.values()]
-        if any(map(failed, ranks)):
-            self._revoked = self._failed = True
-        return ranks, made
+                lost[peer.rank] = peer.lost(run.run_id, error)
+        return lost
+
+    def _answer_of(self, peer: Peer, run: LeasedRun, end: float) -> bytes:
+        return peer.answer_or_error(run.run_id, run.deadline, end + LATE)
+
+    def _own_answers(
+        self, run: LeasedRun, part: PartOfRun, lost: Mapping[int, bytes]
+    ) -> Generator[tuple[bytes, int], None, None]:
+        """Make rank 0's part, unless ranks are lost; yield the answers, each with its number of traversals."""
+        if lost:
+            self._calls.peer_lost(part.number, min(lost))
+            yield answer_error(WorkerLostError(f"run {run.run_id}: lost rank {min(lost)}; load the graph again")), 0
+            return
+        try:
+            yield from answers_of_run(part, self._make_run(part, lambda: self._revoked))
+        except Exception as error:  # the holder raises it
+            self._calls.abort(part.number, Cause.FAILED, f"rank 0 failed first: {error}")
+            yield answer_error(error), 0
 
     def _watch(self) -> None:
         """Look after the run under way, and send the notes, until the gang ends."""

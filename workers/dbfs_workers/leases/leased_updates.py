@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
-from dbfs_workers.leases.follower import MakePart
+from dbfs_workers.leases.follower import MakeUpdate
 from dbfs_workers.leases.notes import DecideUpdate, Decision
 from dbfs_workers.leases.peer import LATE, Peer
 from dbfs_workers.leases.requests import (
     EndOfUpdate,
     LeasedUpdate,
     PartOfUpdate,
-    RankPart,
     answer_error,
     answer_well,
     failed,
@@ -55,7 +54,7 @@ class LeasedUpdates:
     Args:
         graph_id: the graph.
         peers: lines to the other ranks, by rank.
-        make_part: makes rank 0's part.
+        make_update: makes rank 0's part.
         decide: returns the scheduler's decision.
     """
 
@@ -63,12 +62,12 @@ class LeasedUpdates:
         self,
         graph_id: str,
         peers: Sequence[Peer],
-        make_part: MakePart,
+        make_update: MakeUpdate,
         decide: Callable[[DecideUpdate], Decision],
     ) -> None:
         self._graph_id = graph_id
         self._peers = peers
-        self._make_part = make_part
+        self._make_update = make_update
         self._decide = decide
 
     def make(self, update: LeasedUpdate, began: float) -> Outcome:
@@ -100,7 +99,7 @@ class LeasedUpdates:
         over = any(map(_rank_is_gone, (*answers, *forgot)))
         return Outcome(answers, decided=decided, over=over)
 
-    def _on_all(self, update: LeasedUpdate, part: RankPart, end: float) -> list[bytes]:
+    def _on_all(self, update: LeasedUpdate, part: PartOfUpdate | EndOfUpdate, end: float) -> list[bytes]:
         """Have all ranks make a part; return their answers, for which rank 0 waits until ``end``."""
         broken: dict[int, bytes] = {}
         frame = pickle.dumps(part, protocol=5) if self._peers else b""
@@ -110,7 +109,7 @@ class LeasedUpdates:
             except LineClosedError as error:
                 broken[peer.rank] = peer.lost(update.run_id, error)
         try:
-            own = answer_well(self._make_part(part))
+            own = answer_well(self._make_update(part))
         except Exception as error:  # the holder raises it
             own = answer_error(error)
         others = (

@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
-from dbfs_workers.leases.requests import answer_error, failed, read_answer
+from dbfs_workers.leases.requests import answer_error, failed, more_follow, read_answer
 from dbfs_workers.lines.line import Line, LineClosedError
 
 SEND_SECONDS: Final = 2.0
@@ -16,7 +16,7 @@ LATE: Final = 0.5
 
 
 class Peer:
-    """A line to another rank. The answer to a part may be read by a watch before the run waits for it."""
+    """A line to another rank. An answer to a part may be read by a watch before the run waits for it."""
 
     def __init__(self, rank: int, line: Line) -> None:
         self.rank = rank
@@ -35,7 +35,7 @@ class Peer:
         self.line.send(frame, SEND_SECONDS)
 
     def answer(self, end: float) -> bytes:
-        """Wait until ``end``, in seconds of ``time.monotonic()``, and return the answer to the part.
+        """Wait until ``end``, in seconds of ``time.monotonic()``, and return the next answer to the part.
 
         Raises:
             TimeoutError, LineClosedError: see ``Line.receive``.
@@ -44,11 +44,11 @@ class Peer:
             answer = self._answer
             if answer is None:
                 answer = self.line.receive(end)
-            self._answer, self._asked = None, False
+            self._answer, self._asked = None, more_follow(answer)
             return answer
 
     def answer_or_error(self, run_id: str, deadline: float, end: float) -> bytes:
-        """Wait until ``end``; return the answer to a part of a run of ``deadline`` seconds, or why there is none."""
+        """Wait until ``end``; return the next answer to a part of a run of ``deadline`` seconds, or why none came."""
         try:
             return self.answer(end)
         except TimeoutError:

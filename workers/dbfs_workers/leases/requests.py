@@ -4,18 +4,22 @@ All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines`
 """
 
 import pickle
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
 
 # The first byte of a rank's answer.
-_WELL, _FAILED = b"\0", b"\1"
+_WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class PartOfRun:
         following: number of traversals of the run in later parts.
         deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
+        each: number of traversals of an answer. The last answer may have fewer.
     """
 
     lease: int
@@ -62,6 +67,7 @@ class PartOfRun:
     following: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]
+    each: int
 
 
 @dataclass(frozen=True)
@@ -113,13 +119,13 @@ class EndOfUpdate:
 
 @dataclass(frozen=True)
 class RanksReports:
-    """Answer to a ``LeasedRun``: the reports of a part of the run. One answer follows for each part.
+    """Answer to a ``LeasedRun``: the reports of some of its traversals. Others follow, in the order of the traversals.
 
     Attributes:
         ranks: by rank, the answer of ``answer_well``.
-        last: whether no further part follows: the run is over, or its lease was revoked.
-        seconds: time from the part's beginning on rank 0 to this answer.
-        rank_seconds: the part of that time in which rank 0 made its own part of the run.
+        last: whether no further answer follows: the run is over, or its lease was revoked.
+        seconds: time from the part's beginning on rank 0, or from the part's answer before, to this answer.
+        rank_seconds: the share of that time in which rank 0 made its own part of the run.
     """
 
     ranks: list[bytes]
@@ -150,9 +156,32 @@ RankPart = PartOfRun | PartOfUpdate | EndOfUpdate
 """What rank 0 sends to the other ranks."""
 
 
-def answer_well(value: object) -> bytes:
-    """Return a rank's answer to a part that went well: its reports of a run, or its half of an update."""
-    return _WELL + pickle.dumps(value, protocol=5)
+def answer_well(value: object, *, more: bool = False) -> bytes:
+    """Return a rank's answer to a part that went well: its reports of a run, or its half of an update.
+
+    Args:
+        value: the reports, or the half of an update.
+        more: whether the part goes on, and further answers follow.
+    """
+    return (_MORE if more else _WELL) + pickle.dumps(value, protocol=5)
+
+
+def answers_of_run(
+    part: PartOfRun, reports: Generator[RankReport, None, None]
+) -> Generator[tuple[bytes, int], None, None]:
+    """Yield a rank's answers to a part of a run, each as soon as its traversals are made, with their number.
+
+    Args:
+        part: the part.
+        reports: makes the traversals as their reports are taken, and may stop early. Closed at the end.
+    """
+    with closing(reports):
+        left, more = len(part.specs), True
+        while more:
+            taken = list(islice(reports, part.each) if left > part.each else reports)
+            left -= len(taken)
+            more = len(taken) == part.each and left > 0
+            yield answer_well(taken, more=more), len(taken)
 
 
 def answer_error(error: BaseException) -> bytes:
@@ -164,6 +193,11 @@ def answer_error(error: BaseException) -> bytes:
 def failed(answer: bytes) -> bool:
     """Return whether a rank's answer is an error."""
     return answer.startswith(_FAILED)
+
+
+def more_follow(answer: bytes) -> bool:
+    """Return whether the rank's part goes on after an answer."""
+    return answer.startswith(_MORE)
 
 
 def read_answer(answer: bytes) -> Any:

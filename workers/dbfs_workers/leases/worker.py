@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
@@ -12,17 +12,18 @@ import distributed
 from dbfs_workers import rpc
 from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import Follower, MakePart
+from dbfs_workers.leases.follower import Follower, MakeRun, MakeUpdate
 from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.leases.peer import Peer
-from dbfs_workers.leases.requests import EndOfUpdate, PartOfUpdate, RankPart
+from dbfs_workers.leases.requests import EndOfUpdate, PartOfRun, PartOfUpdate
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
+from dbfs_workers.reports import RankReport
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.updates.worker import Updates
 
@@ -54,7 +55,7 @@ class WorkerLeases:
     async def open_door(self, message: OpenDoor, member: Member) -> Address:
         """See ``OpenDoor``."""
         self.leave(message.graph_id)
-        follower = Follower(member.rank, self._part_of(member, message.graph_id))
+        follower = Follower(member.rank, *self._parts_of(member, message.graph_id))
         self._followers[message.graph_id] = follower, message.token
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
@@ -71,7 +72,7 @@ class WorkerLeases:
                 line.awake_seconds = member.awake_seconds
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
-            part = self._part_of(member, message.graph_id)
+            parts = self._parts_of(member, message.graph_id)
             order = None
             if message.order_key is not None:
                 order = self._worker.data.get(message.order_key)
@@ -81,7 +82,9 @@ class WorkerLeases:
                     raise ExchangeUnavailableError(
                         f"{self._worker.address} has lost the order by degree; load the graph again"
                     )
-            self._leaders[message.graph_id] = Leader(message.graph_id, peers, part, calls, member.part_seconds, order)
+            self._leaders[message.graph_id] = Leader(
+                message.graph_id, peers, *parts, calls, member.part_seconds, member.answer_seconds, order
+            )
         leader = self._leaders[message.graph_id]
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)
@@ -125,30 +128,34 @@ class WorkerLeases:
         for graph_id in [*self._followers, *self._leaders]:
             self.leave(graph_id)
 
-    def _part_of(self, member: Member, graph_id: str) -> MakePart:
+    def _parts_of(self, member: Member, graph_id: str) -> tuple[MakeRun, MakeUpdate]:
+        """Return what makes a rank's parts in runs, and in updates."""
         updates, partition = self._updates, self._worker.data[member.partition_key]
 
-        def make_part(part: RankPart, stops: Callable[[], bool] = never, /) -> object:
-            rows: Partition = member.latest or partition
-            if isinstance(part, PartOfUpdate):
-                return member.alone(updates.prepare, member, graph_id, part.run_id, rows, part.spec)
-            if isinstance(part, EndOfUpdate):
-                updates.finish(member, graph_id, part.run_id, part.totals)
-                return None
-            return member.alone(
-                member.make_part,
-                rows,
-                part.number,
-                part.client,
-                part.specs,
-                part.deadline,
-                part.dropped,
-                part.first,
-                part.following,
-                stops,
-            )
+        def rows() -> Partition:
+            return member.latest or partition
 
-        return make_part
+        def make_run(part: PartOfRun, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
+            with member.in_use:
+                yield from member.make_part(
+                    rows(),
+                    part.number,
+                    part.client,
+                    part.specs,
+                    part.deadline,
+                    part.dropped,
+                    part.first,
+                    part.following,
+                    stops,
+                )
+
+        def make_update(part: PartOfUpdate | EndOfUpdate) -> object:
+            if isinstance(part, PartOfUpdate):
+                return member.alone(updates.prepare, member, graph_id, part.run_id, rows(), part.spec)
+            updates.finish(member, graph_id, part.run_id, part.totals)
+            return None
+
+        return make_run, make_update
 
     def _refuse_holder(self, graph_id: str) -> None:
         self._door.refuse(self._holders.pop(graph_id, (0, b""))[1])

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -82,11 +82,15 @@ class Member(ABC):
         part_seconds: about how long a part of a leased run takes. Another client waits for the end of a part, or for
             the end of a traversal if the part can stop there. Between two parts threads of all ranks and of the client
             wake, which takes ranks on CPU cores from their levels.
+        answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a part
+            has one answer, at its end.
+        in_use: held by the one thread that makes a run: the member's, or the thread of a line under a lease.
     """
 
     room = LabelRoom()
     awake_seconds = 0.0
     part_seconds = 0.05
+    answer_seconds = 0.0
     takes_over = False
 
     def __init__(self, rank: int, partition_key: Any) -> None:
@@ -95,8 +99,7 @@ class Member(ABC):
         # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
         # GPU may be used by one thread only.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
-        # Held by the one thread that makes a run: the executor's, or the thread of a line under a lease.
-        self._in_use = threading.Lock()
+        self.in_use = threading.Lock()
         self.number = 0
         self.closed = False
         self._following = 0
@@ -123,10 +126,10 @@ class Member(ABC):
         first: int = 0,
         following: int = 0,
         stops: Callable[[], bool] = never,
-    ) -> list[RankReport]:
-        """Release labels, take part in consecutive traversals of a run, keep their labels, and report.
+    ) -> Generator[RankReport, None, None]:
+        """Release labels, take part in consecutive traversals of a run, keep their labels, and yield their reports.
 
-        Called in the member's thread, or in the thread of a line that has the member for itself.
+        Iterated in the member's thread, or in the thread of a line that holds ``in_use``.
 
         Args:
             partition: this rank's edges.
@@ -139,7 +142,7 @@ class Member(ABC):
             following: number of traversals of the run that follow in later parts, and whose labels are also to fit.
             stops: see ``traverse_each``. Members that make a part's traversals in another way make all of them.
 
-        Returns:
+        Yields:
             The reports of the traversals that were made.
 
         Raises:
@@ -151,17 +154,18 @@ class Member(ABC):
         self.drop(dropped)
         try:
             runs = self.traverse(partition, number, specs, end)
+            # The runs first, so that a generator of them reaches its end.
+            for index, (run, spec) in enumerate(zip(runs, specs, strict=False), first):
+                seconds = run.elapsed
+                if spec.repairs is not None:
+                    seconds = run.traversal_seconds or seconds
+                    self.kept.pop(spec.repairs, None)
+                elif spec.max_depth is None and not spec.targets:
+                    self._note_speed(run)
+                self.kept[spec.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
+                yield RankReport.of(run)
         finally:
             self._following, self._stops = 0, never
-        for index, (spec, run) in enumerate(zip(specs, runs, strict=False), first):
-            seconds = run.elapsed
-            if spec.repairs is not None:
-                seconds = run.traversal_seconds or seconds
-                self.kept.pop(spec.repairs, None)
-            elif spec.max_depth is None and not spec.targets:
-                self._note_speed(run)
-            self.kept[spec.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
-        return [RankReport.of(run) for run in runs]
 
     def _note_speed(self, run: RankRun) -> None:
         """Keep the least time of the traversals that reached about as much as any did: the first ones are slow."""
@@ -189,7 +193,7 @@ class Member(ABC):
 
     def alone(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call ``work`` in a thread that may not be the member's. Waits until no other thread uses the member."""
-        with self._in_use:
+        with self.in_use:
             return work(*arguments)
 
     def require_room(self, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
@@ -229,8 +233,10 @@ class Member(ABC):
         self.kept = {}
 
     @abstractmethod
-    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """Take part in the traversals of a run. Called in the member's thread.
+    def traverse(
+        self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float
+    ) -> Iterable[RankRun]:
+        """Take part in the traversals of a run. Called, and iterated, in the member's thread.
 
         Args:
             partition: this rank's edges.
@@ -239,7 +245,8 @@ class Member(ABC):
             deadline: end of all waits, in seconds of ``time.monotonic()``.
 
         Returns:
-            The labels, counts and times of each traversal on this rank. Fewer than ``specs`` if the run stopped early.
+            The labels, counts and times of each traversal on this rank, fewer than ``specs`` if the run stopped early:
+            a list, or a generator that makes the traversals as they are taken.
 
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.

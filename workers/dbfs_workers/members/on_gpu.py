@@ -9,7 +9,8 @@ be exchanged in the middle of a run.
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ class CudaMember(MemberOnGpu):
     """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
 
     awake_seconds = GPU_AWAKE_SECONDS
+    answer_seconds = 0.0025
     takes_over = True
 
     def __init__(self, rank: int, partition_key: Any, graph_id: str) -> None:
@@ -128,8 +130,10 @@ class CudaMember(MemberOnGpu):
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
 
-    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
-        """See ``Member``."""
+    def traverse(
+        self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float
+    ) -> Generator[RankRun, None, None]:
+        """See ``Member``. While the caller has one traversal in hand, the GPU makes the next one."""
         if number <= self._ended:
             raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
         try:
@@ -143,9 +147,12 @@ class CudaMember(MemberOnGpu):
             with failures.typed_errors(f"rank {self.rank}"):
                 self.require_room(partition.stripe, specs)
                 if any(spec.repairs for spec in specs):
-                    return [self._repair(partition, number, spec, deadline) for spec in specs]
-                runs = self._traverse_all(number, specs, deadline)
-                return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=True)]
+                    for spec in specs:
+                        yield self._repair(partition, number, spec, deadline)
+                    return
+                with closing(self._traverse_all(number, specs, deadline)) as runs:
+                    for run, spec in zip(runs, specs, strict=True):
+                        yield self._of_version(run, spec, partition)
         finally:
             with self._lock:
                 self._ended = number
@@ -201,23 +208,28 @@ class CudaMember(MemberOnGpu):
         for engine in self._engines:
             engine.disconnect()
 
-    def _traverse_all(self, number: int, specs: Sequence[TraversalSpec], deadline: float) -> list[RankRun]:
+    def _traverse_all(
+        self, number: int, specs: Sequence[TraversalSpec], deadline: float
+    ) -> Generator[RankRun, None, None]:
         """Make the traversals of a run. While a kernel runs, the next one is launched, and reports are made."""
         if specs[0].strategy:
-            return [self._traverse_by_strategy(number, spec, deadline) for spec in specs]
+            for spec in specs:
+                yield self._traverse_by_strategy(number, spec, deadline)
+            return
         engine = self._engines[int(specs[0].predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         ahead = not any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
         under_way: deque[_Launched] = deque()
-        runs: list[RankRun] = []
+        made = 0
         try:
             for spec in specs:
-                under_way.append(self._launch(engine, number, len(runs), spec, deadline))
+                under_way.append(self._launch(engine, number, made, spec, deadline))
                 if len(under_way) > ahead:
-                    runs.append(self._finish(engine, number, len(runs), under_way.popleft()))
+                    yield self._finish(engine, number, made, under_way.popleft())
+                    made += 1
             while under_way:
-                runs.append(self._finish(engine, number, len(runs), under_way.popleft()))
-            return runs
+                yield self._finish(engine, number, made, under_way.popleft())
+                made += 1
         except BaseException:
             try:
                 engine.drop()
