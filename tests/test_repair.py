@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +36,7 @@ from dbfs_workers.levels.repair_round_kernels import too_much
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
+from dbfs_workers.storage.changed_rows import ChangedRows
 from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
@@ -400,6 +401,15 @@ def test_a_fast_machine_looks_at_more_edges() -> None:
     assert [gives_up(250, 0, passed) for passed in (499_999, 500_001)] == [False, True]
     assert [gives_up(251, 0, passed) for passed in (200_000, 200_001)] == [False, True]
     assert not gives_up(0, 0, 0)
+
+
+@pytest.mark.parametrize("rows", [[], [0], [31, 32], [63, 64, 95], range(96)])
+def test_changed_rows_are_a_bitmap_until_they_are_read(rows: Sequence[int]) -> None:
+    differs = np.zeros(96, bool)
+    differs[list(rows)] = True
+    found = ChangedRows.where(differs).get()
+    assert found.dtype == np.uint32
+    assert found.tolist() == list(rows)
 
 
 def test_the_time_of_a_new_traversal_is_that_of_the_fastest() -> None:

@@ -33,6 +33,7 @@ from dbfs_workers.levels.loop import LevelLoop
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.change_log import EdgeChanges
+from dbfs_workers.storage.changed_rows import ChangedRows
 from dbfs_workers.storage.labels import UNREACHED, RankLabels
 from dbfs_workers.storage.partition import Partition, Rows, require_present
 
@@ -329,8 +330,8 @@ class RepairLoop:
         traversal.run()
         run = traversal.result()
         distances = run.labels.distances
-        changed = np.flatnonzero(distances != (UNREACHED if before is None else before)).astype(np.uint32)
-        return replace(run, changed=changed)
+        differs = distances != (UNREACHED if before is None else before)
+        return replace(run, changed=ChangedRows.where(differs))
 
 
 def _arrays(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:

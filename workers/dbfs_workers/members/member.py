@@ -52,8 +52,8 @@ class OwnedLabels:
         labels: distances and predecessors, in the memory of the member's device.
         version: version of the graph that was traversed.
         seconds: time of the latest new traversal that made the labels.
-        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or on a GPU an object
-            whose ``get`` returns them; None for labels of a new traversal.
+        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or an object whose
+            ``get`` returns them; None for labels of a new traversal.
     """
 
     client: str
