@@ -40,7 +40,7 @@ from dbfs_workers.storage.partition import Partition, Rows, require_present
 # The share of a new traversal's time that the edges of a repair may take, before a new traversal takes the repair's
 # place: at 130 ns each (Florida's roads, one rank of a busy machine, crossings included), or by the ranks' clocks if
 # the edges have taken less.
-_EDGE_SHARE: Final = 0.2
+_EDGE_SHARE: Final = 0.15
 _EDGE_NANOSECONDS: Final = 130
 _CROSSING_EDGES: Final = 100
 # Number of edges that every repair may look at: they take less time than the call.
@@ -49,8 +49,8 @@ _LEAST: Final = 20_000
 # changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a grid of 1,000 x 1,000).
 _CHANGE_EDGES: Final = 4
 # A repair also ends if this share of the time has passed by the ranks' clocks, and this many nanoseconds for each rank:
-# repair and new traversal together take at most 1.2 times as long as the traversal alone, if that takes 30 ms or more.
-_CLOCK_SHARE: Final = 0.1
+# repair and new traversal together take at most 1.2 times as long as the traversal alone, if that takes 20 ms or more.
+_CLOCK_SHARE: Final = 0.075
 _LEAST_NANOSECONDS: Final = 2_000_000
 # The same share for a repair that has looked at few edges (``round_kernels.FEW``): other programs had the cores, and
 # would have them during a new traversal too.
