@@ -13,7 +13,7 @@ import pytest
 
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
 
@@ -31,8 +31,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
     assert _DYNAMIC in source
     (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
     built = folder / "summary.so"
-    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", f"-I{folder}", f"-I{emulator}"]
-    subprocess.run([COMPILER, *options, str(emulator / "summary.cpp"), "-o", str(built)], check=True)
+    folders = [f"-I{folder}", f"-I{emulator}"]
+    subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "summary.cpp"), "-o", str(built)], check=True)
     library = ctypes.PyDLL(str(built))
     library.common_degrees.restype = library.summary.restype = ctypes.c_char_p
     yield library

@@ -14,7 +14,7 @@ import pytest
 from dbfs_workers.cuda import building, device_memory
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu, standin
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
 # Few blocks, so that threads stride.
 _MOST_BLOCKS = 2
@@ -27,9 +27,8 @@ def kernels() -> ctypes.PyDLL:
     emulator = Path(cuda_on_cpu.__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder) / "merging.so"
-        options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0"]
-        options += ["-fno-stack-protector", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-        subprocess.run([COMPILER, *options, str(emulator / "merging.cpp"), "-o", str(built)], check=True)
+        folders = [f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
+        subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "merging.cpp"), "-o", str(built)], check=True)
         # With the interpreter locked: the emulator runs one grid at a time.
         return ctypes.PyDLL(str(built))
 
