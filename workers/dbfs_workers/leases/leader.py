@@ -49,8 +49,8 @@ WATCH_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 1.0
 # Seconds that the run which a lease was granted to may take to arrive.
 _FIRST_SECONDS: Final = 0.5
-# Seconds after which a run is noted while it is under way.
-_SEEN_AFTER: Final = 0.1
+# Seconds after which a run is noted while it is under way. The answer of such a run waits for its last note, 3 ms.
+_SEEN_AFTER: Final = 0.5
 
 
 class GangCalls(Protocol):
