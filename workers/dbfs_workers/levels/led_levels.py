@@ -17,7 +17,7 @@ alone decides when they end.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,15 +152,15 @@ class LedLevels:
         # The frontier has to fit in a rank's bins.
         return min(exchange.led_size or led_size.first_size(exchange.p), exchange.segment.log_words // 2)
 
-    def agree(self, wanted: NDArray[np.int64]) -> bool:
+    def agree(self, wanted: Sequence[int]) -> bool:
         """Take the size that rank 0 wants; return whether levels can be led.
 
         Args:
             wanted: by rank, what it ``wanted``.
         """
-        self.most_vertices = int(wanted[0])
+        self.most_vertices = wanted[0]
         self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices
-        if wanted.all():
+        if all(wanted):
             return True
         # After an update the copied rows would take memory for nothing.
         self._exchange.host_rows.close()

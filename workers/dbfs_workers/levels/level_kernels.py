@@ -55,7 +55,9 @@ AWAITED = 29  # 1 while a crossing is unfinished
 # TO_CONTRACT: the caller is to contract the bins of the last crossing, and to update RECEIVED, QUEUED and CONTRACTED.
 SHARED = 30
 SHARED_INSPECTED, SHARED_OWN, SHARED_SENT = 31, 32, 33  # what ``Backend.top_down`` returned
-STATE: Final = 34
+# Of this rank, in all levels of these calls: edges expanded and vertices discovered. Zero before the first call.
+ALL_EDGES, ALL_DISCOVERED = 34, 35
+STATE: Final = 36
 
 NOT_SHARED, TO_EXPAND, EXPANDED, TO_CONTRACT, CONTRACTED = 0, 1, 2, 3, 4
 
@@ -292,6 +294,8 @@ def top_down_levels(
         over = state[FOUND] == 0 or state[MEASURED] == 1 or state[MAY_TURN] == 1 or state[LED] == 1
         state[LEVEL] = level + 1
         state[DONE] += 1
+        state[ALL_EDGES] += state[EDGES]
+        state[ALL_DISCOVERED] += state[QUEUED]
         state[FRONTIER] = state[QUEUED]
         state[QUEUE] = 1 - state[QUEUE]
         resume[0] = resume[1] = 0

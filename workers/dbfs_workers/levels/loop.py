@@ -47,7 +47,7 @@ _WANTED = 4
 # In the place of ``_WANTED``, from rank 0: the run stops before this traversal.
 _STOP = -1
 # Traversals of a run that are made ready together: see ``traverse_each``.
-_AHEAD = 16
+_AHEAD = 64
 
 
 def traverse(
@@ -142,8 +142,8 @@ class LevelLoop:
     reached: int = 0
     edges: int = 0
     frontier_degrees: int = 0
-    counts: list[NDArray[np.int64]] = field(default_factory=lambda: [np.empty((0, len(COUNT_FIELDS)), np.int64)])
-    seconds: list[NDArray[np.float64]] = field(default_factory=lambda: [np.empty((0, len(TIME_FIELDS)), np.float64)])
+    counts: list[NDArray[np.int64]] = field(default_factory=list)
+    seconds: list[NDArray[np.float64]] = field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
     frontier: int = 0
@@ -208,11 +208,13 @@ class LevelLoop:
         self.frontier, self.unexplored_edges, self.missing_targets, _, _ = self._cross(
             "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
-        if self.exchange.gathered[0, _WANTED] == _STOP:
+        # Functions of NumPy take some microseconds on their first call after the levels.
+        _, _, _, max_degrees, sizes = zip(*self.exchange.gathered.tolist(), strict=True)
+        if sizes[0] == _STOP:
             return False
-        if led is not None and not led.agree(self.exchange.gathered[:, _WANTED]):
+        if led is not None and not led.agree(sizes):
             self.led = None
-        self.max_degree = int(self.exchange.gathered[:, _MAX_DEGREE].max())
+        self.max_degree = max(max_degrees)
 
         self.started = self.ended = time.perf_counter()
         self.setup += self.started - began
@@ -233,18 +235,19 @@ class LevelLoop:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
         scratch.end(self.labels)
         if led is not None and led.leads and led.were_run:
-            led.learn(np.concatenate(self.counts), np.concatenate(self.seconds))
+            led.learn(*self._tables())
         return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
-        counts, seconds = np.concatenate(self.counts), np.concatenate(self.seconds)
+        counts, seconds = self._tables()
+        discovered = counts[:, _DISCOVERED].tolist()
         return RankRun(
             labels=self.labels,
             levels=CountedLevels(counts, seconds),
             reached=self.reached,
             edges=self.edges,
-            depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
+            depth=next((depth for depth in range(len(discovered), 0, -1) if discovered[depth - 1]), 0),
             elapsed=self.ended - self.started,
             setup=self.setup,
             version=self.scratch.partition.version,
@@ -258,8 +261,8 @@ class LevelLoop:
         counts, seconds = stretch.counts, stretch.seconds
         # The last level, for errors, until the next one begins.
         self.level += len(counts) - 1
-        self.reached += int(counts[:, _DISCOVERED].sum())
-        self.edges += int(counts[:, _EDGES].sum())
+        self.reached += stretch.discovered
+        self.edges += stretch.edges
         self.frontier, self.ended, self.led_next = stretch.frontier, stretch.ended, stretch.led
         self.expanded_edges, self.unexplored_edges = stretch.expanded_edges, stretch.unexplored_edges
         if self.frontier and (self.target_rows is not None or stretch.may_turn):
@@ -378,6 +381,13 @@ class LevelLoop:
         # In the order of COUNT_FIELDS.
         counts = (1, expanded, searched, searched - discovered, discovered, 0, 0, discovered, bytes_sent)
         self._end_level(counts, (found - start, self.ended - found, 0.0))
+
+    def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the counts and the times of all levels."""
+        if len(self.counts) == 1:
+            return self.counts[0], self.seconds[0]
+        counts, seconds = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)), np.float64)
+        return np.concatenate([counts, *self.counts]), np.concatenate([seconds, *self.seconds])
 
     def _end_level(self, counts: tuple[int, ...], seconds: tuple[float, ...]) -> None:
         """Record a level's counts and times."""

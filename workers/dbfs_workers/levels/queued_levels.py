@@ -17,11 +17,13 @@ from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.direction import ROWS_PER_EDGE, bottom_up_may_pay
 from dbfs_workers.levels.top_down_levels import Stretch
+from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 
 _PHASE = "top-down"
+_EDGES, _DISCOVERED = map(COUNT_FIELDS.index, ("edges", "discovered"))
 # Levels between two looks at the run by another thread.
 _MOST_LEVELS = 64
 
@@ -96,9 +98,12 @@ class QueuedLevels:
             may_turn = self._adaptive and bottom_up_may_pay(last.found, max_degree, unexplored_edges, n, share)
             over = not last.found or level == spec.max_depth or bool(spec.targets)
             if over or may_turn or len(counts) == _MOST_LEVELS:
+                table = np.array(counts, np.int64)
                 return Stretch(
-                    counts=np.array(counts, np.int64),
+                    counts=table,
                     seconds=np.array(seconds, np.float64),
+                    discovered=int(table[:, _DISCOVERED].sum()),
+                    edges=int(table[:, _EDGES].sum()),
                     frontier=last.found,
                     expanded_edges=last.expanded_edges,
                     unexplored_edges=unexplored_edges,

@@ -1,6 +1,6 @@
 """Consecutive top-down levels of a rank on the CPU, run by one kernel where the ranks share memory."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ _WITHOUT_END = 1 << 62
 _NONE = np.empty(0, np.uint32)
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Consecutive levels that one call of the kernel completed.
 
     Attributes:
         counts: int64[levels, len(COUNT_FIELDS)].
         seconds: float64[levels, len(TIME_FIELDS)].
+        discovered: vertices of this rank that were discovered.
+        edges: sum of the degrees of this rank's expanded vertices.
         frontier: over all ranks, vertices of the frontier; an upper bound.
         expanded_edges: over all ranks, edges that the last level expanded.
         unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
@@ -37,6 +38,8 @@ class Stretch:
 
     counts: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    discovered: int
+    edges: int
     frontier: int
     expanded_edges: int
     unexplored_edges: int
@@ -135,6 +138,7 @@ class TopDownLevels:
         state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
         state[kernels.LED_VERTICES], state[kernels.LED_EDGES] = led_vertices, led_edges
         state[kernels.DONE] = state[kernels.FOUND] = state[kernels.EXPANDED_EDGES] = 0
+        state[kernels.ALL_EDGES] = state[kernels.ALL_DISCOVERED] = 0
         while True:
             with exchange.in_kernel():
                 status, peer = kernels.top_down_levels(
@@ -149,17 +153,20 @@ class TopDownLevels:
                 self._contract()
             elif not state[kernels.AWAITED]:
                 break
-        scratch.adopt(int(state[kernels.QUEUE]), int(state[kernels.FRONTIER]))
-        done = int(state[kernels.DONE])
+        after = state.tolist()
+        scratch.adopt(after[kernels.QUEUE], after[kernels.FRONTIER])
+        done = after[kernels.DONE]
         return Stretch(
             counts=self._counts[:done].copy(),
             seconds=np.multiply(self._times[:done], 1e-9, dtype=np.float64),
-            frontier=int(state[kernels.FOUND]),
-            expanded_edges=int(state[kernels.EXPANDED_EDGES]),
-            unexplored_edges=int(state[kernels.UNEXPLORED]),
-            may_turn=bool(state[kernels.MAY_TURN]),
-            led=bool(state[kernels.LED]),
-            ended=int(state[kernels.ENDED]) * 1e-9,
+            discovered=after[kernels.ALL_DISCOVERED],
+            edges=after[kernels.ALL_EDGES],
+            frontier=after[kernels.FOUND],
+            expanded_edges=after[kernels.EXPANDED_EDGES],
+            unexplored_edges=after[kernels.UNEXPLORED],
+            may_turn=bool(after[kernels.MAY_TURN]),
+            led=bool(after[kernels.LED]),
+            ended=after[kernels.ENDED] * 1e-9,
         )
 
     def _expand(self) -> None:

@@ -1,10 +1,11 @@
 """A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import TraversalSpec
@@ -12,9 +13,6 @@ from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.team import Team
-
-if TYPE_CHECKING:
-    from dbfs_workers.levels.traversals import Watch
 
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
@@ -51,8 +49,6 @@ class LoopMember(Member):
 
     def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
         """See ``Member``. The first traversal of a version allocates the scratch."""
-        from dbfs_workers.levels.traversals import Watch
-
         try:
             self.require_room(partition.stripe, specs)
         except NoRoomForLabelsError as error:
@@ -105,10 +101,10 @@ class LoopMember(Member):
         return self._scratch
 
     def _traverse_each(
-        self, partition: Partition, specs: list[TraversalSpec], watch: "Watch", deadline: float
+        self, partition: Partition, specs: list[TraversalSpec], watch: Watch, deadline: float
     ) -> list[RankRun]:
+        # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
-        from dbfs_workers.levels.traversals import traverse_each
 
         if specs[0].strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal

@@ -58,6 +58,11 @@ class Scratch:
     def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None, team: Team | None = None) -> None:
         self._xp = xp
         self._pool = pool
+        if pool is not None:
+            # Imported here because the import compiles kernels.
+            from dbfs_workers.storage import label_kernels
+
+            self._label_kernels = label_kernels
         self.team = team
         # Whether the labels of the traversal under way lack those of unvisited rows.
         self._begun = False
@@ -164,11 +169,10 @@ class Scratch:
     def end(self, labels: RankLabels) -> None:
         """Write the labels of the rows that the traversal has not visited, if ``start`` left that to the end."""
         if self._begun:
-            # Imported here because the import compiles kernels.
-            from dbfs_workers.storage import label_kernels
-
             parents = labels.predecessors
-            label_kernels.label_unvisited(self.own_visited, labels.distances, _NONE if parents is None else parents)
+            self._label_kernels.label_unvisited(
+                self.own_visited, labels.distances, _NONE if parents is None else parents
+            )
 
     def _left_to_end(self, spec: TraversalSpec) -> bool:
         """Return whether ``end`` labels the rows that a traversal has not visited."""
@@ -181,14 +185,12 @@ class Scratch:
 
     def _start_at(self, source: int, labels: RankLabels) -> None:
         """Start from one source: what ``start`` does in a dozen calls of NumPy takes one kernel."""
-        # Imported here because the import compiles kernels.
-        from dbfs_workers.storage import label_kernels
-
         assert self._unreachable is not None
         stripe, rank = self.partition.stripe, self.partition.rank
         parents = _NONE if labels.predecessors is None else labels.predecessors
         row = stripe.row(source) if stripe.owner(source) == rank else -1
-        if label_kernels.begin(self.visited, self._unreachable, rank, row, labels.distances, parents, self.next_queue):
+        begin, queue = self._label_kernels.begin, self.next_queue
+        if begin(self.visited, self._unreachable, rank, row, labels.distances, parents, queue):
             self._forget_owner(labels)
         self.advance(int(row >= 0))
 
