@@ -110,6 +110,18 @@ def top_down(
     return edges, found, sent
 
 
+@kernel(void, types.uint32, int64, READ_INT64, READ_UINT32)
+def fetch_lists(bits, first, starts, columns):
+    """Have the beginnings of some rows' lists fetched: of the rows from ``first`` on whose bits are set in a word.
+
+    A search skips rows, so the processor does not foresee where the next lists begin.
+    """
+    while bits:
+        b = trailing_zeros(bits)
+        bits &= bits - np.uint32(1)
+        prefetch(columns, starts[first + b])
+
+
 @kernel(
     types.UniTuple(int64, 3),
     READ_INT64,
@@ -148,6 +160,8 @@ def bottom_up(
     found = 0
     degrees = 0
     for w in range(own_visited.size):
+        if w + 1 < own_visited.size:
+            fetch_lists(~own_visited[w + 1], np.int64(w + 1) * 32, in_starts, in_columns)
         todo = ~own_visited[w]
         bits = np.uint32(0)
         while todo:

@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.backends.cpu_kernels import claim
-from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD
+from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD, fetch_lists
 from dbfs_workers.intrinsics import prefetch, trailing_zeros
 from dbfs_workers.jit import (
     INT32,
@@ -80,6 +80,8 @@ def bottom_up(row_offsets, columns, frontier_bits, empty, visited, n_local, grid
     edges = 0
     count = 0
     for w in range(visited.size):
+        if w + 1 < visited.size:
+            fetch_lists(np.uint32(~(visited[w + 1] | empty[w + 1])), np.int64(w + 1) * 32, row_offsets, columns)
         todo = np.uint32(~(visited[w] | empty[w]))
         bits = np.uint32(0)
         while todo:
