@@ -40,7 +40,7 @@ from dbfs_workers.storage.partition import Partition, Rows, require_present
 # The share of a new traversal's time that the edges of a repair may take, before a new traversal takes the repair's
 # place: at 130 ns each (Florida's roads, one rank of a busy machine, crossings included), or by the ranks' clocks if
 # the edges have taken less.
-_EDGE_SHARE: Final = 0.15
+_EDGE_SHARE: Final = 0.2
 _EDGE_NANOSECONDS: Final = 130
 _CROSSING_EDGES: Final = 100
 # Number of edges that every repair may look at: they take less time than the call.
