@@ -96,7 +96,6 @@ class Gang:
     Attributes:
         parts: the parts of runs that rank 0 has made.
         updates: by rank, the parts of updates that the rank has made.
-        made: by rank, how many traversals the rank has made.
         fail_on: by rank and class of a part, the error with which the rank ends such parts.
         fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
         hold: rank 0 makes no part while this is clear.
@@ -107,7 +106,6 @@ class Gang:
     def __init__(self, door: Door, part_seconds: float = 0.02, answer_seconds: float = 0.0) -> None:
         self.parts: list[PartOfRun] = []
         self.updates: dict[int, list[PartOfUpdate | EndOfUpdate]] = {0: [], 1: []}
-        self.made = {0: 0, 1: 0}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
         self.stop_after: dict[int, int] = {}
         self.fail_after = 0
@@ -147,7 +145,6 @@ class Gang:
                     self.leader.revoke(part.lease)
                     assert stops()
                 return
-            self.made[rank] += 1
             yield REPORT
 
     def make_update(self, rank: int, part: PartOfUpdate | EndOfUpdate, /) -> Any:

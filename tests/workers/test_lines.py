@@ -111,6 +111,16 @@ def test_a_thread_that_stays_awake_sees_the_other_end_close(door: Door) -> None:
         line.receive(None)
 
 
+def answers(line: Line) -> list[RanksReports]:
+    """Return the answers to a run up to the last one."""
+    found: list[RanksReports] = []
+    while not (found and found[-1].last):
+        answer = receive(line)
+        assert isinstance(answer, RanksReports)
+        found.append(answer)
+    return found
+
+
 @pytest.fixture
 def gang(door: Door) -> Iterator[Gang]:
     gang = Gang(door)
@@ -175,15 +185,9 @@ def test_a_part_that_stops_early_ends_the_run_with_what_was_made(
     gang = Gang(door, 1e6, answer_seconds)
     gang.stop_after[3] = 2
     gang.leader.grant(1, "me", 1)
-    made = []
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 100)
-        last = False
-        while not last:
-            answer = receive(line)
-            assert isinstance(answer, RanksReports)
-            made.append([len(read_answer(rank)) for rank in answer.ranks])
-            last = answer.last
+        made = [[len(read_answer(rank)) for rank in answer.ranks] for answer in answers(line)]
         send(line, 1)
         assert isinstance(receive(line), Refusal)
     assert made == [[count, count] for count in expected]
@@ -216,8 +220,7 @@ def test_parts_double_up_to_their_time(door: Door, part_seconds: float, lengths:
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 15)
-        while not (answer := receive(line)).last:  # type: ignore[union-attr]
-            assert isinstance(answer, RanksReports)
+        answers(line)
     assert [len(part.specs) for part in gang.parts] == lengths
     gang.leader.close()
     gang.follower.close()
@@ -241,14 +244,12 @@ def quick_line(door: Door, gang: Gang) -> Line:
     return line
 
 
-def answers(line: Line) -> list[RanksReports]:
-    """Return the answers to a run up to the last one."""
-    found: list[RanksReports] = []
-    while not (found and found[-1].last):
-        answer = receive(line)
-        assert isinstance(answer, RanksReports)
-        found.append(answer)
-    return found
+def require_whole_run(door: Door, gang: Gang, lease: int) -> None:
+    """Grant the next lease, and check that a run gets all of its answers, and no other ones."""
+    gang.leader.grant(lease, "me", 7)
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, lease, 5)
+        assert sum(len(read_answer(answer.ranks[1])) for answer in answers(line)) == 5
 
 
 def test_a_part_is_answered_several_times(door: Door, talkative: Gang) -> None:
@@ -277,11 +278,7 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
     assert note.traversals == 3
     # The answers that rank 1 had under way are not taken for those of the next run.
     talkative.fail_on.clear()
-    talkative.leader.grant(2, "me", 7)
-    with closing(opened(door, talkative.holder_token)) as line:
-        send(line, 2, 5)
-        found = answers(line)
-    assert sum(len(read_answer(answer.ranks[1])) for answer in found) == 5
+    require_whole_run(door, talkative, 2)
 
 
 def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -> None:
@@ -294,25 +291,14 @@ def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -
     (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
     assert isinstance(note.error, RunCancelledError)
     assert 0 < note.traversals < 100_000
-    talkative.leader.grant(2, "me", 7)
-    with closing(opened(door, talkative.holder_token)) as line:
-        send(line, 2, 5)
-        found = answers(line)
-    assert sum(len(read_answer(answer.ranks[1])) for answer in found) == 5
+    require_whole_run(door, talkative, 2)
 
 
 def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1)
-    made = 0
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 1000)
-        last = False
-        while not last:
-            answer = receive(line)
-            assert isinstance(answer, RanksReports)
-            made += len(read_answer(answer.ranks[1]))
-            last = answer.last
-    assert made == 1000
+        assert sum(len(read_answer(answer.ranks[1])) for answer in answers(line)) == 1000
     firsts = [part.first for part in gang.parts]
     assert firsts == sorted(firsts)
     assert sum(len(part.specs) for part in gang.parts) == 1000
