@@ -383,11 +383,12 @@ class LevelLoop:
         self._end_level(counts, (found - start, self.ended - found, 0.0))
 
     def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the counts and the times of all levels."""
-        if len(self.counts) == 1:
-            return self.counts[0], self.seconds[0]
-        counts, seconds = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)), np.float64)
-        return np.concatenate([counts, *self.counts]), np.concatenate([seconds, *self.seconds])
+        """Return the counts and the times of all levels, as one block each from now on."""
+        if len(self.counts) != 1:
+            counts, seconds = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)), np.float64)
+            self.counts = [np.concatenate([counts, *self.counts])]
+            self.seconds = [np.concatenate([seconds, *self.seconds])]
+        return self.counts[0], self.seconds[0]
 
     def _end_level(self, counts: tuple[int, ...], seconds: tuple[float, ...]) -> None:
         """Record a level's counts and times."""
