@@ -11,6 +11,7 @@ from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.changed_rows import ChangedRows
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.update_spec import UpdateSpec
 
@@ -68,13 +69,16 @@ class MemberOnGpu(Member):
         import cupy
 
         kept, now = kept or self.kept.get(spec.repairs), run.labels.distances
-        differ = now >= 0 if kept is None else now != kept.labels.distances
-        return replace(run, changed=cupy.flatnonzero(differ).astype(np.uint32))
+        differs = now >= 0 if kept is None else now != kept.labels.distances
+        run = replace(run, changed=ChangedRows.where(differs))
+        # Runs use streams of their own, and one of them may get the memory of the labels before.
+        cupy.cuda.get_current_stream().synchronize()
+        return run
 
     def _repaired(
         self, graph: "DeviceGraph", partition: Partition, spec: TraversalSpec, kept: OwnedLabels | None
     ) -> RankRun | None:
-        """Repair labels in place; None if a new traversal has to take the place of the repair.
+        """Repair labels; None if a new traversal has to take the place of the repair.
 
         Args:
             graph: the rank's slice of the version to repair to.
@@ -91,13 +95,13 @@ class MemberOnGpu(Member):
         if changes is None:
             return None
         began = time.perf_counter()
-        # The labels are of no version until the repair ends.
+        # Predecessors are of no version until the repair ends.
         self.kept.pop(spec.repairs or ("", 0))
         done = repair.repair(graph, kept.labels, changes, kept.seconds)
         if done is None:
             return None
         return RankRun(
-            labels=kept.labels,
+            labels=done.labels,
             levels=CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
             reached=done.reached,
             edges=done.edges,

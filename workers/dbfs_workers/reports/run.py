@@ -45,8 +45,8 @@ class RankRun:
             other ranks.
         version: version of the graph that was traversed.
         counters: counters of a strategy of the laboratory, by name; none of the engines.
-        changed: the rows whose distance an update has changed: uint32, ascending, or an object
-            whose ``get`` returns them; None of a traversal.
+        changed: the rows whose distance an update has changed: uint32, ascending, or ``ChangedRows``; None of a
+            traversal.
         traversal_seconds: of a repair, ``elapsed`` of the traversal that made the labels; else 0.
     """
 
