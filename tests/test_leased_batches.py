@@ -71,28 +71,6 @@ def test_a_small_batch_leaves_its_clients_lease(client: distributed.Client, leav
         assert result.update().depth == 19
 
 
-def test_a_batch_through_the_queue_leaves_its_clients_lease(
-    client: distributed.Client, leaves_nothing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As batches for graphs on GPUs go."""
-    update = RunSender.update
-    through_the_queue = lambda self, *given, **options: update(self, *given, **{**options, "on_gpus": True})  # noqa: E731
-    monkeypatch.setattr(RunSender, "update", through_the_queue)
-    with dbfs.load("path:n=40", client=client, mutable=True) as graph:
-        result = graph.bfs(0, predecessors=True)
-        graph.bfs_many([0, 1])
-        serial = lease(client, graph)
-        graph.insert_edges([(0, 30)])
-        assert result.update().depth == 15
-        assert lease(client, graph) == serial
-        # An error ends the lease, since ranks may be late to forget the batch.
-        graph.delete_vertices(39)
-        graph.bfs_many([0, 1])
-        with pytest.raises(InvalidVertexError, match="deleted"):
-            graph.insert_edges([(0, 39)])
-        assert (graph.version, graph.bfs(0, validate=True).depth) == (2, 15)
-
-
 def test_a_batch_whose_answer_is_lost_is_made_once(
     client: distributed.Client, leaves_nothing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

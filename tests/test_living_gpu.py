@@ -16,6 +16,8 @@ import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.graph import living
 from dbfs.graph.graph import Graph
+from dbfs.service.runs import RunSender
+from dbfs.service.update_messages import UpdateReport
 from tests.support import merging, oracle
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
@@ -194,6 +196,39 @@ def test_vertices_come_and_go_and_results_follow(cluster: tuple[str, distributed
         check(graph, edges | {(41, 39), (39, 41), (30, 0), (0, 30)}, 41)
         graph.compact()
         assert result.update().version == graph.version == 4
+
+
+def test_a_few_edges_go_under_the_lease(
+    cluster: tuple[str, distributed.Client], monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    _, client = cluster
+    reports: list[UpdateReport | None] = []
+    send = RunSender._update_under_lease
+
+    def sent(self: RunSender, *given: Any) -> UpdateReport | None:
+        reports.append(send(self, *given))
+        return reports[-1]
+
+    monkeypatch.setattr(RunSender, "_update_under_lease", sent)
+    with dbfs.load("path:n=40", client=client, ranks=ranks, mutable=True, backend="cuda") as graph:
+        edges = mirrored([(v, v + 1) for v in range(39)], directed=False)
+        result = graph.bfs(0, predecessors=True)
+        graph.bfs_many([0, 1])
+        graph.insert_edges([(0, 30)])
+        assert result.update().depth == 15
+        graph.delete_edges([(0, 30)])
+        assert result.update().depth == 39
+        with pytest.raises(EdgeInputError, match="strict=True"):
+            graph.insert_edges([(0, 1), (0, 5)], strict=True)
+        client.run(merging.limit_memory, 100, workers=[graph.record.addresses[-1]])
+        try:
+            with pytest.raises(GraphTooLargeError, match=f"rank {ranks - 1}, .* 100 bytes are free"):
+                graph.insert_edges([(0, 21)])
+        finally:
+            client.run(merging.limit_memory, None)
+        assert graph.insert_edges([(0, 21)]).version == 3
+        assert [report is not None and report.applied for report in reports] == [True, True, False, True]
+        check(graph, edges | {(0, 21), (21, 0)}, 3, tasks=True)
 
 
 def test_a_batch_that_does_not_fit_one_rank_changes_none(cluster: tuple[str, distributed.Client], ranks: int) -> None:

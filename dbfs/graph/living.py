@@ -280,8 +280,7 @@ class LivingVertices(NamedVertices):
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
         spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst))
-        sender, on_gpus = RunSender.of(self._gang.client), self.record.backend == "cuda"
-        report = sender.update(self.record.graph_id, spec, limit, strict=strict, on_gpus=on_gpus)
+        report = RunSender.of(self._gang.client).update(self.record.graph_id, spec, limit, strict=strict)
         if not report.applied:
             raise self._refusal(kind, report)
         self._take(report.record)

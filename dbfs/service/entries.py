@@ -136,8 +136,6 @@ class RunEntry:
         under_lease: whether the run's client has a lease: then the run did not wait in the queue.
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
-        lease: serial number of a lease that goes on after the run, since its client does not use the lease meanwhile; 0
-            for none.
         before: number of traversals that earlier parts of a leased run have made.
     """
 
@@ -159,7 +157,6 @@ class RunEntry:
         self.under_lease = False
         self.of_tasks = False
         self.update = ""
-        self.lease = 0
         self.before = 0
 
     @classmethod

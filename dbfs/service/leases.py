@@ -117,15 +117,8 @@ class Leases:
         return LeaseGrant(serial, address, token, run.waited())
 
     def revoke(self, run: RunEntry) -> bool:
-        """Begin to end the leases that hold any of a run's workers; return whether there are any.
-
-        The client of ``run.lease`` does not use its lease meanwhile: that lease goes on, unless it is about to end.
-        """
-        held = [
-            lease
-            for lease in self._held.values()
-            if run.workers & set(lease.graph.record.addresses) and (lease.ending or lease.serial != run.lease)
-        ]
+        """Begin to end the leases that hold any of a run's workers; return whether there are any."""
+        held = [lease for lease in self._held.values() if run.workers & set(lease.graph.record.addresses)]
         for lease in held:
             lease.graph.revoked = time.monotonic()
             if lease.ending is None:

@@ -135,9 +135,7 @@ class RunSender:
                 yield part
             broken = broken or lease.broken
 
-    def update(
-        self, graph_id: str, spec: UpdateSpec, deadline: Deadline, *, strict: bool, on_gpus: bool
-    ) -> UpdateReport:
+    def update(self, graph_id: str, spec: UpdateSpec, deadline: Deadline, *, strict: bool) -> UpdateReport:
         """Change a graph by a few edges: under this client's lease on the gang, else through the scheduler's queue.
 
         Args:
@@ -145,32 +143,21 @@ class RunSender:
             spec: the update, with its edges.
             deadline: the run's deadline.
             strict: whether one duplicate or missing edge refuses the whole batch.
-            on_gpus: whether the graph is on GPUs. Its updates go through the queue, and leave the lease.
 
         Raises:
             DbfsError: see ``UpdateEdges``.
         """
         service, run_id = self._service, uuid.uuid4().hex
         lease = self._take(graph_id)
-        if lease is not None and not on_gpus:
+        if lease is not None:
             update = LeasedUpdate(lease.serial, run_id, spec, strict, deadline.remaining)
             report = self._update_under_lease(lease, graph_id, update)
             if report is not None:
                 return report
-            lease = None
-        client, pickled, serial = service.client.id, Pickled.of(spec), 0 if lease is None else lease.serial
-        message = UpdateEdges(graph_id, client, run_id, deadline.remaining, spec.kind, pickled, strict, serial)
-        try:
-            with service.cancelling(run_id):
-                report = service.call(message)
-        except BaseException:
-            if lease is not None:
-                # The ranks may still be at work.
-                lease.line.close()
-            raise
-        if lease is not None:
-            self._give_back(graph_id, lease)
-        return report
+        client, pickled = service.client.id, Pickled.of(spec)
+        message = UpdateEdges(graph_id, client, run_id, deadline.remaining, spec.kind, pickled, strict)
+        with service.cancelling(run_id):
+            return service.call(message)
 
     def _update_under_lease(self, lease: "_HeldLease", graph_id: str, update: LeasedUpdate) -> UpdateReport | None:
         """Send an update to rank 0; None if the lease is over or the line broke: then the scheduler finds out more."""

@@ -205,7 +205,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph_id, client, run_id, kind = message.graph_id, message.client, message.run_id, message.kind
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         begin = BeginTaskRun(graph_id, client, run_id, 0, message.deadline, kind)
-        over = self._spawn(self._hold_workers(begin, begun, message.lease))
+        over = self._spawn(self._hold_workers(begin, begun))
         await begun
         error: DbfsError | None = RunCancelledError(f"run {run_id}: the update failed")
         try:
@@ -347,8 +347,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return task
 
     @contextlib.asynccontextmanager
-    async def _turn(self, message: Enqueue | BeginTaskRun, lease: int = 0) -> AsyncIterator[RunEntry]:
-        """Queue a run and wait for its turn. The run is over when the context ends; ``lease`` as of ``UpdateEdges``.
+    async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
+        """Queue a run and wait for its turn. The run is over when the context ends.
 
         Raises:
             GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError:
@@ -359,7 +359,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
         run.of_tasks = isinstance(message, BeginTaskRun)
         run.update = message.update if isinstance(message, BeginTaskRun) else ""
-        run.lease = lease
         try:
             async with self._queue.turn(run):
                 yield run
@@ -369,14 +368,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._forget(run.client, graph)
                 self._end_leases(run.client)
 
-    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str], lease: int = 0) -> None:
-        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets.
-
-        ``lease`` is as of ``UpdateEdges``.
-        """
+    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
+        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
         graph = self.graphs.get(message.graph_id)
         try:
-            async with self._turn(message, lease) as run:
+            async with self._turn(message) as run:
                 run.graph.runs += not run.update
                 run.graph.last_client = run.client
                 reports = await self._task_runs.hold(run, begun)

@@ -81,8 +81,6 @@ class UpdateEdges(SchedulerMessage[UpdateReport]):
     Attributes:
         graph_id, client, run_id, deadline: as in ``Enqueue``.
         kind, spec, strict: as in ``ApplyUpdate``; the spec has the edges.
-        lease: serial number of the client's lease on the gang, which goes on after the update. The client does not use
-            the lease until the answer comes. 0 for none; then the update ends any lease.
 
     Raises:
         InvalidOptionError: the graph takes no updates.
@@ -96,4 +94,3 @@ class UpdateEdges(SchedulerMessage[UpdateReport]):
     kind: str
     spec: Pickled[UpdateSpec]
     strict: bool
-    lease: int = 0

@@ -90,7 +90,7 @@ class Graph:
     def rate(self, partition: Partition) -> float:
         """Return the median rate of traversals of most of the graph, in billions of edges a second."""
         facts = on_device(partition)
-        self.member.take_over(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree))
+        self.member.take_over(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree), facts)
         rates = []
         for source in self.sources * 2:
             self.runs += 1

@@ -78,7 +78,7 @@ class Graph:
         facts = on_device(made.partition)
         self.partition = made.partition
         totals = GraphTotals(facts.m_local, facts.connected, facts.max_degree)
-        self.member.take_over(self.partition, totals)
+        self.member.take_over(self.partition, totals, facts)
         self.cupy.cuda.Device().synchronize()
         seconds = time.perf_counter() - start
         assert made.changes.keys is not None

@@ -95,8 +95,10 @@ def change(member: "CudaMember", partition: Partition, pipe: Connection) -> Part
     """Insert the batch that comes through the pipe; return the next version."""
     following = member.updated(partition, UpdateSpec("insert-edges", False, edges=pipe.recv()))
     made = following.partition
-    pipe.send((made.m_local, following.connected, made.max_degree))
-    member.take_over(made, pipe.recv())
+    facts = following.facts
+    assert facts is not None
+    pipe.send((made.m_local, facts.connected, made.max_degree))
+    member.take_over(made, pipe.recv(), facts)
     pipe.send("taken over")
     return made
 

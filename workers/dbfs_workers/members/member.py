@@ -52,8 +52,8 @@ class OwnedLabels:
         labels: distances and predecessors, in the memory of the member's device.
         version: version of the graph that was traversed.
         seconds: time of the latest new traversal that made the labels.
-        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or an object whose
-            ``get`` returns them; None for labels of a new traversal.
+        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or
+            ``ChangedRows``; None for labels of a new traversal.
     """
 
     client: str
@@ -281,9 +281,15 @@ class Member(ABC):
         return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self.free_bytes)
 
     def take_over(  # noqa: B027 - most members read the partition of each run
-        self, partition: Partition, totals: GraphTotals
+        self, partition: Partition, totals: GraphTotals, facts: Any
     ) -> None:
-        """Make ready to traverse a new version of the partition from now on. Called in the member's thread."""
+        """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
+
+        Args:
+            partition: the version.
+            totals: its counts over all ranks.
+            facts: see ``Updated``.
+        """
 
     @abstractmethod
     def free_bytes(self) -> int:

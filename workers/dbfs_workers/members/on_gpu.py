@@ -175,12 +175,12 @@ class CudaMember(MemberOnGpu):
         """See ``Member``."""
         following = super().updated(partition, spec, edges, in_edges)
         with failures.typed_errors(f"rank {self.rank}, changing its edges"):
-            return replace(following, connected=on_device(following.partition).connected)
+            return replace(following, facts=on_device(following.partition))
 
-    def take_over(self, partition: Partition, totals: GraphTotals) -> None:
+    def take_over(self, partition: Partition, totals: GraphTotals, facts: DeviceGraph) -> None:
         """See ``Member``."""
         with failures.typed_errors(f"rank {self.rank}, taking version {partition.version} over"):
-            self._graph = on_device(partition)
+            self._graph = facts
             self._summary = Summary(self._graph)
             for engine in self._engines:
                 engine.take_over(self._graph, totals)

@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,14 +163,14 @@ class Updated:
         changes: changes of the rank's rows.
         vertices: int64, the vertices inserted or deleted; the same on all ranks.
         absent: vertices to delete that were deleted before.
-        connected: rows that have an edge, if the version is on a GPU; else 0.
+        facts: what the engines of a GPU need of the version (``cuda.device_graph.DeviceGraph``); None elsewhere.
     """
 
     partition: Partition
     changes: Changes = NO_CHANGES
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
     absent: int = 0
-    connected: int = 0
+    facts: Any | None = None
 
 
 def updated(

@@ -28,7 +28,7 @@ class RankUpdate:
         first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
         vertices: int64, the vertices inserted or deleted.
         absent: vertices to delete that were deleted before.
-        connected: see ``Updated.connected``.
+        connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
     """
 
     info: PartitionInfo

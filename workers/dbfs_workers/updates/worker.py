@@ -5,12 +5,14 @@ replaces the partition among the worker's data. All ranks prepare before any com
 under a lease the threads of lines call ``Updates.prepare`` and ``Updates.finish``.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import distributed
 import numpy as np
+from distributed.spill import SpillBuffer
 
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.members.member import Member
@@ -30,11 +32,13 @@ class _Prepared:
         run_id: the update's run.
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
+        facts: see ``Updated``.
     """
 
     run_id: str
     partition: Partition
     changes: VersionChanges | None
+    facts: Any | None
 
 
 class Updates:
@@ -99,7 +103,7 @@ class Updates:
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
-        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None)
+        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None, updated.facts)
         return RankUpdate(
             describe(updated.partition),
             updated.partition.stripe,
@@ -109,7 +113,7 @@ class Updates:
             changes.first_refused,
             updated.vertices,
             updated.absent,
-            updated.connected,
+            0 if updated.facts is None else updated.facts.connected,
         )
 
     @CommitUpdate.handler
@@ -119,7 +123,7 @@ class Updates:
         prepared = self._take_prepared(member, message.graph_id, message.run_id)
         # Otherwise without a wait for another thread, which may come late on busy cores.
         if member.takes_over:
-            await member.in_thread(member.take_over, prepared.partition, message.totals)
+            await member.in_thread(member.take_over, prepared.partition, message.totals, prepared.facts)
         self._put(member, prepared)
 
     @DropUpdate.handler
@@ -137,11 +141,19 @@ class Updates:
             return
         prepared = self._take_prepared(member, graph_id, run_id)
         if member.takes_over:
-            member.alone(member.take_over, prepared.partition, totals)
-        self._put(member, prepared)
+            member.alone(member.take_over, prepared.partition, totals, prepared.facts)
+        if isinstance(self._worker.data, dict | SpillBuffer):
+            self._put(member, prepared)
+            return
+
+        async def put() -> None:
+            self._put(member, prepared)
+
+        # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
+        member.wait_for(asyncio.run_coroutine_threadsafe(put(), self._worker.loop.asyncio_loop))
 
     def _put(self, member: Member, prepared: _Prepared) -> None:
-        """Make a version the rank's partition. In any thread: a worker's data are a dictionary, or zict's buffer."""
+        """Make a version the rank's partition."""
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
