@@ -32,15 +32,23 @@ if TYPE_CHECKING:
 
 SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
-# leader levels that are handed over; sparse, dense and bottom-up levels; large degrees.
+# leader levels that are handed over; sparse, dense and bottom-up levels; large degrees; one degree, so that the kernel
+# counts degrees until the batch.
 GRAPHS = {
     "grid2d": lambda: generate.grid2d(24),
     "path": lambda: generate.path(51_000),
     "tree": lambda: generate.tree(2**16, 2),
     "kronecker": lambda: generate.kronecker(13),
     "uniform": lambda: generate.uniform(20000, 150000, directed=False),
+    "circulant": lambda: dbfs.from_arrays(*circulant(10_240, 20), n=10_240),
 }
 MANY = tuple(range(0, 51_000, 3))
+
+
+def circulant(n: int, steps: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the edges of a graph whose vertices have 2 * steps neighbours each."""
+    chosen = np.random.default_rng(5).choice(np.arange(1, n // 2), steps, replace=False)
+    return np.repeat(np.arange(n), steps), (np.arange(n)[:, None] + chosen).reshape(-1) % n
 
 
 def runs(name: str) -> list[TraversalSpec]:
@@ -81,7 +89,10 @@ def serve(rank: int, pipe: Connection) -> None:
             pipe.recv()
             try:
                 (done,) = member.traverse(partition, number + 1, [spec], time.monotonic() + SECONDS)
-                pipe.send(member.fetch(done.labels))
+                fetched = member.fetch(done.labels)
+                rows = done.levels.summary.rows
+                assert rows.tolist() == np.bincount(fetched.distances + 1, minlength=rows.size + 1)[1:].tolist()
+                pipe.send(fetched)
             except DbfsError as error:
                 pipe.send(error)
         pipe.recv()

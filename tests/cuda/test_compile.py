@@ -48,7 +48,7 @@ VARIANT_ROWS = [
 # The register file of a multiprocessor, of every architecture above.
 REGISTERS = 64 * 1024
 SMALL_KERNELS = {
-    "resident/summary.cu": {"dbfs_summary", "dbfs_common_degrees"},
+    "resident/summary.cu": {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
     grid_cuda.SOURCE: {f"dbfs_grid_{name}" for name in grid_cuda.KERNELS},
     "phases/messages.cu": {
@@ -59,7 +59,7 @@ SMALL_KERNELS = {
     "building/binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
     "building/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
     "building/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
-    "building/facts.cu": {"dbfs_facts"},
+    "building/facts.cu": {"dbfs_facts", "dbfs_common_degrees"},
     "building/merging.cu": {
         f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")
     },

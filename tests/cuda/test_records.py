@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.records import KernelLevels, Records
+from dbfs_workers.cuda.records import KernelLevels, Records, counted
 from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
 from dbfs_workers.reports import COUNT_FIELDS, packing
@@ -158,7 +158,15 @@ def outcome(*levels: dict[str, int]) -> KernelOutcome:
     for record, level in zip(records, levels, strict=True):
         for name, given in level.items():
             record[name] = given
-    return KernelOutcome(levels=len(levels), records=records, nanoseconds_a_cycle=0.5, seconds=1.0, reset_seconds=0.1)
+    return KernelOutcome(
+        levels=len(levels),
+        records=records,
+        source_rows=1,
+        source_edges=9,
+        nanoseconds_a_cycle=0.5,
+        seconds=1.0,
+        reset_seconds=0.1,
+    )
 
 
 def labels(rows: list[int], degrees: list[int] | None = None) -> LabelSummary:
@@ -250,6 +258,14 @@ def test_counts_of_a_rank_alone() -> None:
     assert column(found, "own") == column(found, "discovered") == DISCOVERED
     assert not any(column(found, "sent") + column(found, "culled"))
     assert column(found, "bytes_sent") == [0] * 5
+
+
+def test_counts_that_the_kernel_made() -> None:
+    run = outcome(
+        {"mode": Mode.DENSE, "discovered": 6, "edges": 50}, {"mode": Mode.BOTTOM_UP, "discovered": 20, "edges": 70}
+    )
+    assert counted(run).sums.tolist() == [[1, 6, 20], [9, 50, 70]]
+    assert counted(outcome()).sums.tolist() == [[1], [9]]
 
 
 def test_counts_of_no_levels() -> None:

@@ -41,12 +41,23 @@ def facts(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
     if isinstance(in_offsets, np.ndarray):
         used = used | (np.diff(in_offsets) > 0)
     rows = np.flatnonzero(used)
-    sums[:] = (rows.max(initial=-1) + 1, rows.size, degrees.max(), 0)
+    sums[:4] = (rows.max(initial=-1) + 1, rows.size, degrees.max(), 0)
+
+
+def common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> None:
+    """Compute what the other kernel of ``facts.cu`` does."""
+    offsets, rows, common, mixed = arguments
+    for group in range(common.size):
+        degrees = np.diff(offsets[: rows + 1])[group * device_graph.GROUP_ROWS :][: device_graph.GROUP_ROWS]
+        whole = degrees.size == device_graph.GROUP_ROWS and np.unique(degrees).size == 1
+        common[group] = degrees[0] if whole else 2**32 - 1
+        mixed[0] += not whole
 
 
 def graph_of(monkeypatch: pytest.MonkeyPatch, *, symmetric: bool) -> device_graph.DeviceGraph:
     """Return a rank whose rows 3 and 40 have two edges each."""
-    monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=lambda name: facts))
+    kernels = {"dbfs_facts": facts, "dbfs_common_degrees": common_degrees}
+    monkeypatch.setattr(device_graph, "load", lambda source: SimpleNamespace(get_function=kernels.get))
     degrees = np.zeros(ROWS, np.int64)
     degrees[[3, 40]] = 2
     offsets = np.append(0, np.cumsum(degrees))
@@ -254,10 +265,10 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
     def array(at: int, size: int = 1) -> Any:
         return SimpleNamespace(data=SimpleNamespace(ptr=at), size=size)
 
-    def version(first: int) -> Any:
-        names = ("row_offsets", "columns", "in_offsets", "in_columns", "first_in", "closed")
+    def version(first: int, mixed: int) -> Any:
+        names = ("row_offsets", "columns", "in_offsets", "in_columns", "first_in", "closed", "common")
         arrays = {name: array(first + place) for place, name in enumerate(names)}
-        return SimpleNamespace(**arrays, stripe=STRIPE, rank=1, chunks=first, rows_used=first + 32)
+        return SimpleNamespace(**arrays, stripe=STRIPE, rank=1, chunks=first, rows_used=first + 32, mixed=mixed)
 
     engine = object.__new__(resident.ResidentKernel)
     engine._cupy = SimpleNamespace(empty=lambda size, dtype: array(7000 + size, size))
@@ -265,9 +276,16 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
     engine._shared_labels = RankLabels(array(9), None)
     params, prepared = engine._params[0], engine.__dict__
     params["leader_vertices"] = 5
-    for first, max_degree, light, own in ((100, 32, 4, False), (200, 33, 0, True), (300, 3, 3, False)):
+    # A run counts degrees unless it may have light levels, or more than half of the rows lie in mixed groups.
+    for first, max_degree, light, own, mixed, counts in (
+        (100, 32, 4, False, 0, False),
+        (200, 33, 0, True, 1, False),
+        (300, 3, 3, False, 2, False),
+        (224, 33, 0, True, 1, True),
+        (200, 33, 0, True, 0, True),
+    ):
         prepared["_prepared"], prepared["_dirty_tail"] = (1,), False
-        engine.take_over(version(first), GraphTotals(12, 0, max_degree))
+        engine.take_over(version(first, mixed), GraphTotals(12, 0, max_degree))
         assert params["out"].tolist() == params["peers"][1]["out"].tolist() == (first, first + 1)
         assert (params["in"].tolist(), params["first_in"], params["closed"]) == (
             (first + 2, first + 3),
@@ -277,4 +295,5 @@ def test_another_version_replaces_all_that_the_kernel_reads_of_the_graph() -> No
         assert (params["rows_used"], params["chunks"].tolist()) == (first + 32, [7001 + first] * 2)
         assert (params["edges_total"], params["vertices_total"], params["max_degree"]) == (12, 1, max_degree)
         assert (params["light"], params["leader_vertices"], params["distances"]) == (light, 0, 9)
+        assert (params["common"], engine.counts_degrees) == ((first + 6) * counts, counts)
         assert (engine._own_distances, engine._prepared, engine._dirty_tail) == (own, (), True)

@@ -31,7 +31,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
     assert _DYNAMIC in source
     (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
     built = folder / "summary.so"
-    folders = [f"-I{folder}", f"-I{emulator}"]
+    folders = [f"-I{folder}", f"-I{emulator}", f"-I{KERNEL_FOLDER}"]
     subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "summary.cpp"), "-o", str(built)], check=True)
     library = ctypes.PyDLL(str(built))
     library.common_degrees.restype = library.summary.restype = ctypes.c_char_p
@@ -51,15 +51,16 @@ def test_sums_are_those_of_numpy(kernels: ctypes.PyDLL, ordered: bool, rows: int
     distances = rng.integers(-1, deepest, rows).astype(np.int32)
 
     groups = -(-rows // _GROUP)
-    common = np.zeros(groups, np.uint32)
+    common, mixed = np.zeros(groups, np.uint32), np.zeros(1, np.uint64)
     place = offsets.ctypes
-    assert not kernels.common_degrees(groups, 64, 1, place, ctypes.c_longlong(rows), common.ctypes)
+    assert not kernels.common_degrees(groups, 64, 1, place, ctypes.c_longlong(rows), common.ctypes, mixed.ctypes)
     of_groups = [np.unique(degrees[first : first + _GROUP]) for first in range(0, rows, _GROUP)]
     whole = [(index + 1) * _GROUP <= rows for index in range(groups)]
     expected = [
         int(found[0]) if found.size == 1 and all_ else _MIXED for found, all_ in zip(of_groups, whole, strict=True)
     ]
     assert common.tolist() == expected
+    assert mixed[0] == expected.count(_MIXED)
     assert not ordered or rows < 1000 or min(expected) < _MIXED
 
     bins, shared_bins = 128, 64

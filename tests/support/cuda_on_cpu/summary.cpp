@@ -1,10 +1,8 @@
-// The kernels of resident/summary.cu on a CPU. Their headers are PTX; the little that the kernels take of them is here.
+// The kernels of resident/summary.cu and building/facts.cu on a CPU. Their headers are PTX; the little that the kernels
+// take of them is here.
 #include "cuda_on_cpu.h"
 
-using u32 = unsigned;
-using u64 = unsigned long long;
-using i32 = int;
-using i64 = long long;
+#include "building/facts.cu"
 
 struct int4 {
   int x, y, z, w;
@@ -15,7 +13,7 @@ struct longlong2 {
 
 namespace dbfs {
 
-constexpr u32 kLanes = 32, kAll = 0xffffffffu;
+constexpr u32 kLanes = 32;
 
 inline u32 lane_id() { return threadIdx.x & (kLanes - 1); }
 inline u64 load_relaxed(const u64* place) { return *place; }
@@ -45,8 +43,8 @@ static const char* said(std::string answer) {
 }
 
 extern "C" const char* common_degrees(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, i64 rows,
-                                      u32* common) {
-  return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_common_degrees(offsets, rows, common); }));
+                                      u32* common, u64* mixed) {
+  return said(cuda_on_cpu::run(blocks, threads, seed, [=] { dbfs_common_degrees(offsets, rows, common, mixed); }));
 }
 
 extern "C" const char* summary(unsigned blocks, unsigned threads, u64 seed, const i64* offsets, const u32* common,

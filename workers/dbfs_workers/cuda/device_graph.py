@@ -1,7 +1,7 @@
 """A rank's slice of the graph on its GPU, with the facts that the resident kernel needs before a run."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from dbfs_workers.cuda.module import load
 from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 
 _THREADS = 256
+_LANES = 32
+# Rows of a group (``common/groups.cuh``).
+GROUP_ROWS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class DeviceGraph:
         connected: number of rows that have an out-edge or an in-edge; without in-edges, an out-edge.
         max_degree: largest number of out-neighbours of a row.
         chunks: number of chunks that the neighbour lists of all large vertices are cut into.
+        common: uint32[rows_used / 128, rounded up], the out-degree that the rows of a group have in common, or 2^32 - 1
+            for a mixed group, whose rows have several.
+        mixed: number of mixed groups.
     """
 
     stripe: Stripe
@@ -49,6 +55,8 @@ class DeviceGraph:
     connected: int
     max_degree: int
     chunks: int
+    common: Any
+    mixed: int
 
     @property
     def m_local(self) -> int:
@@ -85,15 +93,22 @@ def device_graph(
     if in_csr is not None:
         first_in = cupy.empty(rows, np.uint32)
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
-    sums = cupy.zeros(4, np.uint64)
+    sums = cupy.zeros(5, np.uint64)
     nothing = np.uint64(0)
-    kernel = load("building/facts.cu").get_function("dbfs_facts")
+    module = load("building/facts.cu")
+    kernel = module.get_function("dbfs_facts")
     arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
     kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
-    last, connected, max_degree, chunks = cupy.asnumpy(sums).tolist()
+    last, connected, max_degree, chunks, _ = cupy.asnumpy(sums).tolist()
     # Without in-edges, any row may be the target of another rank's edge.
     used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
+    groups = -(-used // GROUP_ROWS)
+    common = cupy.empty(max(1, groups), np.uint32)
+    if groups:
+        blocks = -(-groups * _LANES // _THREADS)
+        kernel = module.get_function("dbfs_common_degrees")
+        kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
     return DeviceGraph(
         stripe=stripe,
         rank=rank,
@@ -107,4 +122,6 @@ def device_graph(
         connected=connected,
         max_degree=max_degree,
         chunks=chunks,
+        common=common,
+        mixed=int(sums[4]),
     )

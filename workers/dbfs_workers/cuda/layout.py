@@ -86,13 +86,15 @@ _RECORD: Final = Struct(
     "LevelRecord",
     "One level, as reported to the host. Each word is tag:16 | value:48 (statistics.cuh): a word that bears the tag of "
     "its level is complete by itself, so the host needs no order among the words. A kernel of one rank writes the "
-    "first kRecordWordsSingle words only. The other counts of a level are made from the labels after the run.",
+    "first kRecordWordsSingle words only. Runs that count degrees (degree_sums.cuh) have no light levels, and their "
+    "counts are exact. The counts of other runs are made from the labels after the run.",
     (
         Field("frontier", "u64", "vertices expanded; rough, for progress"),
         Field("looked_at", "u64", "edges looked at in a bottom-up level"),
-        Field("discovered", "u64", "vertices; rough, for progress"),
+        Field("discovered", "u64", "vertices; rough in light levels, for progress"),
         Field("cycles", "u64", "device clock"),
         Field("mode", "u64", "a Mode"),
+        Field("edges", "u64", "out-edges of the vertices discovered, in runs that count degrees"),
         Field("sent", "u64", "several ranks: vertices sent in bins; in a dense level, parents read from others"),
         Field("found", "u64", "several ranks, bins: vertices found for any rank, before their owners looked"),
     ),
@@ -100,7 +102,7 @@ _RECORD: Final = Struct(
     least_alignment=64,
 )
 # Words of a record that a kernel of one rank writes, and one of several.
-RECORD_WORDS_SINGLE: Final = 5
+RECORD_WORDS_SINGLE: Final = 6
 RECORD_WORDS_GANG: Final = len(_RECORD.fields)
 _HOST_VIEW: Final = Struct(
     "HostView",
@@ -112,6 +114,8 @@ _HOST_VIEW: Final = Struct(
         Field("level", "u64", "levels reported"),
         Field("levels", "u64", "levels of the finished run"),
         Field("leader_levels", "u64", "levels that the leader ran before this rank's first; 0 on the leader"),
+        Field("source_rows", "u64", "sources of this rank"),
+        Field("source_edges", "u64", "their out-edges"),
         Field("begin_ns", "u64", "the kernel started"),
         Field("reset_ns", "u64", "this rank's state was cleared"),
         Field("gate_ns", "u64", "all ranks had placed their sources"),
@@ -156,6 +160,7 @@ _PARAMS: Final = Struct(
         Field("distances", "i32*", "[n_local]"),
         Field("known", "u32*", "[words_local] rows labelled so far, and rows that no edge leads to"),
         Field("closed", "const u32*", "[words_local] rows without in-edges, or null"),
+        Field("common", "const u32*", "[rows_used / kGroupRows] common degrees, or null: the run counts no degrees"),
         Field("queues", "u32*", "rows", count=2),
         Field("queue_parents", "u32*", "internal ids: parents of rows queued before they are labelled", count=2),
         Field("chunks", "u64*", "row:32 | chunk:32", count=2),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.run import Direction, Mode
+from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
 
@@ -162,6 +162,14 @@ def _progress(records: NDArray[Any], reached: int) -> tuple[int, bool, int, int]
     last = records[-1]
     found = int(last["discovered"])
     return len(records), bool(last["mode"] == Mode.BOTTOM_UP), found, reached + int(records["frontier"].sum()) + found
+
+
+def counted(outcome: KernelOutcome) -> LabelSummary:
+    """Return the counts of a run's labels that its kernel made; see ``ResidentKernel.counts_degrees``."""
+    sums = np.empty((2, outcome.records.size + 1), np.int64)
+    sums[:, 0] = outcome.source_rows, outcome.source_edges
+    sums[0, 1:], sums[1, 1:] = outcome.records["discovered"], outcome.records["edges"]
+    return LabelSummary(sums)
 
 
 @dataclass(frozen=True)

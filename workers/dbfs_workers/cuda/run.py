@@ -151,6 +151,8 @@ class KernelOutcome:
     Attributes:
         levels: number of levels.
         records: ``layout.RECORD`` of each level, as the kernel wrote them.
+        source_rows: sources of this rank.
+        source_edges: their out-edges.
         nanoseconds_a_cycle: converts the records' ``cycles``.
         seconds: device time from the first instruction to the last, without the wait for peers to start.
         reset_seconds: the part of ``seconds`` that cleared the state of the previous run.
@@ -158,6 +160,8 @@ class KernelOutcome:
 
     levels: int
     records: NDArray[Any]
+    source_rows: int
+    source_edges: int
     nanoseconds_a_cycle: float
     seconds: float
     reset_seconds: float

@@ -31,7 +31,7 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     derived = 4 * rows + rows // 8 if bottom_up else 0
     # Per row: two queues of 4 bytes without predecessors, four with; a bit of each engine's bitmap of known vertices.
     state = (2 + 4) * 4 * rows + 2 * rows // 8 + int(_CHUNKS * m_local)
-    # Common degrees: see ``summary``.
+    # Common degrees: see ``DeviceGraph``.
     groups = rows // 32
     # Distances of both engines, parents of one.
     spare = (4 + 8) * rows if has_spare(stripe) else 0

@@ -103,6 +103,8 @@ class Slot:
         return KernelOutcome(
             levels=host["levels"],
             records=self.records.finish(),
+            source_rows=host["source_rows"],
+            source_edges=host["source_edges"],
             nanoseconds_a_cycle=nanoseconds_a_cycle,
             seconds=(host["end_ns"] - host["gate_ns"] + host["reset_ns"] - host["begin_ns"]) * 1e-9,
             reset_seconds=(host["reset_ns"] - host["begin_ns"]) * 1e-9,

@@ -19,9 +19,6 @@ SHARED_BYTES: Final = 48 << 10
 SHARED_BINS: Final = 6112
 # Bins of a run whose number of levels is not known yet: few enough for the most copies of each counter.
 MOST_BINS: Final = 128
-# Lanes of a warp, and the rows that a warp reads at a time.
-_LANES: Final = 32
-_GROUP: Final = 4 * _LANES
 # log2 of the copies of each counter in shared memory. More copies take longer to clear and to add up.
 MOST_COPIES: Final = 3
 
@@ -74,6 +71,8 @@ class LabelSummary:
 class Summary:
     """Adds up the labels of one run after another, behind the run's kernel on its stream.
 
+    Runs whose kernel counts degrees need no summary; see ``ResidentKernel.counts_degrees``.
+
     Runs of at least ``MOST_BINS`` levels are added up again, when their number of levels is known.
 
     Args:
@@ -97,14 +96,7 @@ class Summary:
         self._arguments["offsets"], self._arguments["rows"] = graph.row_offsets.data.ptr, self._rows
         self._arguments["finished"] = self._finished.data.ptr
         module = load("resident/summary.cu", PLAIN_DEFINES)
-        # Of rows ordered by degree, neighbours have one degree: then a summary need not read their offsets.
-        groups = -(-self._rows // _GROUP)
-        self._common = cupy.empty(max(1, groups), np.uint32)
-        warps = THREADS // _LANES
-        if groups:
-            fill = module.get_function("dbfs_common_degrees")
-            fill((-(-groups // warps),), (THREADS,), (graph.row_offsets, np.int64(self._rows), self._common))
-        self._arguments["common"] = self._common.data.ptr
+        self._arguments["common"] = graph.common.data.ptr
         self._kernel = Launch(module.get_function("dbfs_summary"), self._arguments)
         cupy.cuda.get_current_stream().synchronize()
 

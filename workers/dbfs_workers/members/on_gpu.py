@@ -19,7 +19,7 @@ import numpy as np
 from dbfs_workers.cuda import device_memory, failures, layout, sizes
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.cuda.device_graph import DeviceGraph, device_graph
-from dbfs_workers.cuda.records import KernelLevels
+from dbfs_workers.cuda.records import KernelLevels, counted
 from dbfs_workers.cuda.resident import ResidentKernel
 from dbfs_workers.cuda.summary import Summary
 from dbfs_workers.errors import (
@@ -59,7 +59,7 @@ class _Launched:
 
     Attributes:
         labels: arrays on the GPU that get its labels.
-        counts: sums on the host that get its summary; see ``Summary.enqueue``.
+        counts: sums on the host that get its summary, see ``Summary.enqueue``; None if its kernel counts.
         lone_sources: its sources on this rank that have no edge, in rows that the summary leaves out.
         direction: its direction.
     """
@@ -267,7 +267,7 @@ class CudaMember(MemberOnGpu):
 
         def add_up(labels: RankLabels) -> Any:
             # Behind the kernel on its stream, so that the host waits once.
-            return self._summary.enqueue(labels.distances, engine.stream)
+            return None if engine.counts_degrees else self._summary.enqueue(labels.distances, engine.stream)
 
         with self._lock:
             self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
@@ -304,8 +304,10 @@ class CudaMember(MemberOnGpu):
 
     def _report(self, engine: ResidentKernel, launched: "_Launched", outcome: cuda_run.KernelOutcome) -> RankRun:
         labels = launched.labels
-        levels = outcome.records.size
-        summary = self._summary.read(launched.counts, labels.distances, levels, launched.lone_sources)
+        if launched.counts is None:
+            summary = counted(outcome)
+        else:
+            summary = self._summary.read(launched.counts, labels.distances, outcome.records.size, launched.lone_sources)
         return RankRun(
             labels=labels,
             levels=KernelLevels(

@@ -1,5 +1,5 @@
 // Facts of a rank's rows that the resident kernel needs before a run: see DeviceGraph in device_graph.py.
-#include "common/scalars.cuh"
+#include "common/groups.cuh"
 
 namespace dbfs {
 
@@ -46,4 +46,23 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     atomicMax(&sums[kMaxDegree], most);
     if (chunks) atomicAdd(&sums[kChunks], chunks);
   }
+}
+
+// Write the degree that the rows of each group have in common, or kMixed, and count the mixed groups. A warp takes a
+// group, and reads 8 bytes a row. The last group is mixed unless it is whole.
+extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32* common, u64* mixed) {
+  using namespace dbfs;
+  const u32 lane = threadIdx.x & 31;
+  const i64 group = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const i64 first = group * kGroupRows;
+  if (first >= rows) return;
+  bool same = first + kGroupRows <= rows;
+  const u64 degree = offsets[first + 1] - offsets[first];
+  for (i64 row = first + lane; same && row < first + kGroupRows; row += 32) {
+    same = (u64)(offsets[row + 1] - offsets[row]) == degree;
+  }
+  same = __all_sync(kAll, same) && degree < kMixed;
+  if (lane) return;
+  common[group] = same ? (u32)degree : kMixed;
+  if (!same) atomicAdd(mixed, 1ull);
 }

@@ -5,7 +5,7 @@
 // packed, so that the slow part runs with full warps (common/search.cuh). Without the packing one slow row held up 31
 // others, which was most of the level's time. The new words go to all ranks' frontier bitmaps, so one barrier ends the
 // level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
-// a bit an edge; writes 4 bytes a new row.
+// a bit an edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word with new rows.
 #pragma once
 #include "common/search.cuh"
 #include "resident/merge.cuh"
@@ -19,12 +19,12 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
   const u32* frontier = a.peers[a.rank].frontier + (u64)turn * a.ranks * a.words_local;
   u8* offsets = b.open.offsets[warp];
   u32* late = b.open.found[warp];
-  u64 discovered = 0, inspected = 0, targets = 0;
+  u64 discovered = 0, inspected = 0, edges = 0, targets = 0;
 
   for (u32 unit = warp_in_grid(); unit < units; unit += warps_in_grid()) {
     const u32 first = unit * kUnitWords, word = first + lane;
     const bool on = lane < kUnitWords && word < words;
-    const u32 known = on ? a.known[word] : kAll;
+    const u32 known = on ? a.known[word] : kAll, common = common_degree(a, on, word);
     u32 found = 0, open = 0;
     if (__any_sync(kAll, known != kAll)) {
       if (lane < kUnitWords) late[lane] = 0;
@@ -81,8 +81,10 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
       if (a.target_bits) targets += __popc(found & __ldg(&a.target_bits[word]));
     }
     discovered += __popc(found);
+    if (counts_degrees(a)) edges += degrees_of(a, word, found, common);
   }
   add_total(b, kDiscovered, discovered);
+  if (counts_degrees(a)) add_total(b, kEdges, edges);
   add_total(b, kInspected, inspected);
   if (a.target_bits) add_total(b, kTargets, targets);
 }

@@ -227,6 +227,11 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
       level_done = true;
       break;
     case Step::kStart:
+      if (blockIdx.x == 0) {
+        const u64* own = &b.values[own_values(a, kUsualRole)];
+        store_relaxed_sys(&a.host->source_rows, own[kWordVertices]);
+        store_relaxed_sys(&a.host->source_edges, own[kWordEdges]);
+      }
       run.targets = gang_sum(a, b, kWordTargets);
       break;
     case Step::kSettle:

@@ -10,7 +10,8 @@ __device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
   const u32* slice = a.peers[a.rank].frontier + ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
   for (u32 step = 0; first_word(step) < words; ++step) {
     const u32 word = lane_word(step);
-    enqueue_words(a, b, slot, b.run.queue, word, word < words ? slice[word] : 0);
+    // A run that counts degrees has counted them when it labelled the rows.
+    enqueue_words(a, b, slot, b.run.queue, word, word < words ? slice[word] : 0, !counts_degrees(a));
   }
 }
 

@@ -7,6 +7,7 @@
 // writes as much to each, and 4 bytes a new vertex.
 #pragma once
 #include "resident/barrier.cuh"
+#include "resident/degree_sums.cuh"
 
 namespace dbfs {
 
@@ -57,12 +58,12 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
   const u32 slice = a.rank * a.words_local;
   const u32 level = b.run.level, turn = b.run.turn, queue = b.run.queue ^ 1;
   const u32 words = used_words(a);
-  u64 discovered = 0, targets = 0;
+  u64 discovered = 0, edges = 0, targets = 0;
   u32 fetched = 0;
   for (u32 step = 0; first_word(step) < words; ++step) {
     const u32 word = lane_word(step);
     const bool on = word < words;
-    const u32 known = on ? a.known[word] : kAll;
+    const u32 known = on ? a.known[word] : kAll, common = common_degree(a, on, word);
     u32 fresh = on ? load_shared_by_gang(&a.peers[a.rank].visited[slice + word]) & ~known : 0;
     if (kGang && kPredecessors) {
       label_words(a, word, fresh, a.rank, level + 1);
@@ -91,9 +92,14 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
       if (a.target_bits) targets += __popc(fresh & __ldg(&a.target_bits[word]));
     }
     discovered += __popc(fresh);
-    if (b.run.queues) enqueue_words(a, b, slot, queue, word, fresh);
+    if (b.run.queues) {
+      enqueue_words(a, b, slot, queue, word, fresh, true);
+    } else if (counts_degrees(a)) {
+      edges += degrees_of(a, word, fresh, common);
+    }
   }
   add_total(b, kDiscovered, discovered);
+  if (counts_degrees(a)) add_total(b, kEdges, edges);
   if (kGang && kPredecessors) {
     fetched = warp_sum(fetched);
     if (lane_id() == 0 && fetched) atomicAdd(&b.tally[kSent], fetched);

@@ -195,9 +195,9 @@ __device__ __forceinline__ void stage_items(const Params& a, Block& b, const Out
 }
 
 // A warp queues the rows whose bits are set in up to 32 words of this rank's slice, a word a lane. Their labels are
-// written elsewhere.
+// written elsewhere. With `counts` their degrees are added to the level's edges.
 __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* slot, u32 queue, u32 own_word,
-                                              u32 bits) {
+                                              u32 bits, bool counts) {
   const u32 lane = lane_id();
   u32 small_bits = 0;  // in lane j: the small vertices of word j
   u64 edges = 0;
@@ -217,7 +217,7 @@ __device__ __forceinline__ void enqueue_words(const Params& a, Block& b, Slot* s
       write_chunks(a.chunks[queue], row, chunks, __shfl_sync(kAll, base, 0) + at);
     }
   }
-  add_total(b, kEdges, edges);
+  if (counts) add_total(b, kEdges, edges);
   u32 total;
   const u32 before = scan_exclusive(__popc(small_bits), total);
   if (!total) return;

@@ -56,9 +56,9 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
   Slot* settled = &slots[kLevelSlots + level % kSettleSlots];
   const Mode mode = b.level_modes[level & 1];
   u64 value = 0, sent = 0;
-  if (lane < 3) {
-    Line* line = &made->lines[kTotals + (lane == 0 ? kExpanded : lane == 1 ? kInspected : kDiscovered)];
-    value = load_relaxed(&line->value);
+  if (lane < 3 || lane == 5) {
+    const u32 total = lane == 0 ? kExpanded : lane == 1 ? kInspected : lane == 2 ? kDiscovered : kEdges;
+    value = load_relaxed(&made->lines[kTotals + total].value);
   }
   // Light levels of several ranks count the vertices that they take. Other levels start with a counted frontier.
   if (lane == 0 && !(kGang && mode == Mode::kLight)) value = b.level_frontier[level & 1];
@@ -71,8 +71,8 @@ __device__ __forceinline__ void report_level(const Params& a, Block& b) {
     if (lane < kMaxRanks) sent = load_relaxed(&made->lines[kSent + lane].value);
 #pragma unroll
     for (u32 step = kMaxRanks / 2; step; step >>= 1) sent += __shfl_xor_sync(kAll, sent, step);
-    if (lane == 5) value = sent;
-    if (lane == 6) value = b.level_found[level & 1];
+    if (lane == 6) value = sent;
+    if (lane == 7) value = b.level_found[level & 1];
   }
   u64* const record = (u64*)&a.host->records[level & (a.stats_capacity - 1)];
   if (lane < kRecordWords) store_relaxed_sys(record + lane, record_word(level, value));

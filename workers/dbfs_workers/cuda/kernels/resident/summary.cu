@@ -1,5 +1,6 @@
 // The summary of a finished run on this rank, made from the labels: the rows at each distance, and the sum of their
-// degrees.
+// degrees. Runs whose kernel counts both (resident/degree_sums.cuh) go without.
+#include "common/groups.cuh"
 #include "common/memory.cuh"
 
 // The last block to finish copies the sums to host memory, and clears them and the count of blocks for the next run.
@@ -50,25 +51,8 @@ __device__ __forceinline__ void count_far(const Counters& of_block, u32 shared_b
   if (high) atomicAdd(&sums[bins + bin], high << 32);
 }
 
-// Rows of a group: those that a warp reads at a time.
-constexpr i64 kGroup = 4 * dbfs::kLanes;
-// Common degree of a group whose rows have none, or one of more than 32 bits.
-constexpr u32 kMixed = 0xffffffffu;
-
-// Write the degree that the rows of each group have in common, or kMixed. Most groups have one if the rows are ordered
-// by degree. A warp takes a group, and reads 8 bytes a row. The last group is mixed unless it is whole.
-extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32* common) {
-  const i64 group = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / dbfs::kLanes;
-  const i64 first = group * kGroup;
-  if (first >= rows) return;
-  bool same = first + kGroup <= rows;
-  const u64 degree = offsets[first + 1] - offsets[first];
-  for (i64 row = first + dbfs::lane_id(); same && row < first + kGroup; row += dbfs::kLanes) {
-    same = (u64)(offsets[row + 1] - offsets[row]) == degree;
-  }
-  same = __all_sync(dbfs::kAll, same);
-  if (dbfs::lane_id() == 0) common[group] = same && degree < kMixed ? (u32)degree : kMixed;
-}
+// A warp reads a group of rows at a time, four rows a lane.
+static_assert(dbfs::kGroupRows == 4 * dbfs::kLanes, "a group fills a warp");
 
 // Counts of near distances, of four rows of each lane: a byte for each distance, of which a warp fills 128 at most.
 struct NearCounts {
@@ -93,7 +77,7 @@ __device__ __forceinline__ NearCounts near_counts(const u32 (&at)[4]) {
 // A warp takes a group at a time, four rows a lane: it reads 4 bytes a row, and 8 more in a group of mixed degrees. Lane
 // i keeps the sums of distance i below kNear. A block counts the others up to `shared_bins` in shared memory, and the
 // rest goes to global memory: a run with more distances has few rows at each. `rows` is a multiple of 4, `bins` at least
-// kNear. `common`: of dbfs_common_degrees. `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
+// kNear. `common`: of dbfs_common_degrees (building/facts.cu). `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
 // block copies the sums, or null; then the sums stay.
 extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, const i32* distances, i64 rows,
                                         u64* sums, u32* finished, u64* on_host, u32 bins, u32 shared_bins,
@@ -128,7 +112,7 @@ extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, c
     const NearCounts counts = near_counts(at);
     const u32 own_count = lane < kNear ? (lane < 4 ? counts.low : counts.high) >> 8 * (lane & 3) & 0xff : 0;
     near_rows += own_count;
-    if (degree_of_all != kMixed) {
+    if (degree_of_all != dbfs::kMixed) {
       near_degrees += (u64)own_count * degree_of_all;
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) {
