@@ -39,6 +39,7 @@ from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import Variant, load
 from dbfs_workers.cuda.records import CAPACITY
 from dbfs_workers.cuda.run import (
+    AHEAD,
     UNLIMITED,
     Direction,
     KernelAbortedError,
@@ -68,7 +69,8 @@ def leader_lists(graph: DeviceGraph) -> tuple[ExportedArray, ExportedArray] | No
 
 
 class ResidentKernel:
-    """Buffers and kernel of one rank of one graph. Two runs may be under way: ``wait`` waits for the older one.
+    """Buffers and kernel of one rank of one graph. Up to 1 + ``AHEAD`` runs may be under way: ``wait`` waits for
+    the oldest one.
 
     Args:
         graph: the rank's slice.
@@ -134,7 +136,8 @@ class ResidentKernel:
                 parents = parents[graph.rank * stripe.n_local : (graph.rank + 1) * stripe.n_local]
                 parents.fill(NO_VERTEX)
             self._shared_labels = RankLabels(distances, parents)
-        self._slots = [Slot(cupy, alone=stripe.p == 1) for _ in range(2)]
+        # The slot of the next run comes first, that of the last run last.
+        self._slots = deque(Slot(cupy, alone=stripe.p == 1) for _ in range(1 + AHEAD))
         # Slots of the runs under way, the oldest first.
         self._under_way: deque[Slot] = deque()
         self._target_bits: Any | None = None
@@ -320,8 +323,7 @@ class ResidentKernel:
             what ``then`` returned.
         """
         slot = self._slots[0]
-        # The other slot is for the next run.
-        self._slots.reverse()
+        self._slots.rotate(-1)
         slot.clear()
         params = self._params[0]
         params["host"] = slot.host.address
@@ -393,7 +395,7 @@ class ResidentKernel:
         try:
             slot = self._under_way[0]
         except IndexError:
-            slot = self._slots[1]
+            slot = self._slots[-1]
         return slot.records.position(traversal)
 
     def abort(self) -> None:

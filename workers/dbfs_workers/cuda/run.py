@@ -14,6 +14,9 @@ from dbfs_workers.tokens import Token
 ALPHA: Final = 40.0
 BETA: Final = 20000.0
 UNLIMITED: Final = 2**32 - 1
+# Runs that are launched behind the one under way. A traversal may take 0.3 ms, and a host that sends an answer
+# meanwhile, or waits for Python's lock, as long.
+AHEAD: Final = 3
 
 
 class KernelAbortedError(DbfsError, InterruptedError):

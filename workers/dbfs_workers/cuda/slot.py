@@ -22,7 +22,7 @@ _NOT_READY: Final = 600
 
 
 class Slot:
-    """The host's side of one run. An engine has two, so that a run can be launched behind the one under way.
+    """The host's side of one run. An engine has several, so that runs can be launched behind the one under way.
 
     Attributes:
         host: memory of the host that the kernel writes to.

@@ -1,5 +1,6 @@
 """Counts by distance of one rank's result, added up on the GPU from its labels (``resident/summary.cu``)."""
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.cuda.run import AHEAD
 
 THREADS: Final = 1024
 # One block fits on each of 132 multiprocessors. A second wave of blocks would clear and add up counters again.
@@ -87,9 +89,9 @@ class Summary:
         # The kernel leaves the sums and the number of finished blocks at zero.
         self._sums = cupy.zeros((2, MOST_BINS), np.uint64)
         self._finished = cupy.zeros(1, np.uint32)
-        # Sums on the host, of two runs that may be under way: the one to fill next comes first.
-        self._counts: list[NDArray[np.uint64]] = []
-        for _ in range(2):
+        # Sums on the host, of all runs that may be under way: the one to fill next comes first.
+        self._counts: deque[NDArray[np.uint64]] = deque()
+        for _ in range(1 + AHEAD):
             pinned = cupy.cuda.alloc_pinned_memory(self._sums.nbytes)
             self._counts.append(np.frombuffer(pinned, np.uint64, self._sums.size).reshape(2, MOST_BINS))
         self._arguments = np.zeros(1, _ARGUMENTS)
@@ -108,11 +110,11 @@ class Summary:
             stream: the stream of the run's kernel.
 
         Returns:
-            uint64[2, MOST_BINS] for ``read``, filled once the stream has done this work; used again by the call after
-            the next one.
+            uint64[2, MOST_BINS] for ``read``, filled once the stream has done this work; used again after
+            ``AHEAD`` more calls.
         """
         counts = self._counts[0]
-        self._counts.reverse()
+        self._counts.rotate(-1)
         self._launch(distances, self._sums, counts.ctypes.data, stream.ptr)
         return counts
 

@@ -133,7 +133,7 @@ class CudaMember(MemberOnGpu):
     def traverse(
         self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float
     ) -> Generator[RankRun, None, None]:
-        """See ``Member``. While the caller has one traversal in hand, the GPU makes the next one."""
+        """See ``Member``. While the caller has one traversal in hand, the GPU makes the next ones."""
         if number <= self._ended:
             raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
         try:
@@ -211,14 +211,15 @@ class CudaMember(MemberOnGpu):
     def _traverse_all(
         self, number: int, specs: Sequence[TraversalSpec], deadline: float
     ) -> Generator[RankRun, None, None]:
-        """Make the traversals of a run. While a kernel runs, the next one is launched, and reports are made."""
+        """Make the traversals of a run. While a kernel runs, the next ones are launched, and reports are made."""
         if specs[0].strategy:
             for spec in specs:
                 yield self._traverse_by_strategy(number, spec, deadline)
             return
         engine = self._engines[int(specs[0].predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
-        ahead = not any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
+        alone = any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
+        ahead = 0 if alone else cuda_run.AHEAD
         under_way: deque[_Launched] = deque()
         made = 0
         try:
