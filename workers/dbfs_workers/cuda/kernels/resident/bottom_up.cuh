@@ -5,7 +5,7 @@
 // packed, so that the slow part runs with full warps (common/search.cuh). Without the packing one slow row held up 31
 // others, which was most of the level's time. The new words go to all ranks' frontier bitmaps, so one barrier ends the
 // level. Reads n_local / 8 bytes of known rows, 4 bytes and a bit a row, then 16 bytes a row left over and 4 bytes and
-// a bit an edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word with new rows.
+// a bit an edge; writes 4 bytes a new row. Runs that count degrees also read 4 bytes a word.
 #pragma once
 #include "common/search.cuh"
 #include "resident/merge.cuh"
