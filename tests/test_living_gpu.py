@@ -67,6 +67,17 @@ def ranks(request: pytest.FixtureRequest, cluster: tuple[str, distributed.Client
     return int(request.param)
 
 
+def require_refusal_for_memory(client: distributed.Client, graph: Graph) -> None:
+    """Leave the last rank 100 bytes of memory, and check that a batch is refused."""
+    addresses = graph.record.addresses
+    client.run(merging.limit_memory, 100, workers=[addresses[-1]])
+    try:
+        with pytest.raises(GraphTooLargeError, match=f"rank {len(addresses) - 1}, .* 100 bytes are free"):
+            graph.insert_edges([(0, 21)])
+    finally:
+        client.run(merging.limit_memory, None)
+
+
 def check(graph: Graph, edges: set[Edge], source: int, *, tasks: bool = False) -> None:
     """Compare traversals in all directions with SciPy's answer, with ``tasks`` by the taskgraph engine too."""
     src, dst = np.array(sorted(edges), np.int64).reshape(-1, 2).T
@@ -220,12 +231,7 @@ def test_a_few_edges_go_under_the_lease(
         assert result.update().depth == 39
         with pytest.raises(EdgeInputError, match="strict=True"):
             graph.insert_edges([(0, 1), (0, 5)], strict=True)
-        client.run(merging.limit_memory, 100, workers=[graph.record.addresses[-1]])
-        try:
-            with pytest.raises(GraphTooLargeError, match=f"rank {ranks - 1}, .* 100 bytes are free"):
-                graph.insert_edges([(0, 21)])
-        finally:
-            client.run(merging.limit_memory, None)
+        require_refusal_for_memory(client, graph)
         assert graph.insert_edges([(0, 21)]).version == 3
         assert [report is not None and report.applied for report in reports] == [True, True, False, True]
         check(graph, edges | {(0, 21), (21, 0)}, 3, tasks=True)
@@ -234,12 +240,7 @@ def test_a_few_edges_go_under_the_lease(
 def test_a_batch_that_does_not_fit_one_rank_changes_none(cluster: tuple[str, distributed.Client], ranks: int) -> None:
     _, client = cluster
     with dbfs.load("path:n=40", client=client, ranks=ranks, mutable=True, backend="cuda") as graph:
-        client.run(merging.limit_memory, 100, workers=[graph.record.addresses[-1]])
-        try:
-            with pytest.raises(GraphTooLargeError, match=f"rank {ranks - 1}, .* 100 bytes are free"):
-                graph.insert_edges([(0, 21)])
-        finally:
-            client.run(merging.limit_memory, None)
+        require_refusal_for_memory(client, graph)
         edges = mirrored([(v, v + 1) for v in range(39)], directed=False)
         assert graph.version == 0
         check(graph, edges, 3)

@@ -25,6 +25,7 @@ from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 from tests.support import oracle
+from tests.support.graphs import circulant
 from tests.support.partitions import build
 
 if TYPE_CHECKING:
@@ -40,15 +41,9 @@ GRAPHS = {
     "tree": lambda: generate.tree(2**16, 2),
     "kronecker": lambda: generate.kronecker(13),
     "uniform": lambda: generate.uniform(20000, 150000, directed=False),
-    "circulant": lambda: dbfs.from_arrays(*circulant(10_240, 20), n=10_240),
+    "circulant": lambda: dbfs.from_arrays(*circulant(10_240, 20)[1:], n=10_240),
 }
 MANY = tuple(range(0, 51_000, 3))
-
-
-def circulant(n: int, steps: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the edges of a graph whose vertices have 2 * steps neighbours each."""
-    chosen = np.random.default_rng(5).choice(np.arange(1, n // 2), steps, replace=False)
-    return np.repeat(np.arange(n), steps), (np.arange(n)[:, None] + chosen).reshape(-1) % n
 
 
 def runs(name: str) -> list[TraversalSpec]:

@@ -18,6 +18,7 @@ from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.gpus import needs_gpu
+from tests.support.graphs import circulant
 from tests.support.partitions import build
 
 pytestmark = needs_gpu("cupy")
@@ -33,15 +34,13 @@ def kronecker() -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     return n, position[src], position[dst]
 
 
-def circulant() -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+def circulant_with_hub() -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     """Return n and the edges of a graph whose vertices have 40 neighbours, and a hub that has 1,000 more."""
-    n, rng = 20_000, np.random.default_rng(5)
-    steps = rng.choice(np.arange(1, n // 2), 20, replace=False)
-    src, dst = np.repeat(np.arange(n), steps.size), (np.arange(n)[:, None] + steps).reshape(-1) % n
+    n, src, dst = circulant(20_000, 20)
     return n, np.append(src, np.full(1000, n - 1)), np.append(dst, np.arange(1000))
 
 
-GRAPHS = {"kronecker": kronecker, "circulant": circulant}
+GRAPHS = {"kronecker": kronecker, "circulant": circulant_with_hub}
 
 
 @pytest.fixture(scope="module", params=GRAPHS)

@@ -34,6 +34,12 @@ def comet(tail: int, leaves: int) -> tuple[Arrays, int]:
     return (n, src, dst), int(order[0])
 
 
+def circulant(n: int, steps: int) -> Arrays:
+    """Vertices with 2 * steps neighbours each."""
+    chosen = np.random.default_rng(5).choice(np.arange(1, n // 2), steps, replace=False)
+    return n, np.repeat(np.arange(n), steps), (np.arange(n)[:, None] + chosen).reshape(-1) % n
+
+
 GRAPHS: dict[str, Callable[[], Arrays]] = {
     "one vertex": lambda: _arrays(1, []),
     "one vertex, self-loop": lambda: _arrays(1, [(0, 0)]),
