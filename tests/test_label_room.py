@@ -14,7 +14,7 @@ from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
 from tests.support.runs import set_room
@@ -42,9 +42,9 @@ def test_without_a_limit_of_its_own_the_machine_is_the_limit(limit: int | None, 
     assert 0 < room.free_bytes() < 2**50
 
 
-def require(free: int, kept: int, traversals: int) -> None:
+def require(free: int, kept: int, traversals: int, pooled: int = 0) -> None:
     held = [RankLabels.unreached(np, STRIPE, predecessors=True) for _ in range(kept)]
-    label_room.require(lambda: free, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
+    label_room.require(lambda: free, pooled, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
 
 
 def test_two_results_are_never_refused() -> None:
@@ -59,6 +59,12 @@ def test_two_results_are_never_refused() -> None:
         require(-1, 0, 3)
 
 
+def test_labels_that_fit_into_the_memory_of_released_ones_are_not_refused() -> None:
+    require(-1, 9, 5, pooled=5 * RESULT)
+    with pytest.raises(NoRoomForLabelsError):
+        require(5 * RESULT - 1, 9, 5, pooled=5 * RESULT - 1)
+
+
 def test_later_parts_of_a_run_are_not_checked_again() -> None:
     asked: list[int] = []
 
@@ -71,16 +77,16 @@ def test_later_parts_of_a_run_are_not_checked_again() -> None:
     member = LoopMember(1, "key", exchange)
     member.room = Room()
     spec = TraversalSpec("run", (0,), predecessors=True, backend="cpu")
-    for specs, following, checks in (([spec] * 2, 5, 1), ([spec] * 3, 2, 1), ([spec] * 2, 0, 1), ([spec] * 3, 0, 2)):
+    for traversals, following, checks in ((2, 5, 1), (3, 2, 1), (2, 0, 1), (3, 0, 2)):
         member._following = following
-        member.require_room(STRIPE, specs)
+        member.require_room(STRIPE, RunSpec(spec, ((0,),) * traversals))
         assert len(asked) == checks
     member._following = 11
     with pytest.raises(NoRoomForLabelsError, match="the labels of 12 traversals"):
-        member.require_room(STRIPE, [spec])
+        member.require_room(STRIPE, RunSpec.single(spec))
     # The refused run was not counted.
     member._following = 0
-    member.require_room(STRIPE, [spec] * 3)
+    member.require_room(STRIPE, RunSpec(spec, ((0,),) * 3))
     assert len(asked) == 4
 
 

@@ -77,7 +77,7 @@ from dbfs_workers.reads.server import LabelReads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.id_table import IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
@@ -88,7 +88,7 @@ from dbfs_workers.updates import messages as worker_update_messages
 from dbfs_workers.updates.worker import Updates
 
 STRIPE = Stripe(100, 2)
-SPECS = Pickled.of([TraversalSpec("run", (3,), True, "cpu")])
+SPECS = Pickled.of(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")))
 SPEC = Pickled.of(UpdateSpec("insert-edges", hub_first=False))
 KEY = ("partition", 1)
 MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, entries=8)

@@ -31,7 +31,7 @@ from dbfs.service.messages import AddGraph, CancelRun, Enqueue, ReleaseName, Res
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from tests.support.runs import Background
 
 pytestmark = pytest.mark.alone
@@ -222,7 +222,7 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         answers = []
         for _ in range(count):
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
-            packed = Pickled.of([spec])
+            packed = Pickled.of(RunSpec.single(spec))
             message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 0, 60.0, (), leases=False)
             answers.append(rpc.send(client.scheduler, message))
         return list(await asyncio.gather(*answers))

@@ -21,7 +21,7 @@ from dbfs.cluster.workers import joined_workers
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.runs import RunSender
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 
 # Batches measured. On shared hosts some take twice as long as others.
 BATCHES: Final = 11
@@ -126,10 +126,8 @@ def _under_lease(graph: Graph, sources: Sequence[int], batch: int) -> list[tuple
     taken = []
     for first in range(0, len(sources), batch):
         run_id = uuid.uuid4().hex
-        specs = [
-            TraversalSpec(run_id, (source,), predecessors=False, backend=graph.backend)
-            for source in sources[first : first + batch]
-        ]
+        options = TraversalSpec(run_id, (), predecessors=False, backend=graph.backend)
+        specs = RunSpec(options, tuple((source,) for source in sources[first : first + batch]))
         began = time.perf_counter()
         parts = list(
             sender.parts(graph.record.graph_id, specs, Deadline(config.seconds("deadline")), None, graph.in_positions)

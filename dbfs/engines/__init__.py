@@ -1,6 +1,6 @@
 """Engines: two ways to run the levels of a traversal, behind one interface (``Engine``).
 
-In: a gang, a graph's record and one ``TraversalSpec`` for each traversal. Out: one ``Outcome`` for each; the labels
+In: a gang, a graph's record and a ``RunSpec`` of the traversals. Out: one ``Outcome`` for each; the labels
 stay on the workers. ``choose`` is the only place that selects an engine.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import distributed
 from dbfs.cluster.gang import Deadline, Gang, release
 from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.levels.counts import LevelCounts
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ Progress = Callable[[RunProgress], None]
 """Called at intervals during a run, and once after its end, in the thread that waits for the run."""
 
 
-InPositions = Callable[[Sequence[TraversalSpec]], Sequence[TraversalSpec]]
-"""Returns specs in the numbering of the ranks, given in vertices: see ``dbfs_workers.spec.renumbered``."""
+InPositions = Callable[[RunSpec], RunSpec]
+"""Returns specs in the numbering of the ranks, given in vertices: see ``RunSpec.renumbered``."""
 
 
 class Engine(Protocol):
@@ -159,7 +159,7 @@ class Engine(Protocol):
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[TraversalSpec],
+        specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
@@ -172,7 +172,7 @@ class Engine(Protocol):
         Args:
             gang: the graph's workers.
             record: the graph.
-            specs: sources and options, in vertices. All have one run id, and differ in sources and targets only.
+            specs: sources and options, in vertices.
             deadline: when to give up.
             progress: called with the state of the run; an exception that it raises cancels the run.
             in_positions: returns specs in the numbering of the ranks; may send a message to a rank.

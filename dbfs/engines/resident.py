@@ -19,7 +19,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
 from dbfs.service.runs import RunSender
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport
-from dbfs_workers.spec import TraversalSpec, direction_name
+from dbfs_workers.spec import RunSpec, direction_name
 from dbfs_workers.storage.labels import label_key
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
@@ -37,20 +37,20 @@ class ResidentEngine:
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[TraversalSpec],
+        specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
     ) -> Generator[Outcome, None, None]:
         """Start the run; yield the outcomes as the ranks' reports come."""
-        service, run_id = ServiceClient.of(gang.client), specs[0].run_id
+        service, run_id = ServiceClient.of(gang.client), specs.options.run_id
         began = time.monotonic()
         made = reached = 0
         latest: Sequence[RankReport] = ()
         sender = RunSender.of(gang.client)
         for part in sender.parts(record.graph_id, specs, deadline, progress, in_positions):
             for latest in zip(*part.reports, strict=True):
-                labels = ResidentLabels(service, record, run_id, made, specs[made].predecessors)
+                labels = ResidentLabels(service, record, run_id, made, specs.options.predecessors)
                 outcome = _outcome(labels, latest)
                 made, reached = made + 1, outcome.reached
                 yield outcome

@@ -20,7 +20,7 @@ their own order.
 """
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 
 from dbfs.cluster.gang import Deadline, Gang
@@ -31,7 +31,7 @@ from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
 from dbfs_workers.reports import RankReport
-from dbfs_workers.spec import TraversalSpec, direction_name
+from dbfs_workers.spec import RunSpec, direction_name
 
 
 class TaskGraphEngine:
@@ -43,18 +43,18 @@ class TaskGraphEngine:
         self,
         gang: Gang,
         record: GraphRecord,
-        specs: Sequence[TraversalSpec],
+        specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
         in_positions: InPositions,
     ) -> Generator[Outcome, None, None]:
         """Wait for the run's turn, and run one small Dask graph after another until a barrier found no vertex."""
         # Before the run waits for its turn, since a wrong option needs none.
-        Directions(record, specs[0])
+        Directions(record, specs.options)
         specs = in_positions(specs)
         service, outcomes = ServiceClient.of(gang.client), list[Outcome]()
         reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
-        with held_run(service, record.graph_id, specs[0].run_id, len(specs), deadline) as run:
+        with held_run(service, record.graph_id, specs.options.run_id, len(specs), deadline) as run:
             began = time.monotonic()
 
             def see_level(level: int, bottom_up: bool, frontier: int, reached: int) -> None:

@@ -39,7 +39,7 @@ from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
 from dbfs.units import format_bytes
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -398,31 +398,25 @@ class Graph(LivingVertices):
                 self, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
             )
         limit = Deadline(config.seconds("deadline", deadline))
-        run_id = uuid.uuid4().hex
-        specs = [
-            TraversalSpec(
-                run_id=run_id,
-                sources=sources,
-                predecessors=predecessors,
-                backend=self.backend,
-                direction=direction,
-                max_depth=max_depth,
-                targets=targets,
-                strategy=strategy or "",
-            )
-            for sources in source_sets
-        ]
+        options = TraversalSpec(
+            run_id=uuid.uuid4().hex,
+            sources=(),
+            predecessors=predecessors,
+            backend=self.backend,
+            direction=direction,
+            max_depth=max_depth,
+            targets=targets,
+            strategy=strategy or "",
+        )
+        run = RunSpec(options, tuple(source_sets))
         with (
-            run_reporter(progress, self.name, self.n, len(specs)) as report,
+            run_reporter(progress, self.name, self.n, len(run)) as report,
             contextlib.closing(
-                runner.traverse(self._gang, self.record, specs, limit, report, self.in_positions)
+                runner.traverse(self._gang, self.record, run, limit, report, self.in_positions)
             ) as outcomes,
         ):
             # A result that this list does not get any more, because the run ends early, frees its labels.
-            results = [
-                BFSResult(self, sources, spec, runner.name, outcome)
-                for sources, spec, outcome in zip(source_sets, specs, outcomes, strict=True)
-            ]
+            results = [BFSResult(self, spec, runner.name, outcome) for spec, outcome in zip(run, outcomes, strict=True)]
         self._results.update(results)
         if results and results[0].version != self.record.version:
             # Another client has updated the graph.
@@ -434,7 +428,7 @@ class Graph(LivingVertices):
         self._require_loaded()
         limit = Deadline(config.seconds("deadline", deadline))
         runner = engines.choose("resident", self.record.layout)
-        (outcome,) = runner.traverse(self._gang, self.record, [spec], limit, None, self.in_positions)
+        (outcome,) = runner.traverse(self._gang, self.record, RunSpec.single(spec), limit, None, self.in_positions)
         return outcome
 
     def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:

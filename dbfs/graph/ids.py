@@ -168,7 +168,9 @@ class IdLookup:
 
     def _of_python(self, given: Sequence[Any], what: str) -> list[int]:
         """Return the vertices of Python's values."""
-        ids = [self._checked(one, what) for one in given]
+        # A check of each id would take longer than a traversal of a batch.
+        plain = self.id_type.is_integer and set(map(type, given)) <= {int}
+        ids = given if plain else [self._checked(one, what) for one in given]
         if not self._ids.keys:
             vertices = [one - self._ids.first_id for one in ids]
             for one, vertex in zip(ids, vertices, strict=True):

@@ -26,7 +26,7 @@ from dbfs.graph.ids import IdLookup
 from dbfs.integers import vertex_number
 from dbfs.records import GraphRecord
 from dbfs_workers.reads.messages import ReadOrder
-from dbfs_workers.spec import TraversalSpec, renumbered
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.tasks import queries
 from dbfs_workers.tasks.validation import place_order
 
@@ -180,9 +180,9 @@ class NamedVertices(GraphCounts):
         """Return the vertices' numbers in the internal numbering, which specs and labels on the workers use."""
         return tuple(self._ordered("position", np.array(vertices, np.int64)).tolist())
 
-    def in_positions(self, specs: Sequence[TraversalSpec]) -> Sequence[TraversalSpec]:
-        """Return specs in the internal numbering, given in vertices."""
-        return specs if self.record.order_key is None else renumbered(specs, self.positions)
+    def in_positions(self, specs: RunSpec) -> RunSpec:
+        """Return a run's specs in the internal numbering, given in vertices."""
+        return specs if self.record.order_key is None else specs.renumbered(self.positions)
 
     def vertices_at_positions(self, positions: Sequence[int]) -> list[int]:
         """Return the vertices of numbers in the internal numbering."""

@@ -53,12 +53,10 @@ class BFSResult:
         counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
     """
 
-    def __init__(
-        self, graph: Graph, source_vertices: tuple[int, ...], spec: TraversalSpec, engine: str, outcome: Outcome
-    ) -> None:
+    def __init__(self, graph: Graph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
         self.graph = graph
-        self.sources: tuple[Any, ...] = tuple(graph.python_ids(source_vertices))
-        self.source_vertices = source_vertices
+        self.sources: tuple[Any, ...] = tuple(graph.python_ids(spec.sources))
+        self.source_vertices = spec.sources
         # Whether the last update had something to do.
         self._repaired = False
         self._take(spec, engine, outcome)

@@ -15,7 +15,7 @@ from dbfs_workers.lines.line import Address
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.text import GraphName, Identifier
 
 
@@ -201,7 +201,7 @@ class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
         graph_id: the graph.
         client: id of the client, which owns the labels.
         run_id: the run's id.
-        specs: the traversals, all of this run id. The scheduler passes them on unread.
+        specs: the traversals. The scheduler passes them on unread.
         traversals: number of traversals.
         first: index of the first of them in the run.
         deadline: seconds that the run may take, waiting included.
@@ -219,7 +219,7 @@ class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
     graph_id: str
     client: Identifier
     run_id: Identifier
-    specs: Pickled[list[TraversalSpec]]
+    specs: Pickled[RunSpec]
     traversals: int
     first: int
     deadline: float

@@ -33,7 +33,7 @@ from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.update_spec import UpdateSpec
 
 Progress = Callable[[RunProgress], None]
@@ -92,16 +92,16 @@ class RunSender:
     def parts(
         self,
         graph_id: str,
-        specs: Sequence[TraversalSpec],
+        specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
-        in_positions: Callable[[Sequence[TraversalSpec]], Sequence[TraversalSpec]],
+        in_positions: Callable[[RunSpec], RunSpec],
     ) -> Iterator[Part]:
         """Send a run; yield its parts as they finish.
 
         Args:
             graph_id: the graph.
-            specs: the traversals, all of one run id, in vertices.
+            specs: the traversals, in vertices.
             deadline: the run's deadline.
             progress: called again and again while the run lasts.
             in_positions: returns specs in the numbering of the ranks. Under a lease rank 0 does that.
@@ -112,10 +112,10 @@ class RunSender:
         done = 0
         broken = graph_id in self._unreachable
         while done < len(specs):
-            rest = list(specs[done:])
+            rest = specs[done:]
             lease = self._take(graph_id)
             if lease is None:
-                ranks_specs = list(in_positions(rest))
+                ranks_specs = in_positions(rest)
                 answer = self._enqueue(graph_id, ranks_specs, done, deadline, progress, leases=not broken)
                 if not isinstance(answer, LeaseGrant):
                     yield Part(answer)
@@ -183,14 +183,14 @@ class RunSender:
     def _enqueue(
         self,
         graph_id: str,
-        specs: list[TraversalSpec],
+        specs: RunSpec,
         first: int,
         deadline: Deadline,
         progress: Progress | None,
         *,
         leases: bool,
     ) -> LeaseGrant | Reports:
-        service, run_id = self._service, specs[0].run_id
+        service, run_id = self._service, specs.options.run_id
         dropped = service.take_dropped(graph_id)
         message = Enqueue(
             graph_id=graph_id,
@@ -217,14 +217,14 @@ class RunSender:
         self,
         lease: "_HeldLease",
         graph_id: str,
-        specs: list[TraversalSpec],
+        specs: RunSpec,
         first: int,
         deadline: Deadline,
         progress: Progress | None,
     ) -> Iterator[Part]:
         """Send a run to rank 0; yield its parts until the run or the lease is over."""
-        run_id = specs[0].run_id
-        if specs[0].backend == "cuda":
+        run_id = specs.options.run_id
+        if specs.options.backend == "cuda":
             lease.line.awake_seconds = GPU_AWAKE_SECONDS
         dropped = self._service.take_dropped(graph_id)
         run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)

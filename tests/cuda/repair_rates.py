@@ -20,7 +20,7 @@ from dbfs.edges.resolve import edge_list
 from dbfs_workers.cuda import building, living, repair
 from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember, on_device
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
 from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import Stripe
@@ -60,7 +60,7 @@ class Graph:
         self.number += 1
         self.cupy.cuda.Device().synchronize()
         start = time.perf_counter()
-        (run,) = self.member.traverse(self.partition, self.number, [spec], time.monotonic() + 60)
+        (run,) = self.member.traverse(self.partition, self.number, RunSpec.single(spec), time.monotonic() + 60)
         self.cupy.cuda.Device().synchronize()
         return time.perf_counter() - start, run
 

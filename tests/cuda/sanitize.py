@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.edges import generate
 from dbfs_workers.errors import DbfsError
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
@@ -83,7 +83,7 @@ def serve(rank: int, pipe: Connection) -> None:
                 partition = change(member, partition, pipe)
             pipe.recv()
             try:
-                (done,) = member.traverse(partition, number + 1, [spec], time.monotonic() + SECONDS)
+                (done,) = member.traverse(partition, number + 1, RunSpec.single(spec), time.monotonic() + SECONDS)
                 fetched = member.fetch(done.labels)
                 rows = done.levels.summary.rows
                 assert rows.tolist() == np.bincount(fetched.distances + 1, minlength=rows.size + 1)[1:].tolist()

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.errors import (
     DeadlineExceededError,
@@ -26,12 +25,13 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import no_vertices
 from dbfs_workers.storage.stripe import Stripe
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
+FIVE = RunSpec(SPEC, (SPEC.sources,) * 5)
 SYMMETRIC = SimpleNamespace(parents=object(), stripe=Stripe(100, 3), deleted=no_vertices(), version=0)
 
 
@@ -86,8 +86,8 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
         driver=SimpleNamespace(CUDADriverError=CudaRuntimeError),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(device_memory, "free_bytes", lambda: 3)
+    pool = SimpleNamespace(free_bytes=lambda: 0, get_limit=lambda: 0)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
     member = CudaMember(2, "partition", "graph")
     member.number = 1
     return member
@@ -97,7 +97,7 @@ def run(member: CudaMember, ends: Callable[[Engine], None], spec: TraversalSpec 
     engine: Any = Engine(ends)
     member._engines = [engine, engine]
     partition: Any = SYMMETRIC
-    list(member.traverse(partition, number, [spec], time.monotonic() + 5))
+    list(member.traverse(partition, number, RunSpec.single(spec), time.monotonic() + 5))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def batch(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[[int]
         engine: Any = Engine(lambda engine: None)
         member._engines, member.number = [engine, engine], number
         partition: Any = SYMMETRIC
-        return engine, iter(member.traverse(partition, number, [SPEC] * 5, time.monotonic() + 5))
+        return engine, iter(member.traverse(partition, number, FIVE, time.monotonic() + 5))
 
     return begin
 
@@ -173,7 +173,7 @@ def test_a_traversal_is_in_hand_while_the_next_ones_run(
 def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[int], tuple[Engine, Any]]) -> None:
     engine, _ = batch(1)
     partition: Any = SYMMETRIC
-    assert len(list(member.make_part(partition, 1, "client", [SPEC] * 5, 5.0, (), first=2))) == 5
+    assert len(list(member.make_part(partition, 1, "client", FIVE, 5.0, (), first=2))) == 5
     assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
     assert not engine.dropped
     assert member.position(1) is None
@@ -237,7 +237,7 @@ def test_options_of_a_run(member: CudaMember) -> None:
         run(member, ends, spec)
     nowhere: Any = SimpleNamespace(parents=None, deleted=no_vertices())
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
-        list(member.traverse(nowhere, 2, [spec], time.monotonic() + 5))
+        list(member.traverse(nowhere, 2, RunSpec.single(spec), time.monotonic() + 5))
 
 
 def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:

@@ -20,6 +20,7 @@ from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import state as traversal
 from dbfs_workers.members import staged
 from dbfs_workers.members.staged import StagedMember
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.partition import Partition
 from tests.support.gang import partitions, spec
 
@@ -81,7 +82,7 @@ def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
 
 def test_a_run_through_the_host(member: StagedMember, path: Partition) -> None:
     member.make(path)
-    run = member.traverse(path, 1, [spec(0, predecessors=True)], time.monotonic() + 20)[0]
+    run = member.traverse(path, 1, RunSpec.single(spec(0, predecessors=True)), time.monotonic() + 20)[0]
     labels = member.fetch(run.labels)
     np.testing.assert_array_equal(labels.distances[:51], np.arange(51))
     assert labels.predecessors is not None
@@ -123,10 +124,10 @@ def test_failures_of_the_gpu_are_typed(
     with monkeypatch.context() as patch:
         patch.setattr(backends.get("cuda"), "top_down", fail)
         with pytest.raises(error, match=words) as raised:
-            member.traverse(path, 1, [spec(0)], time.monotonic() + 20)
+            member.traverse(path, 1, RunSpec.single(spec(0)), time.monotonic() + 20)
         assert raised.value.__cause__ is None
     # The gang serves the next run.
-    assert member.traverse(path, 2, [spec(0)], time.monotonic() + 20)[0].reached == 51
+    assert member.traverse(path, 2, RunSpec.single(spec(0)), time.monotonic() + 20)[0].reached == 51
 
 
 def test_a_gpu_that_is_full_while_memory_is_taken(

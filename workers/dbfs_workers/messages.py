@@ -20,7 +20,7 @@ from dbfs_workers.lines.line import Address
 from dbfs_workers.members.on_gpu import Infos
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.barriers import Barrier
 
@@ -245,7 +245,7 @@ class StartRank(WorkerMessage[list[RankReport]]):
         graph_id: the graph.
         number: the gang's serial number of the run, from 1.
         client: id of the client that the labels belong to.
-        specs: the traversals, all of one run id.
+        specs: the traversals.
         first: index of the first traversal in the run.
         deadline: seconds that the run may take.
         dropped: traversals whose labels are released first.
@@ -258,7 +258,7 @@ class StartRank(WorkerMessage[list[RankReport]]):
     graph_id: str
     number: int
     client: str
-    specs: Pickled[list[TraversalSpec]]
+    specs: Pickled[RunSpec]
     first: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]

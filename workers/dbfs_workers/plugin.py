@@ -8,7 +8,7 @@ messages. The member keeps the labels until they are dropped or published. Publi
 worker: clients fetch, count and free them like any task's result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
@@ -62,7 +62,7 @@ from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reads.verdicts import Verdicts
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import NAME, Pickled, handlers
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition, on_host
@@ -398,7 +398,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             )
         return kept
 
-    def require_room(self, graph_id: str, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+    def require_room(self, graph_id: str, stripe: Stripe, specs: RunSpec) -> None:
         """Check that the labels of traversals will fit beside those that this worker keeps. Tasks call this.
 
         Raises:

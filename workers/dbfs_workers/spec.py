@@ -1,8 +1,9 @@
-"""The description of a traversal that clients, the scheduler and workers share."""
+"""The description of a traversal, and of a run of several, that clients, the scheduler and workers share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import chain, islice
+from typing import Final, overload
 
 DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 
@@ -13,7 +14,7 @@ class TraversalSpec:
 
     Attributes:
         run_id: id of this attempt, which every message carries.
-        sources: vertices of distance 0. On the ranks: positions, if the graph is ordered by degree; see ``renumbered``.
+        sources: vertices of distance 0. On the ranks: positions, if the graph is ordered by degree; see ``RunSpec``.
         predecessors: whether parents are recorded as well as distances.
         backend: name of the backend that runs the phases (``backends.BACKENDS``).
         direction: one of ``DIRECTIONS``.
@@ -36,24 +37,52 @@ class TraversalSpec:
     repairs: tuple[str, int] | None = None
 
 
-def renumbered(
-    specs: Sequence[TraversalSpec], positions: Callable[[Sequence[int]], Sequence[int]]
-) -> list[TraversalSpec]:
-    """Return specs with each vertex replaced by its position in the order by degree.
+@dataclass(frozen=True)
+class RunSpec(Sequence[TraversalSpec]):
+    """The traversals of a run, which differ in their sources only. A sequence of their specs, each made when taken.
 
-    Args:
-        specs: the specs, of vertices.
-        positions: returns the positions of vertices. Called once.
+    A batch of 64 travels as one spec and 64 sources: 64 specs would take longer to send than a traversal takes.
+
+    Attributes:
+        options: the spec of every traversal but for the sources.
+        sources: the sources of each traversal.
     """
-    found = iter(positions([vertex for spec in specs for vertex in (*spec.sources, *spec.targets)]))
-    return [
-        replace(
-            spec,
-            sources=tuple(next(found) for _ in spec.sources),
-            targets=tuple(next(found) for _ in spec.targets),
-        )
-        for spec in specs
-    ]
+
+    options: TraversalSpec
+    sources: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def single(cls, spec: TraversalSpec) -> "RunSpec":
+        """Return a run of one traversal."""
+        return cls(spec, (spec.sources,))
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @overload
+    def __getitem__(self, index: int) -> TraversalSpec: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "RunSpec": ...
+
+    def __getitem__(self, index: int | slice) -> "TraversalSpec | RunSpec":
+        if isinstance(index, slice):
+            return RunSpec(self.options, self.sources[index])
+        return replace(self.options, sources=self.sources[index])
+
+    def __iter__(self) -> Iterator[TraversalSpec]:
+        return (replace(self.options, sources=sources) for sources in self.sources)
+
+    def renumbered(self, positions: Callable[[Sequence[int]], Sequence[int]]) -> "RunSpec":
+        """Return the run with each vertex replaced by its position in the order by degree.
+
+        Args:
+            positions: returns the positions of vertices. Called once.
+        """
+        targets = self.options.targets
+        found = iter(positions([*chain.from_iterable(self.sources), *targets]))
+        sources = tuple(tuple(islice(found, len(each))) for each in self.sources)
+        return RunSpec(replace(self.options, targets=tuple(found)), sources)
 
 
 def direction_name(bottom_up: bool) -> str:

@@ -40,19 +40,31 @@ def free_bytes() -> int:
 
     The result is at most what the pool's limit leaves.
     """
-    import cupy
-
-    pool = cupy.get_default_memory_pool()
-    free = int(cupy.cuda.Device().mem_info[0]) + int(pool.free_bytes())
-    limit = int(pool.get_limit())
-    return min(free, limit - int(pool.used_bytes())) if limit else free
+    return _free_and_total()[0]
 
 
 def free_for_labels(share: float) -> int:
     """Return ``free_bytes`` without the part of the GPU's memory, 1 - ``share``, that labels leave to other uses."""
+    free, total = _free_and_total()
+    return free - int((1 - share) * total)
+
+
+def pooled_bytes() -> int:
+    """Return the bytes of free blocks of CuPy's pool."""
     import cupy
 
-    return free_bytes() - int((1 - share) * int(cupy.cuda.Device().mem_info[1]))
+    return int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _free_and_total() -> tuple[int, int]:
+    """Return ``free_bytes()`` and the bytes of the GPU's memory. CUDA takes 0.1 ms or more for them."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    free, total = map(int, cupy.cuda.Device().mem_info)
+    free += pooled_bytes()
+    limit = int(pool.get_limit())
+    return min(free, limit - int(pool.used_bytes())) if limit else free, total
 
 
 def require(nbytes: int, where: str) -> None:

@@ -40,7 +40,7 @@ from dbfs_workers.leases.requests import (
     more_follow,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
-from dbfs_workers.spec import TraversalSpec, renumbered
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.ordering import DegreeOrder
 
 WATCH_SECONDS: Final = 0.05
@@ -281,20 +281,18 @@ class Leader:
         reports = RanksReports(answers, last, time.perf_counter() - began, self._rank_seconds)
         line.send(pickle.dumps(reports, protocol=5), SEND_SECONDS)
 
-    def _make(
-        self, run: LeasedRun, note: RunNote, specs: list[TraversalSpec], end: float
-    ) -> Generator[list[bytes], None, None]:
+    def _make(self, run: LeasedRun, note: RunNote, specs: RunSpec, end: float) -> Generator[list[bytes], None, None]:
         """Make a part of a run on all ranks; yield their answers. If one of them is an error, the lease is over."""
         part = PartOfRun(
             lease=run.lease,
             number=self._number,
             client=self._client,
-            specs=specs if self._order is None else renumbered(specs, self._order.positions_of),
+            specs=specs if self._order is None else specs.renumbered(self._order.positions_of),
             first=run.first + note.finished,
             following=len(run.specs) - note.finished - len(specs),
             deadline=max(1e-3, end - time.monotonic()),
             dropped=() if note.finished else run.dropped,
-            each=self._traversals_in(self._answer_seconds) if self._answer_seconds else len(specs),
+            each=self._traversals_in(self._answer_seconds) if self._answer_seconds else 0,
         )
         note.number = self._number
         self._number += 1

@@ -8,16 +8,18 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
 
+# The smallest answers have this share of the traversals of the largest: an answer takes as long as 0.3 ms of them.
+_SMALLEST_SHARE: Final = 8
 # The first byte of a rank's answer.
 _WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
@@ -37,7 +39,7 @@ class LeasedRun:
 
     lease: int
     run_id: str
-    specs: list[TraversalSpec]
+    specs: RunSpec
     first: int
     deadline: float
     dropped: tuple[TraversalPlace, ...]
@@ -56,13 +58,14 @@ class PartOfRun:
         following: number of traversals of the run in later parts.
         deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
-        each: number of traversals of an answer. The last answer may have fewer.
+        each: most traversals of an answer; 0 for one answer at the end. The last answers have fewer and fewer, since
+            the holder makes the results of the very last one while no traversal runs.
     """
 
     lease: int
     number: int
     client: str
-    specs: list[TraversalSpec]
+    specs: RunSpec
     first: int
     following: int
     deadline: float
@@ -178,10 +181,18 @@ def answers_of_run(
     with closing(reports):
         left, more = len(part.specs), True
         while more:
-            taken = list(islice(reports, part.each) if left > part.each else reports)
+            size = _answer_size(part.each, left)
+            taken = list(islice(reports, size) if left > size else reports)
             left -= len(taken)
-            more = len(taken) == part.each and left > 0
+            more = len(taken) == size and left > 0
             yield answer_well(taken, more=more), len(taken)
+
+
+def _answer_size(each: int, left: int) -> int:
+    """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``PartOfRun``."""
+    if not each:
+        return left
+    return min(each, max(1, left // 2, each // _SMALLEST_SHARE))
 
 
 def answer_error(error: BaseException) -> bytes:

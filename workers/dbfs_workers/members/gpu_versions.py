@@ -29,6 +29,10 @@ class MemberOnGpu(Member):
         """See ``Member``."""
         return device_memory.free_for_labels(self.room.share)
 
+    def pooled_bytes(self) -> int:
+        """See ``Member``."""
+        return device_memory.pooled_bytes()
+
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "Updated":

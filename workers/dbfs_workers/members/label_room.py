@@ -51,6 +51,7 @@ class LabelRoom:
 
 def require(
     free_bytes: Callable[[], int],
+    pooled: int,
     kept: Collection[RankLabels],
     stripe: Stripe,
     traversals: int,
@@ -64,6 +65,7 @@ def require(
 
     Args:
         free_bytes: returns the bytes that labels may take. Called only if the labels may be refused.
+        pooled: bytes of released labels that the process keeps for these.
         kept: labels that the rank keeps.
         stripe: the graph's stripe.
         traversals: number of traversals.
@@ -75,7 +77,7 @@ def require(
     """
     needed = traversals * label_bytes(stripe, predecessors=predecessors)
     held = sum(labels.nbytes for labels in kept)
-    if held + needed <= 2 * label_bytes(stripe, predecessors=True):
+    if needed <= pooled or held + needed <= 2 * label_bytes(stripe, predecessors=True):
         return
     free = free_bytes()
     if needed > free:

@@ -25,7 +25,7 @@ from dbfs_workers.levels.traversals import never
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.reports import RankReport, RankRun, RunPosition
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.change_log import ChangeLog
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals, Partition
@@ -120,7 +120,7 @@ class Member(ABC):
         partition: Partition,
         number: int,
         client: str,
-        specs: list[TraversalSpec],
+        specs: RunSpec,
         deadline: float,
         dropped: Iterable[Sequence[Any]],
         first: int = 0,
@@ -135,7 +135,7 @@ class Member(ABC):
             partition: this rank's edges.
             number: the gang's serial number of this part of the run.
             client: id of the client that the labels belong to.
-            specs: the traversals, all of one run id.
+            specs: the traversals.
             deadline: seconds that they may take.
             dropped: run ids and indices of traversals whose labels are released.
             first: index of the first traversal in the run.
@@ -153,16 +153,15 @@ class Member(ABC):
         self._following, self._stops = following, stops
         self.drop(dropped)
         try:
-            runs = self.traverse(partition, number, specs, end)
-            # The runs first, so that a generator of them reaches its end.
-            for index, (run, spec) in enumerate(zip(runs, specs, strict=False), first):
+            options = specs.options
+            for index, run in enumerate(self.traverse(partition, number, specs, end), first):
                 seconds = run.elapsed
-                if spec.repairs is not None:
+                if options.repairs is not None:
                     seconds = run.traversal_seconds or seconds
-                    self.kept.pop(spec.repairs, None)
-                elif spec.max_depth is None and not spec.targets:
+                    self.kept.pop(options.repairs, None)
+                elif options.max_depth is None and not options.targets:
                     self._note_speed(run)
-                self.kept[spec.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
+                self.kept[options.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
                 yield RankReport.of(run)
         finally:
             self._following, self._stops = 0, never
@@ -196,28 +195,28 @@ class Member(ABC):
         with self.in_use:
             return work(*arguments)
 
-    def require_room(self, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+    def require_room(self, stripe: Stripe, specs: RunSpec) -> None:
         """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
 
-        The check of a part counts the traversals that follow. Their own parts are not checked again: reading the free
-        memory takes 0.3 ms.
+        The check of a part counts the traversals that follow. Their own parts are not checked again.
 
         Raises:
             NoRoomForLabelsError: see ``label_room.require``.
         """
         run_id, counted = self._roomy
-        if specs[0].run_id == run_id and len(specs) + self._following <= counted:
+        if specs.options.run_id == run_id and len(specs) + self._following <= counted:
             self._roomy = run_id, self._following
             return
         label_room.require(
             self.free_bytes,
+            self.pooled_bytes(),
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             len(specs) + self._following,
-            predecessors=specs[0].predecessors,
-            where=f"run {specs[0].run_id}, rank {self.rank}",
+            predecessors=specs.options.predecessors,
+            where=f"run {specs.options.run_id}, rank {self.rank}",
         )
-        self._roomy = specs[0].run_id, self._following
+        self._roomy = specs.options.run_id, self._following
 
     def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
         """Release labels, given by run id and index."""
@@ -233,15 +232,13 @@ class Member(ABC):
         self.kept = {}
 
     @abstractmethod
-    def traverse(
-        self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float
-    ) -> Iterable[RankRun]:
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterable[RankRun]:
         """Take part in the traversals of a run. Called, and iterated, in the member's thread.
 
         Args:
             partition: this rank's edges.
             number: the gang's serial number of the run.
-            specs: the traversals, all of one run id.
+            specs: the traversals.
             deadline: end of all waits, in seconds of ``time.monotonic()``.
 
         Returns:
@@ -294,6 +291,10 @@ class Member(ABC):
     @abstractmethod
     def free_bytes(self) -> int:
         """Return the bytes that labels may still take in the memory of the member's device."""
+
+    @abstractmethod
+    def pooled_bytes(self) -> int:
+        """Return the bytes of released labels that the process keeps for later labels. ``free_bytes`` counts them."""
 
     @abstractmethod
     def position(self, number: int) -> RunPosition | None:

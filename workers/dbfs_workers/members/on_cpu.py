@@ -8,7 +8,7 @@ from dbfs_workers.exchange.protocol import Cause, Exchange
 from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -47,7 +47,7 @@ class LoopMember(Member):
         self._pool: LabelPool | None = None
         self._watch: Watch | None = None
 
-    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``. The first traversal of a version allocates the scratch."""
         try:
             self.require_room(partition.stripe, specs)
@@ -76,7 +76,11 @@ class LoopMember(Member):
 
     def free_bytes(self) -> int:
         """See ``Member``."""
-        return self.room.free_bytes() + (0 if self._pool is None else self._pool.nbytes)
+        return self.room.free_bytes() + self.pooled_bytes()
+
+    def pooled_bytes(self) -> int:
+        """See ``Member``."""
+        return 0 if self._pool is None else self._pool.nbytes
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Stop a run on all ranks by their next crossing."""
@@ -100,13 +104,11 @@ class LoopMember(Member):
         self._traversed = self.latest
         return self._scratch
 
-    def _traverse_each(
-        self, partition: Partition, specs: list[TraversalSpec], watch: Watch, deadline: float
-    ) -> list[RankRun]:
+    def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
 
-        if specs[0].strategy:
+        if specs.options.strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal
 
             laboratory_scratch = self._scratch_of(partition)
@@ -118,7 +120,7 @@ class LoopMember(Member):
                 stops=self._stops,
             )
         backend, exchange, free_bytes = backends.get(self.backend), self._loop_exchange, self.room.free_bytes
-        if specs[0].repairs is None:
+        if specs.options.repairs is None:
             scratch = self._scratch_of(partition)
             return traverse(
                 backend,

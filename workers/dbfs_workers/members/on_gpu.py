@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
 from dbfs_workers.members import laboratory
 from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.reports import RankRun, RunPosition
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals, Partition, require_present
 from dbfs_workers.storage.update_spec import UpdateSpec
@@ -131,28 +132,27 @@ class CudaMember(MemberOnGpu):
             raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
 
     def traverse(
-        self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float
+        self, partition: Partition, number: int, specs: RunSpec, deadline: float
     ) -> Generator[RankRun, None, None]:
         """See ``Member``. While the caller has one traversal in hand, the GPU makes the next ones."""
         if number <= self._ended:
             raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
         try:
-            for spec in specs:
-                require_present(partition, spec.sources)
-            if specs[0].direction == "bottom-up" and partition.parents is None:
+            require_present(partition, tuple(chain.from_iterable(specs.sources)))
+            if specs.options.direction == "bottom-up" and partition.parents is None:
                 raise InvalidOptionError(
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
                 )
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
                 self.require_room(partition.stripe, specs)
-                if any(spec.repairs for spec in specs):
+                if specs.options.repairs:
                     for spec in specs:
                         yield self._repair(partition, number, spec, deadline)
                     return
                 with closing(self._traverse_all(number, specs, deadline)) as runs:
-                    for run, spec in zip(runs, specs, strict=True):
-                        yield self._of_version(run, spec, partition)
+                    for run in runs:
+                        yield self._of_version(run, specs.options, partition)
         finally:
             with self._lock:
                 self._ended = number
@@ -208,17 +208,15 @@ class CudaMember(MemberOnGpu):
         for engine in self._engines:
             engine.disconnect()
 
-    def _traverse_all(
-        self, number: int, specs: Sequence[TraversalSpec], deadline: float
-    ) -> Generator[RankRun, None, None]:
+    def _traverse_all(self, number: int, specs: RunSpec, deadline: float) -> Generator[RankRun, None, None]:
         """Make the traversals of a run. While a kernel runs, the next ones are launched, and reports are made."""
-        if specs[0].strategy:
+        if specs.options.strategy:
             for spec in specs:
                 yield self._traverse_by_strategy(number, spec, deadline)
             return
-        engine = self._engines[int(specs[0].predecessors)]
+        engine = self._engines[int(specs.options.predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
-        alone = any(spec.targets or len(spec.sources) > layout.FEW_SOURCES for spec in specs)
+        alone = specs.options.targets or max(map(len, specs.sources)) > layout.FEW_SOURCES
         ahead = 0 if alone else cuda_run.AHEAD
         under_way: deque[_Launched] = deque()
         made = 0
@@ -248,7 +246,7 @@ class CudaMember(MemberOnGpu):
         kept = self.kept.get(spec.repairs or ("", 0))
         repaired = self._repaired(self._graph, partition, spec, kept)
         if repaired is None:
-            (run,) = self._traverse_all(number, [spec], deadline)
+            (run,) = self._traverse_all(number, RunSpec.single(spec), deadline)
             return self._of_version(run, spec, partition, kept)
         return repaired
 

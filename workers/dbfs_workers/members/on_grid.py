@@ -13,7 +13,7 @@ from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import GridPartition
 from dbfs_workers.storage.grid import nbytes as partition_nbytes
 from dbfs_workers.storage.label_pool import LabelPool
@@ -61,9 +61,7 @@ class GridMember(LoopMember):
 
         return GridExchange(self._carrier, stripe, backend)
 
-    def _traverse_each(
-        self, partition: Partition, specs: list[TraversalSpec], watch: "Watch", deadline: float
-    ) -> list[RankRun]:
+    def _traverse_each(self, partition: Partition, specs: RunSpec, watch: "Watch", deadline: float) -> list[RankRun]:
         from dbfs_workers.levels import grid_loop
 
         scratch = self._scratch_of(partition)
@@ -124,7 +122,7 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
         if self._messages is not None:
             self._messages.disconnect()
 
-    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``."""
         import cupy
 

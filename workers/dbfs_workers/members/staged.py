@@ -20,7 +20,7 @@ from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage import scratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -51,10 +51,10 @@ class StagedMember(MemberOnGpu, LoopMember):
             self._scratch = Scratch(partition, backends.get(self.backend).xp)
             self._loop_exchange = self._allocate_exchange(partition.stripe)
 
-    def traverse(self, partition: Partition, number: int, specs: list[TraversalSpec], deadline: float) -> list[RankRun]:
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``."""
         with failures.typed_errors(f"rank {self.rank}"):
-            anew = [replace(spec, repairs=None) for spec in specs]
+            anew = replace(specs, options=replace(specs.options, repairs=None))
             runs = super().traverse(partition, number, anew, deadline)
             return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=False)]
 

@@ -9,7 +9,6 @@ changes of threads; the work of other levels runs in a thread.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -25,7 +24,7 @@ from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
 from dbfs_workers.rpc import NAME
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import UNREACHED
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
@@ -43,7 +42,7 @@ register_generic(FrontierPart, "cuda", cuda_serialize, cuda_deserialize)
 class LabelRooms(Protocol):
     """The worker's plugin, as these tasks use it."""
 
-    def require_room(self, graph_id: str, stripe: Stripe, specs: Sequence[TraversalSpec]) -> None:
+    def require_room(self, graph_id: str, stripe: Stripe, specs: RunSpec) -> None:
         """See ``WorkerService.require_room``."""
         ...
 
@@ -71,7 +70,7 @@ def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> Traversal
         StaleRunError: the worker is not a rank of the graph.
     """
     rooms: LabelRooms = distributed.get_worker().plugins[NAME]
-    rooms.require_room(graph_id, partition.stripe, [spec])
+    rooms.require_room(graph_id, partition.stripe, RunSpec.single(spec))
     started = state.start(partition, spec)
     open_box(started)
     return started
