@@ -48,8 +48,8 @@ def common_degrees(blocks: Any, threads: Any, arguments: tuple[Any, ...]) -> Non
     """Compute what the other kernel of ``facts.cu`` does."""
     offsets, rows, common, mixed = arguments
     for group in range(common.size):
-        degrees = np.diff(offsets[: rows + 1])[group * device_graph.GROUP_ROWS :][: device_graph.GROUP_ROWS]
-        whole = degrees.size == device_graph.GROUP_ROWS and np.unique(degrees).size == 1
+        degrees = np.diff(offsets[: rows + 1])[group * layout.GROUP_ROWS :][: layout.GROUP_ROWS]
+        whole = degrees.size == layout.GROUP_ROWS and np.unique(degrees).size == 1
         common[group] = degrees[0] if whole else 2**32 - 1
         mixed[0] += not whole
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dbfs_workers.cuda import layout
+from dbfs_workers.cuda.layout import GROUP_ROWS
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
 
-_GROUP = 128
 _MIXED = 2**32 - 1
 _DYNAMIC = "extern __shared__ u32 counted[];"
 
@@ -27,6 +28,10 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
     folder, emulator = tmp_path_factory.mktemp("summary"), Path(cuda_on_cpu.__file__).parent
     (folder / "common").mkdir()
     (folder / "common/memory.cuh").touch()
+    # The structs of the whole header are checked by built-ins that only CUDA's compiler has.
+    (folder / "generated").mkdir()
+    constants = f'#include "common/scalars.cuh"\nnamespace dbfs {{ constexpr u32 kGroupRows = {GROUP_ROWS}; }}'
+    (folder / layout.HEADER_NAME).write_text(constants)
     source = (KERNEL_FOLDER / "resident/summary.cu").read_text()
     assert _DYNAMIC in source
     (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
@@ -50,12 +55,12 @@ def test_sums_are_those_of_numpy(kernels: ctypes.PyDLL, ordered: bool, rows: int
     offsets = np.concatenate([[0], np.cumsum(degrees)])
     distances = rng.integers(-1, deepest, rows).astype(np.int32)
 
-    groups = -(-rows // _GROUP)
+    groups = -(-rows // GROUP_ROWS)
     common, mixed = np.zeros(groups, np.uint32), np.zeros(1, np.uint64)
     place = offsets.ctypes
     assert not kernels.common_degrees(groups, 64, 1, place, ctypes.c_longlong(rows), common.ctypes, mixed.ctypes)
-    of_groups = [np.unique(degrees[first : first + _GROUP]) for first in range(0, rows, _GROUP)]
-    whole = [(index + 1) * _GROUP <= rows for index in range(groups)]
+    of_groups = [np.unique(degrees[first : first + GROUP_ROWS]) for first in range(0, rows, GROUP_ROWS)]
+    whole = [(index + 1) * GROUP_ROWS <= rows for index in range(groups)]
     expected = [
         int(found[0]) if found.size == 1 and all_ else _MIXED for found, all_ in zip(of_groups, whole, strict=True)
     ]

@@ -1,7 +1,7 @@
 """A rank's slice of the graph on its GPU, with the facts that the resident kernel needs before a run."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 
 _THREADS = 256
 _LANES = 32
-# Rows of a group (``common/groups.cuh``).
-GROUP_ROWS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def device_graph(
     last, connected, max_degree, chunks, _ = cupy.asnumpy(sums).tolist()
     # Without in-edges, any row may be the target of another rank's edge.
     used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
-    groups = -(-used // GROUP_ROWS)
+    groups = -(-used // layout.GROUP_ROWS)
     common = cupy.empty(max(1, groups), np.uint32)
     if groups:
         blocks = -(-groups * _LANES // _THREADS)

@@ -20,6 +20,7 @@ FLAG_WORDS: Final = 4
 FLAG_SLOTS: Final = 4  # a rank is at most one barrier ahead of another; two slots would do
 LARGE_DEGREE: Final = 256  # a vertex with more neighbours is cut into chunks, one warp each
 CHUNK_EDGES: Final = 512
+GROUP_ROWS: Final = 128  # neighbouring rows that may have a common degree (``common/groups.cuh``)
 FEW_SOURCES: Final = 16  # sources that travel in the kernel's argument
 LEVEL_SLOTS: Final = 4  # level counters in turn: being made, read, reported and cleared, idle
 SETTLE_SLOTS: Final = 3
@@ -208,6 +209,7 @@ HEADER: Final = header(
         "FLAG_SLOTS": FLAG_SLOTS,
         "LARGE_DEGREE": LARGE_DEGREE,
         "CHUNK_EDGES": CHUNK_EDGES,
+        "GROUP_ROWS": GROUP_ROWS,
         "FEW_SOURCES": FEW_SOURCES,
         "LEVEL_SLOTS": LEVEL_SLOTS,
         "SETTLE_SLOTS": SETTLE_SLOTS,

@@ -33,7 +33,7 @@ from dbfs_workers.cuda.capacity import (
     leader_capacity,
     most_sparse_edges,
 )
-from dbfs_workers.cuda.device_graph import GROUP_ROWS, DeviceGraph
+from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.device_memory import ExportedArray, address, export_array
 from dbfs_workers.cuda.launch import Launch
 from dbfs_workers.cuda.module import Variant, load
@@ -232,7 +232,7 @@ class ResidentKernel:
         params["chunks"] = [queue.data.ptr for queue in self._chunks]
         params["rows_used"] = graph.rows_used
         # Counting a row of a mixed group costs as much as the summary. Light levels have no time to count.
-        few_mixed = graph.mixed * GROUP_ROWS * 2 <= graph.rows_used
+        few_mixed = graph.mixed * layout.GROUP_ROWS * 2 <= graph.rows_used
         params["common"] = graph.common.data.ptr if few_mixed and not params["light"] else 0
         # Whether a run writes its distances into the result itself.
         self._own_distances = self._shared_labels is None or not params["light"]

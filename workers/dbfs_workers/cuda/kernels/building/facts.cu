@@ -8,7 +8,7 @@ constexpr u32 kAll = 0xffffffffu;
 constexpr u32 kNoVertex = 0xffffffffu;
 
 // Layout of `sums`.
-enum { kLastUsed, kConnected, kMaxDegree, kChunks };
+enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
 
 }  // namespace dbfs
 
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     atomicMax(&sums[kLastUsed], last);
     atomicAdd(&sums[kConnected], (u64)connected);
     atomicMax(&sums[kMaxDegree], most);
-    if (chunks) atomicAdd(&sums[kChunks], chunks);
+    if (chunks) atomicAdd(&sums[kChunkCount], chunks);
   }
 }
 
