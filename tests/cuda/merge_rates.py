@@ -19,7 +19,7 @@ from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.cuda import building, living
 from dbfs_workers.members.on_gpu import CudaMember, on_device
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
@@ -95,7 +95,7 @@ class Graph:
         for source in self.sources * 2:
             self.runs += 1
             spec = TraversalSpec("run", (source,), predecessors=True, backend="cuda")
-            (run,) = self.member.traverse(partition, self.runs, [spec], time.monotonic() + 60)
+            (run,) = self.member.traverse(partition, self.runs, RunSpec.single(spec), time.monotonic() + 60)
             if run.edges > partition.m_local / 2:
                 rates.append(run.edges / run.elapsed / 1e9)
         return statistics.median(rates[len(rates) // 2 :])

@@ -15,7 +15,7 @@ from dbfs_workers.lab import enact
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import no_vertices
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
@@ -47,7 +47,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
 def run(member: CudaMember, seconds: float) -> list[RankRun]:
     spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", strategy="two-phase:gathering=warp")
     partition: Any = SimpleNamespace(parents=object(), stripe=Stripe(N, 1), deleted=no_vertices(), version=0)
-    return list(member.traverse(partition, 1, [spec, spec], time.monotonic() + seconds))
+    return list(member.traverse(partition, 1, RunSpec(spec, (spec.sources,) * 2), time.monotonic() + seconds))
 
 
 def test_a_run_by_a_strategy(member: CudaMember) -> None:
