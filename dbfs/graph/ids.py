@@ -168,7 +168,7 @@ class IdLookup:
 
     def _of_python(self, given: Sequence[Any], what: str) -> list[int]:
         """Return the vertices of Python's values."""
-        # A check of each id would take longer than a traversal of a batch.
+        # Calls for each id of a batch would keep the ranks waiting; plain integers need none.
         plain = self.id_type.is_integer and set(map(type, given)) <= {int}
         ids = given if plain else [self._checked(one, what) for one in given]
         if not self._ids.keys:

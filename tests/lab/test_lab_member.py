@@ -33,6 +33,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     cuda = SimpleNamespace(runtime=failing, driver=failing, memory=failing)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(device_memory, "free_for_labels", lambda share: 1 << 30)
+    monkeypatch.setattr(device_memory, "pooled_bytes", lambda: 0)
     monkeypatch.setattr(enact, "Gpu", lambda *policy: EmulatedGpu())
     monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS, most_blocks=3))
     member = CudaMember(0, "partition", "graph")

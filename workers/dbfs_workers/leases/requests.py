@@ -18,8 +18,8 @@ from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
 
-# The smallest answers have this share of the traversals of the largest: an answer takes as long as 0.3 ms of them.
-_SMALLEST_SHARE: Final = 8
+# The largest answers have this many times the traversals of the smallest, which take about as long as an answer.
+_LARGEST: Final = 8
 # The first byte of a rank's answer.
 _WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
@@ -192,7 +192,7 @@ def _answer_size(each: int, left: int) -> int:
     """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``PartOfRun``."""
     if not each:
         return left
-    return min(each, max(1, left // 2, each // _SMALLEST_SHARE))
+    return min(each, max(1, left // 2, each // _LARGEST))
 
 
 def answer_error(error: BaseException) -> bytes:

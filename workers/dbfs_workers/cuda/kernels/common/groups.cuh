@@ -1,5 +1,5 @@
-// Groups of kGroupRows neighbouring rows. Where rows are ordered by degree, the rows of most groups have one degree, so sums of
-// degrees need not read row offsets.
+// Groups of kGroupRows neighbouring rows. Where rows are ordered by degree, the rows of most groups have one degree, so
+// sums of degrees need not read row offsets.
 #pragma once
 #include "generated/layout.cuh"
 
