@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dbfs_workers.cuda import layout
 from dbfs_workers.cuda import run as cuda_run
 from dbfs_workers.errors import (
     DeadlineExceededError,
     DeviceFailedError,
+    ExchangeUnavailableError,
     GraphTooLargeError,
     InvalidOptionError,
     NoRoomForLabelsError,
@@ -238,6 +240,13 @@ def test_options_of_a_run(member: CudaMember) -> None:
     nowhere: Any = SimpleNamespace(parents=None, deleted=no_vertices())
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
         list(member.traverse(nowhere, 2, RunSpec.single(spec), time.monotonic() + 5))
+
+
+def test_more_gpus_than_a_kernel_serves_are_refused(member: CudaMember) -> None:
+    """A gang without a fixed exchange goes on to NCCL then."""
+    partition: Any = SimpleNamespace(stripe=Stripe(100, layout.MAX_RANKS + 1))
+    with pytest.raises(ExchangeUnavailableError, match="cuda_ipc serves up to 8 ranks, not 9"):
+        member.make(partition)
 
 
 def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:
