@@ -14,9 +14,10 @@ from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.gang import repeated
 from tests.support.runs import set_room
 
 STRIPE = Stripe(1000, 2)
@@ -44,7 +45,7 @@ def test_without_a_limit_of_its_own_the_machine_is_the_limit(limit: int | None, 
 
 def require(free: int, kept: int, traversals: int, pooled: int = 0) -> None:
     held = [RankLabels.unreached(np, STRIPE, predecessors=True) for _ in range(kept)]
-    label_room.require(lambda: free, pooled, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
+    label_room.require(lambda: free, lambda: pooled, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
 
 
 def test_two_results_are_never_refused() -> None:
@@ -79,14 +80,14 @@ def test_later_parts_of_a_run_are_not_checked_again() -> None:
     spec = TraversalSpec("run", (0,), predecessors=True, backend="cpu")
     for traversals, following, checks in ((2, 5, 1), (3, 2, 1), (2, 0, 1), (3, 0, 2)):
         member._following = following
-        member.require_room(STRIPE, RunSpec(spec, ((0,),) * traversals))
+        member.require_room(STRIPE, repeated(spec, traversals))
         assert len(asked) == checks
     member._following = 11
     with pytest.raises(NoRoomForLabelsError, match="the labels of 12 traversals"):
-        member.require_room(STRIPE, RunSpec.single(spec))
+        member.require_room(STRIPE, repeated(spec, 1))
     # The refused run was not counted.
     member._following = 0
-    member.require_room(STRIPE, RunSpec(spec, ((0,),) * 3))
+    member.require_room(STRIPE, repeated(spec, 3))
     assert len(asked) == 4
 
 

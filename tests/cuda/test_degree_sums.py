@@ -13,10 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs.edges import generate
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
+from tests.support.gang import repeated
 from tests.support.gpus import needs_gpu
 from tests.support.graphs import circulant
 from tests.support.partitions import build
@@ -83,8 +84,7 @@ def test_counts_are_those_of_the_labels(rank: tuple[Any, Partition, Any], direct
     # The last vertex of the Kronecker graph has no edge.
     specs.append(TraversalSpec("run", (partition.stripe.n - 1, 2), predecessors=predecessors, backend="cpu"))
     for spec in specs:
-        three = RunSpec(spec, (spec.sources,) * 3)
-        runs = list(member.traverse(partition, member._ended + 1, three, time.monotonic() + 60))
+        runs = list(member.traverse(partition, member._ended + 1, repeated(spec, 3), time.monotonic() + 60))
         for run in runs:
             found = member.fetch(run.labels).distances
             if not spec.targets:

@@ -31,9 +31,10 @@ from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import no_vertices
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.gang import repeated
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
-FIVE = RunSpec(SPEC, (SPEC.sources,) * 5)
+FIVE = repeated(SPEC, 5)
 SYMMETRIC = SimpleNamespace(parents=object(), stripe=Stripe(100, 3), deleted=no_vertices(), version=0)
 
 

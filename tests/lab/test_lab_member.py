@@ -15,11 +15,12 @@ from dbfs_workers.lab import enact
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import no_vertices
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.gang import repeated
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 
@@ -33,7 +34,6 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     cuda = SimpleNamespace(runtime=failing, driver=failing, memory=failing)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(device_memory, "free_for_labels", lambda share: 1 << 30)
-    monkeypatch.setattr(device_memory, "pooled_bytes", lambda: 0)
     monkeypatch.setattr(enact, "Gpu", lambda *policy: EmulatedGpu())
     monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS, most_blocks=3))
     member = CudaMember(0, "partition", "graph")
@@ -48,7 +48,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
 def run(member: CudaMember, seconds: float) -> list[RankRun]:
     spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", strategy="two-phase:gathering=warp")
     partition: Any = SimpleNamespace(parents=object(), stripe=Stripe(N, 1), deleted=no_vertices(), version=0)
-    return list(member.traverse(partition, 1, RunSpec(spec, (spec.sources,) * 2), time.monotonic() + seconds))
+    return list(member.traverse(partition, 1, repeated(spec, 2), time.monotonic() + seconds))
 
 
 def test_a_run_by_a_strategy(member: CudaMember) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 from tests.support.partitions import build
@@ -321,6 +321,11 @@ class Answer:
 
 def spec(*sources: int, **options: Any) -> TraversalSpec:
     return TraversalSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
+
+
+def repeated(one: TraversalSpec, times: int) -> RunSpec:
+    """Return a run that makes one traversal several times."""
+    return RunSpec(one, (one.sources,) * times)
 
 
 def partitions(

@@ -30,11 +30,12 @@ from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.updates.messages import RankUpdate
+from tests.support.gang import repeated
 
 REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"")
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
@@ -159,7 +160,7 @@ class Gang:
 
 def send(line: Line, lease: int, traversals: int = 1) -> None:
     """Send rank 0 a run, as the holder of a lease."""
-    line.send(pickle.dumps(LeasedRun(lease, "run", RunSpec(SPEC, (SPEC.sources,) * traversals), 0, 5.0, ())), 5.0)
+    line.send(pickle.dumps(LeasedRun(lease, "run", repeated(SPEC, traversals), 0, 5.0, ())), 5.0)
 
 
 def send_update(line: Line, lease: int, deadline: float = 5.0) -> None:

@@ -16,7 +16,7 @@ from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answe
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import _ports
-from dbfs_workers.spec import RunSpec
+from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
 
 
@@ -268,7 +268,7 @@ def test_a_part_is_answered_several_times(door: Door, talkative: Gang) -> None:
     [(0, 9, [9]), (8, 30, [8, 8, 7, 3, 2, 1, 1]), (8, 1, [1]), (40, 40, [20, 10, 5, 5]), (1, 3, [1, 1, 1])],
 )
 def test_the_last_answers_are_small(each: int, traversals: int, sizes: list[int]) -> None:
-    part = PartOfRun(1, 2, "me", RunSpec(SPEC, (SPEC.sources,) * traversals), 0, 0, 5.0, (), each)
+    part = PartOfRun(1, 2, "me", repeated(SPEC, traversals), 0, 0, 5.0, (), each)
     found = list(answers_of_run(part, (REPORT for _ in range(traversals))))
     assert [made for _, made in found] == [len(read_answer(answer)) for answer, _ in found] == sizes
     assert [more_follow(answer) for answer, _ in found] == [True] * (len(sizes) - 1) + [False]

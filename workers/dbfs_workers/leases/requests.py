@@ -19,7 +19,7 @@ from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
 
 # The largest answers have this many times the traversals of the smallest, which take about as long as an answer.
-_LARGEST: Final = 8
+_LARGEST_BY_SMALLEST: Final = 8
 # The first byte of a rank's answer.
 _WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
@@ -192,7 +192,7 @@ def _answer_size(each: int, left: int) -> int:
     """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``PartOfRun``."""
     if not each:
         return left
-    return min(each, max(1, left // 2, each // _LARGEST))
+    return min(each, max(1, left // 2, each // _LARGEST_BY_SMALLEST))
 
 
 def answer_error(error: BaseException) -> bytes:

@@ -51,7 +51,7 @@ class LabelRoom:
 
 def require(
     free_bytes: Callable[[], int],
-    pooled: int,
+    pooled_bytes: Callable[[], int],
     kept: Collection[RankLabels],
     stripe: Stripe,
     traversals: int,
@@ -65,7 +65,7 @@ def require(
 
     Args:
         free_bytes: returns the bytes that labels may take. Called only if the labels may be refused.
-        pooled: bytes of released labels that the process keeps for these.
+        pooled_bytes: returns the bytes of released labels that the process keeps for later ones. Called only then, too.
         kept: labels that the rank keeps.
         stripe: the graph's stripe.
         traversals: number of traversals.
@@ -77,7 +77,7 @@ def require(
     """
     needed = traversals * label_bytes(stripe, predecessors=predecessors)
     held = sum(labels.nbytes for labels in kept)
-    if needed <= pooled or held + needed <= 2 * label_bytes(stripe, predecessors=True):
+    if held + needed <= 2 * label_bytes(stripe, predecessors=True) or needed <= pooled_bytes():
         return
     free = free_bytes()
     if needed > free:

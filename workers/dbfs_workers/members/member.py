@@ -209,7 +209,7 @@ class Member(ABC):
             return
         label_room.require(
             self.free_bytes,
-            self.pooled_bytes(),
+            self.pooled_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             len(specs) + self._following,
