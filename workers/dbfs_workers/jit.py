@@ -28,6 +28,20 @@ void = types.void
 def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
     """Compile a function for one signature, given as the Numba types of its result and its arguments.
 
-    The kernel releases the GIL, so that the worker's event loop runs on.
+    The kernel releases the GIL, so that the worker's event loop runs on. The kernel may not allocate arrays. So Numba
+    counts no references to arrays: the count is atomic, and takes ten times as long as a short kernel's work.
     """
-    return cast("Callable[[Function], Function]", numba.njit(result(*arguments), cache=True, nogil=True))
+    assert not isinstance(result, types.Array), "kernels that return arrays are allocating kernels"
+    return _compiled(result, arguments, _nrt=False)
+
+
+def allocating_kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
+    """Compile a function that allocates arrays, or returns one; see ``kernel``.
+
+    Other kernels may call an allocating kernel, unless the latter returns memory of its own: nobody would free it.
+    """
+    return _compiled(result, arguments)
+
+
+def _compiled(result: Any, arguments: tuple[Any, ...], **options: bool) -> Callable[[Function], Function]:
+    return cast("Callable[[Function], Function]", numba.njit(result(*arguments), cache=True, nogil=True, **options))

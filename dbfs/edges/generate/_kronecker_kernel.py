@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT64, UINT32, allocating_kernel, int64, kernel, void
 
 # Million edges per second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
 # first block's states are made in Python, which costs each piece 7 microseconds for each edge of a block: so 128.
@@ -162,7 +162,7 @@ def _scramble(ids: NDArray[np.uint64], bits: np.uint64, value0: np.uint64, value
         ids[j] = _reverse_bits(x, bits)
 
 
-@kernel(void, _ROWS32, _READ_ROWS64, int64, _uint64, _uint64, INT64, INT64)
+@allocating_kernel(void, _ROWS32, _READ_ROWS64, int64, _uint64, _uint64, INT64, INT64)
 def draw_edges(
     states: NDArray[np.uint32],
     block_jump: NDArray[np.uint64],

@@ -7,7 +7,7 @@ means that the run records no predecessors.
 import numpy as np
 from numba import types
 
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
 
 
 @kernel(types.boolean, UINT32, types.uint32)
@@ -42,7 +42,7 @@ def expand(row_offsets, columns, frontier, first_id, neighbours, parents):
             at += 1
 
 
-@kernel(INT64, READ_UINT32, READ_UINT32, UINT32, int64, int64, UINT32, UINT32)
+@allocating_kernel(INT64, READ_UINT32, READ_UINT32, UINT32, int64, int64, UINT32, UINT32)
 def filter_visited(neighbours, parents, visited, p, n_local, kept, kept_parents):
     """Keep each neighbour whose bit was clear, and set the bit; return int64[p + 1], the offsets of the owners' bins.
 

@@ -15,7 +15,7 @@ from dbfs_workers.backends.grid_team_kernels import contract as grid_contract
 from dbfs_workers.backends.grid_team_kernels import expand as grid_expand
 from dbfs_workers.backends.grid_team_kernels import search as grid_search
 from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, pointer, sleep_while, wake
-from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT16, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT16, UINT32, allocating_kernel, int64, kernel, void
 from dbfs_workers.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN
 
 EXPAND: Final = 1
@@ -33,31 +33,31 @@ _HALF = 32
 _LOOKS = 500
 
 
-@kernel(INT64, READ_INT64, int64)
+@allocating_kernel(INT64, READ_INT64, int64)
 def longs(task, at):
     """Return the int64 array of a task whose address and size are at place ``at``."""
     return carray(pointer(task[at]), (task[at + 1],), np.int64)
 
 
-@kernel(UINT32, READ_INT64, int64)
+@allocating_kernel(UINT32, READ_INT64, int64)
 def ids(task, at):
     """Return a uint32 array of a task."""
     return carray(pointer(task[at]), (task[at + 1],), np.uint32)
 
 
-@kernel(UINT16, READ_INT64, int64)
+@allocating_kernel(UINT16, READ_INT64, int64)
 def finders_of(task, at):
     """Return a uint16 array of a task."""
     return carray(pointer(task[at]), (task[at + 1],), np.uint16)
 
 
-@kernel(INT32, READ_INT64, int64)
+@allocating_kernel(INT32, READ_INT64, int64)
 def distances_of(task, at):
     """Return an int32 array of a task."""
     return carray(pointer(task[at]), (task[at + 1],), np.int32)
 
 
-@kernel(INT64, READ_INT64, int64, int64)
+@allocating_kernel(INT64, READ_INT64, int64, int64)
 def own_of(task, at, thread):
     """Return a thread's ``own`` from all threads' at place ``at``, which the number of owners follows."""
     width = 2 * task[at + 2] + 2

@@ -20,6 +20,7 @@ from dbfs_workers.jit import (
     READ_UINT32,
     UINT16,
     UINT32,
+    allocating_kernel,
     int64,
     kernel,
 )
@@ -150,7 +151,7 @@ def unpack(bits, rows):
     return at
 
 
-@kernel(types.void, READ_INT32, READ_UINT16, UINT32, INT64)
+@allocating_kernel(types.void, READ_INT32, READ_UINT16, UINT32, INT64)
 def sort_by_finder(distances, finders, rows, starts):
     """List the rows with a distance above 0 by the columns of their finders; list ``c`` starts at ``starts[c]``.
 

@@ -6,7 +6,7 @@ least 0.5 / divisor away from a whole multiple, and the rounding of numbers belo
 
 import numpy as np
 
-from dbfs_workers.jit import READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
 
 _NONE = np.uint32(0xFFFFFFFF)
 _BLOCK = 1024
@@ -22,7 +22,7 @@ def positions_of(ids, n_local, p, out):
         out[i] = _NONE if ids[i] == _NONE else np.uint32(position)
 
 
-@kernel(void, READ_UINT32, int64, int64, int64, READ_UINT32, UINT32)
+@allocating_kernel(void, READ_UINT32, int64, int64, int64, READ_UINT32, UINT32)
 def place(values, n_local, rank, p, positions, out):
     """Write the labels of a rank's rows to those places of ``out`` whose position the rank owns.
 

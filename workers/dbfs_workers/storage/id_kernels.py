@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.intrinsics import byte_swap, load_byte, load_word
-from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, allocating_kernel, int64, kernel, void
 
 READ_UINT8 = types.Array(types.uint8, 1, "C", readonly=True)
 UINT64 = types.Array(types.uint64, 1, "C")
@@ -101,7 +101,7 @@ def push_runs(ranges, top, keys, low, high, depth):
     return top
 
 
-@kernel(void, INT64, UINT64, READ_INT64, READ_UINT8, int64)
+@allocating_kernel(void, INT64, UINT64, READ_INT64, READ_UINT8, int64)
 def sort_runs(order, keys, offsets, data, depth):
     """Sort each run of rows with equal keys by the bytes after the key, in place: multikey quicksort.
 

@@ -18,6 +18,7 @@ from dbfs_workers.jit import (
     READ_UINT32,
     UINT16,
     UINT32,
+    allocating_kernel,
     int64,
     kernel,
     void,
@@ -45,7 +46,7 @@ def hash_of(one, seed):
     return mixed(mixed(one ^ seed))
 
 
-@kernel(int64, READ_INT64, uint64, boolean, UINT64, INT32, INT64, int64)
+@allocating_kernel(int64, READ_INT64, uint64, boolean, UINT64, INT32, INT64, int64)
 def encode_integers(ids, seed, narrow, table, codes, distinct, count):
     """Write the code of each integer, and the integer of each new code; return the number of codes.
 
@@ -109,7 +110,7 @@ def widen_table(old, seed, table):
             table[place] = word
 
 
-@kernel(void, READ_INT64, uint64, UINT64)
+@allocating_kernel(void, READ_INT64, uint64, UINT64)
 def place_codes(distinct, seed, table):
     """Place the codes of distinct integers, of any size, in an empty table."""
     mask = np.uint64(table.size - 1)

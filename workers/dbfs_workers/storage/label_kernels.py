@@ -3,10 +3,10 @@
 import numpy as np
 
 from dbfs_workers.intrinsics import trailing_zeros
-from dbfs_workers.jit import INT32, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT32, READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
 
 
-@kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
+@allocating_kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
 def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     """Clear a rank's bitmap of visited vertices; label a traversal's one source, if it is a row of the rank.
 

@@ -9,7 +9,7 @@ of 11 bits, in the processor's second cache (a group takes 128 KiB).
 import numpy as np
 from numba import types
 
-from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, UINT32, allocating_kernel, int64, kernel, void
 
 _SHORT = 12
 _GROUP = 8192
@@ -54,7 +54,7 @@ def _to_offsets(counts):
             total += count
 
 
-@kernel(void, UINT32, int64, int64)
+@allocating_kernel(void, UINT32, int64, int64)
 def _sort_long(row, digits, bits):
     """Sort one long row by radix: ``digits`` digits of ``bits`` bits."""
     width, mask = np.uint64(bits), (_ONE << np.uint64(bits)) - _ONE
@@ -114,7 +114,7 @@ def _sort_group(members, size, row_offsets, columns, digits, bits, keys, spare, 
         cursor[member] = at + 1
 
 
-@kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64)
+@allocating_kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64)
 def sort_rows(row_offsets, columns, first_id, step, largest):
     """Sort each row's columns in place; return (self-loops, duplicates).
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.intrinsics import folded_product, prefetch
-from dbfs_workers.jit import INT32, INT64, READ_INT64, int64, kernel, void
+from dbfs_workers.jit import INT32, INT64, READ_INT64, allocating_kernel, int64, kernel, void
 from dbfs_workers.storage.id_kernels import READ_UINT8, UINT64, word_at
 
 UINT8 = types.Array(types.uint8, 1, "C")
@@ -39,7 +39,7 @@ def same_bytes(one, one_end, other, other_end, length):
     return True
 
 
-@kernel(int64, READ_INT64, READ_UINT8, uint64, UINT64, INT32, INT64, UINT8, int64)
+@allocating_kernel(int64, READ_INT64, READ_UINT8, uint64, UINT64, INT32, INT64, UINT8, int64)
 def encode_strings(offsets, data, seed, table, codes, held_offsets, held, count):
     """Write the code of each string, and hold the string of each new code; return the number of codes.
 

@@ -1,0 +1,30 @@
+"""The decorators of CPU kernels: what they compile and what they refuse."""
+
+import gc
+
+import numpy as np
+import pytest
+from numba import types
+from numba.core.errors import NumbaError
+from numba.core.runtime import _nrt_python, rtsys
+
+from dbfs_workers.jit import INT64, allocating_kernel, int64, kernel
+
+
+def test_kernels_that_allocate_are_refused() -> None:
+    with pytest.raises(AssertionError, match="return arrays"):
+        kernel(INT64, int64)(lambda n: np.zeros(n, np.int64))
+    with pytest.raises(NumbaError, match="NRT required|Only accept returning"):
+        kernel(int64, int64)(lambda n: np.zeros(n, np.int64).sum())
+
+
+def test_memory_of_allocating_kernels_is_freed() -> None:
+    total = allocating_kernel(int64, int64)(lambda n: np.ones(n, np.int64).sum())
+    outer = kernel(int64, types.int64)(lambda n: total(n) + 1)
+    _nrt_python.memsys_enable_stats()
+    gc.collect()
+    before = rtsys.get_allocation_stats()
+    assert outer(1000) == 1001
+    after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
+    assert after.alloc - before.alloc == after.free - before.free > 0
