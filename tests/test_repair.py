@@ -31,8 +31,7 @@ from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.leases.messages import GrantLease
-from dbfs_workers.levels import repair
-from dbfs_workers.levels.repair_round_kernels import too_much
+from dbfs_workers.levels import repair_limits
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
@@ -291,7 +290,7 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("phase", ["answers", "doubt", "search"])
 def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
     def die_at(phase: str, rank: int) -> None:
-        from dbfs_workers.levels import repair
+        from dbfs_workers.levels import repair, repair_limits
 
         cross, rounds = repair.RepairLoop._cross_with, repair.RepairLoop._rounds
 
@@ -308,7 +307,7 @@ def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
         repair.RepairLoop._cross_with = crossing  # type: ignore[method-assign]
         repair.RepairLoop._rounds = making_rounds  # type: ignore[method-assign]
         # However busy the machine is, no new traversal takes the repair's place.
-        repair._LEAST_NANOSECONDS = 10**12  # type: ignore[misc]
+        repair_limits._LEAST_NANOSECONDS = 10**12  # type: ignore[misc]
 
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as mortal:
         graph = dbfs.load("grid2d:side=9", client=mortal, mutable=True)
@@ -325,7 +324,7 @@ def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
 
 def test_too_many_changes_are_not_followed(client: distributed.Client, leaves_nothing: None) -> None:
     graph, edges = load(client, "undirected", 2)
-    with graph, limits(client, _CHANGE_EDGES=10**9):
+    with graph, limits(client, _LEAST_EDGES=0, _BUDGET_SHARE=0.0):
         result = graph.bfs(1, predecessors=True)
         apply(graph, edges, "delete", sorted(edges)[::3])
         update(result, edges)
@@ -335,15 +334,15 @@ def test_too_many_changes_are_not_followed(client: distributed.Client, leaves_no
 
 @contextlib.contextmanager
 def limits(client: distributed.Client, **limits: float) -> Iterator[None]:
-    """Give repairs other limits meanwhile, by the names in ``repair``."""
+    """Give repairs other limits meanwhile, by the names in ``repair_limits``."""
 
     def change(limits: dict[str, float]) -> None:
-        from dbfs_workers.levels import repair
+        from dbfs_workers.levels import repair_limits
 
-        vars(repair).update(limits)
+        vars(repair_limits).update(limits)
 
     # Workers that are threads share the module with this process; others have its values.
-    before = {name: vars(repair)[name] for name in limits}
+    before = {name: vars(repair_limits)[name] for name in limits}
     client.run(change, limits)
     try:
         yield
@@ -357,25 +356,23 @@ def test_a_repair_without_an_end_in_sight_becomes_a_traversal(client: distribute
     ends = np.arange(chains * length).reshape(chains, length) + 1
     starts = np.hstack([np.zeros((chains, 1), np.int64), ends[:, :-1]])
     spider = dbfs.from_arrays(starts.ravel(), ends.ravel(), n=chains * length + 1)
-    with (
-        dbfs.load(spider, client=client, ranks=2, mutable=True) as graph,
-        limits(client, _EDGE_SHARE=0.0, _CHANGE_EDGES=1),
-    ):
+    with dbfs.load(spider, client=client, ranks=2, mutable=True) as graph:
         result = graph.bfs(0, predecessors=True)
-        # Of seven such chains, and of thirty-five: 3 edges for each vertex.
-        for cut, anew in ((5, False), (chains, True)):
-            with limits(client, _LEAST_NANOSECONDS=10**12):
+        # The time is no matter. 2,000 chains look like more than 1,000 edges to come, and 5 do not.
+        shares = {"_BUDGET_SHARE": 0.0, "_LIMIT_SHARE": 1e6, "_PATIENCE_SHARE": 1e6}
+        with limits(client, _LEAST_EDGES=1000, _LEAST_NANOSECONDS=0, **shares):
+            for cut, anew in ((5, False), (chains, True)):
                 graph.delete_edges((starts[:cut, 0], ends[:cut, 0]))
                 result.update()
                 assert bool(result.reports) == anew
-            assert result.reached == 1 + (chains - cut) * length
+                assert result.reached == 1 + (chains - cut) * length
 
 
 def test_a_repair_that_waits_for_a_core_goes_on(client: distributed.Client, leaves_nothing: None) -> None:
     with dbfs.load("path:n=300", client=client, ranks=2, mutable=True) as graph:
         result = graph.bfs(0, predecessors=True)
         # The time is over at once, and the repair has looked at few edges.
-        with limits(client, _LEAST_NANOSECONDS=0, _CLOCK_SHARE=0.0, _PATIENCE_SHARE=1e6):
+        with limits(client, _LEAST_NANOSECONDS=0, _LIMIT_SHARE=1e-3, _BUSY_NANOSECONDS=1e-6, _PATIENCE_SHARE=1e6):
             graph.delete_edges([(295, 296)])
             assert not result.update().reports
             assert (result.reached, result.depth) == (296, 295)
@@ -385,22 +382,30 @@ def test_a_repair_that_waits_for_a_core_goes_on(client: distributed.Client, leav
                 assert result.depth == 299
 
 
-def test_a_fast_machine_looks_at_more_edges() -> None:
-    most, budget, limit, patience = 1000, 130_000, 200_000, 500_000
+def test_when_a_repair_is_given_up() -> None:
+    limits = repair_limits.of(100_000_000, 2)
+    most, budget, limit, few, patience = limits.tolist()
+    assert (most, budget, limit, patience) == (1_200_000, 61_000_000, 21_000_000, 101_000_000)
 
     def gives_up(looked: int, ahead: int, passed: int) -> bool:
-        return bool(too_much(looked, ahead, passed, most, budget, limit, patience))
+        return bool(repair_limits.too_much(limits, looked, ahead, passed))
 
-    # At 130 ns and at 65 ns for each edge looked at; what lies ahead counts as well.
-    assert [gives_up(looked, 0, looked * 130) for looked in (999, 1000, 1001)] == [False, False, True]
-    assert [gives_up(looked, 0, looked * 65) for looked in (1001, 2000, 2001)] == [False, False, True]
-    assert [gives_up(500, ahead, 500 * 65) for ahead in (1500, 1501)] == [False, True]
-    # At 400 ns: other programs have the cores.
-    assert [gives_up(looked, 0, looked * 400) for looked in (240, 500, 501)] == [False, False, True]
-    # Few edges in a long time, and nothing at all in a longer one.
-    assert [gives_up(250, 0, passed) for passed in (499_999, 500_001)] == [False, True]
-    assert [gives_up(251, 0, passed) for passed in (200_000, 200_001)] == [False, True]
-    assert not gives_up(0, 0, 0)
+    # What lies ahead counts: at 10 ns for an edge, and at 100 ns.
+    assert [gives_up(100_000, ahead, 1_000_000) for ahead in (6_100_000, 6_100_001)] == [False, True]
+    assert [gives_up(100_000, ahead, 10_000_000) for ahead in (1_200_000, 1_200_001)] == [False, True]
+    # After the limit, as much again may lie ahead. With few edges so far, other programs have had the cores.
+    assert [gives_up(few + 1, 2 * few, passed) for passed in (limit, limit + 1)] == [False, True]
+    assert [gives_up(10 * few, ahead, 2 * limit) for ahead in (5 * few, 5 * few + 1)] == [False, True]
+    assert [gives_up(few, 2 * few, passed) for passed in (limit + 1, patience, patience + 1)] == [False, False, True]
+
+
+def test_what_lies_ahead_of_a_search() -> None:
+    # 100 of 400 levels took 50 edges.
+    assert repair_limits.ahead(50, 100, 200, 500) == 150
+    # The first levels count as a 32nd of all.
+    assert repair_limits.ahead(50, 100, 101, 500) == 50 * 399 // 15
+    # No level is left, or nobody knows how many.
+    assert [repair_limits.ahead(50, 100, level, 500) for level in (500, 501, 1 << 40)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("rows", [[], [0], [31, 32], [63, 64, 95], range(96)])

@@ -30,6 +30,8 @@ KERNELS = (
     "dbfs_workers.lab.sequential_kernels",
     "dbfs_workers.levels.level_kernels",
     "dbfs_workers.levels.repair_kernels",
+    "dbfs_workers.levels.repair_limits",
+    "dbfs_workers.levels.repair_search_kernels",
     "dbfs_workers.levels.repair_round_kernels",
     "dbfs_workers.levels.led_kernels",
     "dbfs_workers.reads.kernels",

@@ -8,13 +8,13 @@ the dynamic algorithms of Ramalingam and Reps 1996 have:
 2. Search. Lost vertices get offers from their neighbours that have distances, and inserted edges carry offers. A vertex
    that an offer brings nearer makes offers to its own neighbours, until nothing changes.
 
-Both parts run in rounds, without order between distances: a vertex may find its support, or a shorter path, more than
-once. That costs some work, and saves the thousands of crossings that the levels of a road network would take.
-Neighbours on other ranks take part by messages in the bins of the exchange (``repair_kernels``). A round has one
-crossing. Ranks that cross in memory make their rounds in a kernel (``repair_round_kernels``).
+Doubt runs in rounds without order between distances, so a vertex may find its support more than once. The search runs
+level by level (``repair_search_kernels``). Neighbours on other ranks take part by messages in the bins of the exchange
+(``repair_kernels``). A round, or a level, has one crossing. Ranks that cross in memory make their rounds in a kernel
+(``repair_round_kernels``).
 
-If a rank has no labels or no log of the changes, or if the ranks have looked at too many edges, all of them make a new
-traversal instead.
+If a rank has no labels or no log of the changes, or if the repair takes too long (``repair_limits``), all ranks make a
+new traversal instead.
 """
 
 import time
@@ -25,10 +25,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.protocol import COUNTS, Exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import repair_kernels as kernels
+from dbfs_workers.levels import repair_limits as limits
 from dbfs_workers.levels import repair_round_kernels as round_kernels
+from dbfs_workers.levels import repair_search_kernels as search_kernels
 from dbfs_workers.levels.loop import LevelLoop
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
@@ -37,24 +39,18 @@ from dbfs_workers.storage.changed_rows import ChangedRows
 from dbfs_workers.storage.labels import UNREACHED, RankLabels
 from dbfs_workers.storage.partition import Partition, Rows, require_present
 
-# The share of a new traversal's time that the edges of a repair may take, before a new traversal takes the repair's
-# place: at 130 ns each (Florida's roads, one rank of a busy machine, crossings included), or by the ranks' clocks if
-# the edges have taken less.
-_EDGE_SHARE: Final = 0.2
-_EDGE_NANOSECONDS: Final = 130
-_CROSSING_EDGES: Final = 100
-# Number of edges that every repair may look at: they take less time than the call.
-_LEAST: Final = 20_000
+# Edges that could be looked at in the time of a crossing from Python.
+_CROSSING_EDGES: Final = 250
 # Edges that could be looked at while one change is read from the log and sent to its other end. A repair with too many
 # changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a grid of 1,000 x 1,000).
-_CHANGE_EDGES: Final = 4
-# A repair also ends if this share of the time has passed by the ranks' clocks, and this many nanoseconds for each rank:
-# repair and new traversal together take at most 1.2 times as long as the traversal alone, if that takes 20 ms or more.
-_CLOCK_SHARE: Final = 0.075
-_LEAST_NANOSECONDS: Final = 2_000_000
-# The same share for a repair that has looked at few edges (``round_kernels.FEW``): other programs had the cores, and
-# would have them during a new traversal too.
-_PATIENCE_SHARE: Final = 0.5
+_CHANGE_EDGES: Final = 10
+# Edges that a kernel looks at before its rank crosses again: a share of the most edges of a repair, and at least these.
+_CALL_SHARE: Final = 0.05
+_CALL_EDGES: Final = 20_000
+
+
+def _nothing(_active: int, _looked: int) -> int:
+    return 0
 
 
 class _TooMuchError(Exception):
@@ -70,6 +66,7 @@ class Earlier:
         logged: number of edges in the log since then; None if the log does not reach back so far.
         changes: returns the edges deleted and the edges inserted since then.
         seconds: duration of a new traversal, as far as is known.
+        depth: the largest distance of the labels.
         take: called before the first change of the labels, which belong to no version until the repair ends.
     """
 
@@ -77,6 +74,7 @@ class Earlier:
     logged: int | None
     changes: Callable[[], tuple[EdgeChanges, EdgeChanges] | None]
     seconds: float
+    depth: int
     take: Callable[[], object]
 
 
@@ -118,13 +116,15 @@ class RepairLoop:
         self._exchange = exchange
         self._earlier = earlier
         self._anew = anew
-        self._started, self._budget, self._limit, self._patience = self._began, 0, 0, 0
+        self._started = self._began
         self._state = np.zeros(kernels.STATE, np.int64)
         n_local = partition.stripe.n_local
         # Pages that are never written take no memory.
         self._touched, self._lost = (np.empty(n_local + 1, np.uint32) for _ in range(2))
         # A row is there once, or twice if its bin was full between two of its questions: at most one row of a round.
         self._waiting = np.empty(n_local + 4, np.uint32)
+        self._candidates = np.empty(0, np.int64)
+        self._depth = self._looked = self._first_level = self._searched_from = 0
         self._opened = np.zeros(exchange.p, np.int64)
         self._received: list[Any] = []
         self._before = np.empty(n_local, np.int32)
@@ -158,15 +158,17 @@ class RepairLoop:
         nanoseconds = 0 if earlier is None else int(earlier.seconds * 1e9)
         reading = 0 if earlier is None else _CHANGE_EDGES * (earlier.logged or 0)
         self._state[kernels.LOOKED] = reading
-        lacking, nanoseconds, reading, _, _ = self._cross_with("start", int(not ready), nanoseconds, reading)
+        depth = 0 if earlier is None else earlier.depth
+        lacking, nanoseconds, reading, depth, _ = self._cross_with("start", int(not ready), nanoseconds, reading, depth)
+        self._depth = depth // self._exchange.p
         self._started = time.perf_counter()
         if earlier is None:
             return self._traverse_anew(None)
-        least = self._exchange.p * _LEAST_NANOSECONDS
-        self._limit, self._patience = (least + int(share * nanoseconds) for share in (_CLOCK_SHARE, _PATIENCE_SHARE))
-        self._budget = int(_EDGE_SHARE * nanoseconds)
-        self._state[kernels.MOST] = max(_LEAST, self._budget // _EDGE_NANOSECONDS)
-        if lacking or reading > self._state[kernels.MOST]:
+        self._limits = limits.of(nanoseconds, self._exchange.p)
+        most = int(self._limits[limits.MOST])
+        self._state[kernels.MOST] = max(_CALL_EDGES, int(_CALL_SHARE * most))
+        self._state[kernels.DIRECTED] = self._partition.directed
+        if lacking or reading > most:
             return self._traverse_anew(earlier.labels.distances)
         changes = earlier.changes()
         assert changes is not None
@@ -213,6 +215,7 @@ class RepairLoop:
     def _search(self, inserted: EdgeChanges) -> None:
         """Label the lost rows, and all rows that have come nearer."""
         state, rows, parents = self._state, self._partition.rows, self._partition.parent_rows
+        lost = False
         while parents is not None:
             active = int(state[kernels.LOST] - state[kernels.ASKED])
             kernels.ask_around(*_arrays(parents), self._first, self._lost, *self._labels, *self._bins)
@@ -221,17 +224,42 @@ class RepairLoop:
             self._answer()
             self._take_offers()
             self.level += 1
+            lost = True
         self._send_edges("inserted edges", inserted, offers=True)
+        self._candidates = self._queued_candidates()
+        state[kernels.LEVEL], state[kernels.LEVEL_END] = -1, state[kernels.TAIL]
+        self._opened[:] = 0
+        nearest = search_kernels.nearest(self._candidates, self._labels[0], state, self._opened)
+        # An inserted edge brings a tree of rows nearer. The lost rows have been counted among the edges looked at.
+        rows_each = 0 if lost else self._depth // 2
+        self._cross("candidates", self._candidates.size, 0, nearest, ahead=lambda active, _: active * rows_each)
+        self._first_level = state[kernels.NEXT_LEVEL] = int(self._exchange.gathered[:, 4].min())
+        self._searched_from = self._looked
+        # The search takes as long as the progress shows: less than the doubt, if rows were lost.
+        self._limits[limits.LIMIT] = self._limits[limits.BUDGET]
         self._rounds("search", rows, rows if parents is None else parents, searching=True)
+
+    def _queued_candidates(self) -> NDArray[np.int64]:
+        """Take all rows from the queue; return them and their distances, as ``repair_search_kernels`` has them."""
+        state, (distances, _, marks, queue, *_) = self._state, self._labels
+        rows = queue.take(np.arange(state[kernels.HEAD], state[kernels.TAIL]), mode="wrap")
+        state[kernels.HEAD] = state[kernels.TAIL]
+        marks[rows] &= ~kernels.QUEUED
+        candidates: NDArray[np.int64] = distances[rows].astype(np.int64) << 32 | rows
+        candidates.sort()
+        return candidates
 
     def _rounds(self, phase: str, rows: Rows, parents: Rows, *, searching: bool) -> None:
         """Make rounds of doubt, or of the search, until nothing changes on any rank.
 
         Raises:
-            _TooMuchError: see ``_cross``.
+            _TooMuchError: the repair takes too long.
         """
         exchange = self._exchange
-        mine = (*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, self._opened)
+        mine: tuple[Any, ...] = (
+            *(*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, self._opened),
+            *(self._candidates, self._limits),
+        )
         if not isinstance(exchange, SharedMemoryExchange):
             while self._round(phase, rows, parents, searching=searching):
                 self.level += 1
@@ -239,8 +267,9 @@ class RepairLoop:
         control, before = np.zeros(round_kernels.CONTROL, np.int64), self.level
         control[round_kernels.SEARCHING], control[round_kernels.FRESH] = searching, 1
         control[round_kernels.STARTED] = int(self._started * 1e9)
-        control[round_kernels.BUDGET] = self._budget
-        control[round_kernels.LIMIT], control[round_kernels.PATIENCE] = self._limit, self._patience
+        control[round_kernels.DEPTH] = self._depth
+        control[round_kernels.FIRST_LEVEL] = self._first_level
+        control[round_kernels.SEARCHED_FROM] = self._searched_from
         control[round_kernels.NUMBER], control[round_kernels.CROSSING] = exchange.number, exchange.crossing
         while control[round_kernels.OUTCOME] == round_kernels.GOING_ON:
             with exchange.in_kernel():
@@ -254,12 +283,15 @@ class RepairLoop:
         """Make one round that Python crosses; return whether another one follows."""
         labels, bins, opened = self._labels, self._bins, self._opened
         received, self._received = self._received, []
+        unfinished = nearest = 0
         if searching:
             opened[:] = self._exchange.bin_ends
             for entries in received:
                 kernels.take_offers(*entries, *labels)
-            kernels.search(*_arrays(rows), self._first, *labels, *bins)
-            left = self._queued() + int((self._exchange.bin_ends - opened).sum())
+            search_kernels.begin_level(self._candidates, labels[0], labels[3], self._state)
+            unfinished = search_kernels.expand(*_arrays(rows), self._first, *labels, *bins)
+            nearest = search_kernels.nearest(self._candidates, labels[0], self._state, bins[2] - opened)
+            left = search_kernels.count_left(self._candidates, self._state, bins[2] - opened)
         else:
             round_kernels.open_bins(opened, bins[0].size // opened.size, bins[2])
             for entries in received:
@@ -270,8 +302,10 @@ class RepairLoop:
             left = round_kernels.send_doubts(
                 *(*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *labels, opened, *bins)
             )
-        if not self._cross(phase, left):
+        if not self._cross(phase, left, unfinished, nearest, ahead=self._ahead_in_search if searching else _nothing):
             return False
+        if not self._exchange.gathered[:, 3].any():
+            self._state[kernels.NEXT_LEVEL] = self._exchange.gathered[:, 4].min()
         self._received = list(self._exchange.incoming())
         return True
 
@@ -307,22 +341,34 @@ class RepairLoop:
     def _bins(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._exchange.bin_rows, self._exchange.bin_parents, self._exchange.bin_ends
 
-    def _cross(self, phase: str, active: int) -> int:
+    def _ahead_in_search(self, _: int, looked: int) -> int:
+        level = int(self._state[kernels.NEXT_LEVEL])
+        return int(limits.ahead(looked - self._searched_from, self._first_level, level, self._depth))
+
+    def _cross(self, phase: str, active: int, *others: int, ahead: Callable[[int, int], int] = _nothing) -> int:
         """Cross with the peers; return the sum of the ranks' ``active``.
 
+        Args:
+            phase: the phase, named in errors.
+            active: what is left to deal with.
+            others: the fourth and the fifth count of the crossing.
+            ahead: returns the edges that the ranks are expected to look at yet, from what is left and the edges that
+                they have looked at.
+
         Raises:
-            _TooMuchError: the ranks have looked at too many edges, or for too long.
+            _TooMuchError: the repair takes too long.
         """
         self._state[kernels.LOOKED] += _CROSSING_EDGES
         passed = int((time.perf_counter() - self._started) * 1e9)
-        active, looked, passed, _, _ = self._cross_with(phase, active, int(self._state[kernels.LOOKED]), passed)
-        most = self._state[kernels.MOST]
-        if round_kernels.too_much(looked, 0, passed, most, self._budget, self._limit, self._patience):
+        looked = int(self._state[kernels.LOOKED])
+        active, self._looked, passed, _, _ = self._cross_with(phase, active, looked, passed, *others)
+        if limits.too_much(self._limits, self._looked, ahead(active, self._looked), passed):
             raise _TooMuchError
         return active
 
-    def _cross_with(self, phase: str, first: int, second: int, third: int = 0) -> list[int]:
-        return self._exchange.cross(self.level, phase, (first, second, third, 0, 0), sliced=False)
+    def _cross_with(self, phase: str, *counts: int) -> list[int]:
+        first, second, third, fourth, fifth = (*counts, 0, 0)[:COUNTS]
+        return self._exchange.cross(self.level, phase, (first, second, third, fourth, fifth), sliced=False)
 
     def _traverse_anew(self, before: NDArray[np.int32] | None) -> RankRun:
         """Make a new traversal; compare with the distances before, where the rank has them."""

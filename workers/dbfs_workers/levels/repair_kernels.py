@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from dbfs_workers.intrinsics import prefetch
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.storage.stripe import NO_VERTEX
 
@@ -28,15 +29,24 @@ TOUCHED = 6  # rows that had another distance for a time at least
 LOOKED = 7  # edges looked at
 RESUME = 8  # edges of the row in progress that are dealt with
 NOTICE_RESUME = 9  # the same of the row that notices go out from
-MOST = 10  # edges that a rank looks at before it returns; set by the caller
+MOST = 10  # edges that a kernel looks at before it returns; set by the caller
 DUE = 11  # rows whose questions went out before the last round
 SETTLED = 12  # rows whose answers have come
-STATE: Final = 13
+LEVEL = 13  # the distance of the rows that the search expands
+NEXT_LEVEL = 14  # the next such distance, once all ranks have finished the level
+LEVEL_END = 15  # rows put into the queue up to the end of the level
+CANDIDATE = 16  # candidates that the search has taken so far
+DIRECTED = 17  # 1 if the graph is directed; set by the caller
+STATE: Final = 18
 
 # Bits of ``marks``, uint8[n_local].
 IN_DOUBT = np.uint8(1)  # the row is in the queue, or waits for answers: its parent is no support any more
-_QUEUED = np.uint8(2)  # the row is in the queue of the search
+QUEUED = np.uint8(2)  # an offer has brought the row nearer, and the row is in the queue
 _TOUCHED = np.uint8(4)
+ANSWERED = np.uint8(8)  # the row answered a question while it was in doubt
+
+FETCHED: Final = 8
+"""Rows of a list whose labels, or edges, are fetched from memory ahead of their turn."""
 
 UINT8 = types.Array(types.uint8, 1, "C")
 # distances, predecessors, marks, queue, touched, before, state: see ``repair.RepairLoop``.
@@ -55,15 +65,35 @@ def _touch(row, distances, marks, touched, before, state):
         state[TOUCHED] += 1
 
 
+@kernel(void, READ_UINT32, int64, INT32, UINT32, UINT8)
+def fetch_labels(rows, at, distances, predecessors, marks):
+    """Fetch the labels of a row of a list ahead, if the list has that row."""
+    if at < rows.size:
+        prefetch(distances, np.int64(rows[at]))
+        prefetch(predecessors, np.int64(rows[at]))
+        prefetch(marks, np.int64(rows[at]))
+
+
+@kernel(void, UINT32, int64, int64, *ROWS)
+def fetch_edges(rows, at, end, starts, ends, columns):
+    """Fetch the offsets of a row of a ring ahead, and the edges of an earlier one, up to place ``end``."""
+    if at + FETCHED < end:
+        row = np.int64(rows[(at + FETCHED) % rows.size])
+        prefetch(starts, row)
+        prefetch(ends, row)
+    if at + FETCHED // 2 < end:
+        prefetch(columns, starts[rows[(at + FETCHED // 2) % rows.size]])
+
+
 @kernel(void, int64, types.uint32, int64, *LABELS)
-def _relax(row, parent, distance, distances, predecessors, marks, queue, touched, before, state):
-    """Label a row with a parent at a distance, if that brings the row nearer, and queue the row for the search."""
+def relax(row, parent, distance, distances, predecessors, marks, queue, touched, before, state):
+    """Label a row with a parent at a distance, if that brings the row nearer, and queue the row."""
     if distances[row] < 0 or distance + 1 < distances[row]:
         _touch(row, distances, marks, touched, before, state)
         distances[row] = distance + 1
         predecessors[row] = parent
-        if not marks[row] & _QUEUED:
-            marks[row] |= _QUEUED
+        if not marks[row] & QUEUED:
+            marks[row] |= QUEUED
             queue[state[TAIL] % queue.size] = row
             state[TAIL] += 1
 
@@ -156,7 +186,7 @@ def send_edges(
                 return at
         elif distances[row] >= 0:
             if own < width:
-                _relax(own, first + row, distances[row], *labels)
+                relax(own, first + row, distances[row], *labels)
             elif not offer(target, width, first + row, distances[row], bin_rows, bin_parents, bin_ends):
                 return at
         at += 1
@@ -188,14 +218,16 @@ def ask_around(
     labels = (distances, predecessors, marks, queue, touched, before, state)
     width = np.uint32(distances.size)
     most = bin_rows.size // bin_ends.size // 2
-    while state[ASKED] < state[LOST] and state[LOOKED] <= state[MOST]:
+    last = state[LOOKED] + state[MOST]
+    while state[ASKED] < state[LOST] and state[LOOKED] <= last:
         row = np.int64(lost[state[ASKED]])
+        fetch_edges(lost, state[ASKED], state[LOST], starts, ends, columns)
         start = starts[row]
         for k in range(start + state[RESUME], ends[row]):
             own = columns[k] - first
             if own < width:
                 if distances[own] >= 0:
-                    _relax(row, columns[k], distances[own], *labels)
+                    relax(row, columns[k], distances[own], *labels)
             elif not send(columns[k], width, first + np.uint32(row), most, bin_rows, bin_parents, bin_ends):
                 state[RESUME] = k - start
                 return
@@ -211,6 +243,8 @@ def answer(rows, askers, first, distances, state, bin_rows, bin_parents, bin_end
     state[LOOKED] += rows.size
     for i in range(rows.size):
         row = rows[i]
+        if i + FETCHED < rows.size:
+            prefetch(distances, np.int64(rows[i + FETCHED]))
         if distances[row] >= 0:
             offer(askers[i], width, first + row, distances[row], bin_rows, bin_parents, bin_ends)
 
@@ -227,45 +261,8 @@ def take_offers(rows, parents, distances, predecessors, marks, queue, touched, b
     """Label the rows that the offered parents bring nearer."""
     labels = (distances, predecessors, marks, queue, touched, before, state)
     for i in range(0, rows.size, 2):
-        _relax(rows[i], parents[i], np.int64(rows[i + 1]), *labels)
-
-
-@kernel(void, *ROWS, types.uint32, *LABELS, *BINS)
-def search(
-    starts,
-    ends,
-    columns,
-    first,
-    distances,
-    predecessors,
-    marks,
-    queue,
-    touched,
-    before,
-    state,
-    bin_rows,
-    bin_parents,
-    bin_ends,
-):
-    """Take rows from the queue, and label the neighbours that they bring nearer, or send offers to other ranks."""
-    labels = (distances, predecessors, marks, queue, touched, before, state)
-    width = np.uint32(distances.size)
-    while state[HEAD] < state[TAIL] and state[LOOKED] <= state[MOST]:
-        row = np.int64(queue[state[HEAD] % queue.size])
-        if state[RESUME] == 0:
-            # From here on a nearer parent queues the row again.
-            marks[row] &= ~_QUEUED
-        start, sender = starts[row], first + np.uint32(row)
-        for k in range(start + state[RESUME], ends[row]):
-            own = columns[k] - first
-            if own < width:
-                _relax(own, sender, distances[row], *labels)
-            elif not offer(columns[k], width, sender, distances[row], bin_rows, bin_parents, bin_ends):
-                state[RESUME] = k - start
-                return
-            state[LOOKED] += 1
-        state[RESUME] = 0
-        state[HEAD] += 1
+        fetch_labels(rows, i + 2 * FETCHED, distances, predecessors, marks)
+        relax(rows[i], parents[i], np.int64(rows[i + 1]), *labels)
 
 
 @kernel(types.UniTuple(int64, 3), INT32, READ_INT64, READ_INT64)

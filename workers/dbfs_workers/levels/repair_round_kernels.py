@@ -22,14 +22,18 @@ from dbfs_workers.exchange.envoy_kernels import cross
 from dbfs_workers.intrinsics import monotonic_ns
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.levels.repair_kernels import (
+    ANSWERED,
     BINS,
+    DIRECTED,
     DUE,
+    FETCHED,
     HEAD,
     IN_DOUBT,
     LABELS,
     LOOKED,
     LOST,
     MOST,
+    NEXT_LEVEL,
     NOTICE_RESUME,
     NOTIFIED,
     RESUME,
@@ -39,66 +43,43 @@ from dbfs_workers.levels.repair_kernels import (
     UINT8,
     WAITING,
     doubt,
+    fetch_edges,
+    fetch_labels,
     lose,
     offer,
-    search,
     send,
     take_offers,
 )
+from dbfs_workers.levels.repair_limits import ahead, too_much
+from dbfs_workers.levels.repair_search_kernels import FAR, begin_level, count_left, expand, nearest
 
-# Places in ``control``, int64[CONTROL]. The caller sets those up to ROUND before the first call of consecutive rounds.
+# Places in ``control``, int64[CONTROL]. The caller sets those up to FRESH before the first call of consecutive rounds.
 SEARCHING = 0  # 1 for rounds of the search, 0 for rounds of doubt
 CROSSING = 1  # the last crossing of the run
 NUMBER = 2  # the gang's serial number of the run
 STARTED = 3  # when the repair started, in nanoseconds of the monotonic clock
-LIMIT = 4  # nanoseconds that the ranks together may take
-PATIENCE = 5  # the same for ranks that have looked at few edges
-FRESH = 6  # 1 before the first round, which nothing was sent to
-ROUND = 7  # rounds so far
-AWAITED = 8  # 1 while a crossing is unfinished
-OUTCOME = 9  # one of the three below
-BUDGET = 10  # nanoseconds that the edges looked at may take; see too_much
+DEPTH = 4  # the largest distance before the repair
+FIRST_LEVEL = 5  # the level that the search begins at
+SEARCHED_FROM = 6  # edges that the ranks together had looked at when the search began
+FRESH = 7  # 1 before the first round, which nothing was sent to
+ROUND = 8  # rounds so far
+AWAITED = 9  # 1 while a crossing is unfinished
+OUTCOME = 10  # one of the three below
 CONTROL: Final = 11
 
 GOING_ON, DONE, TOO_MUCH = 0, 1, 2
 
-ROUND_EDGES: Final = 25
+ROUND_EDGES: Final = 50
 """Edges that could be looked at in the time of a round: about 3 microseconds."""
 
-FEW: Final = 4
-"""A repair has looked at few edges while these, times this number, are no more than it may look at."""
-
-# From this round on, most of the rows in doubt that have another support have found it.
+# From this round on, most of the rows in doubt that have another support have found it. The others are roots of lost
+# trees. The rows below a row of a tree are about as many as the tree has levels, of which some find a support; and for
+# each of the rows in doubt, there are four rows and entries of bins to deal with.
 _SETTLED_ROUND = 2
-# Edges that a row, or an entry of a bin, is expected to lead to if it is there in such a round: it is one of a chain
-# that goes on for 20 rounds or more. After 1,000 edges of the tree were deleted there were 4,600 of the stand-in for
-# europe.osm at a 64th of its size, whose repair looked at 9 million edges or more, and 12 of a grid of 1,000 x 1,000,
-# whose repair looked at 100,000.
-_FOLLOWING = 64
+_ROOTS = 8
 
 # A call ends after the round in which this time has passed, in nanoseconds: progress is shown between calls.
 _LONGEST = 2_000_000
-
-
-@kernel(types.boolean, int64, int64, int64, int64, int64, int64, int64)
-def too_much(looked, ahead, passed, most, budget, limit, patience):
-    """Return whether a new traversal is to take the repair's place.
-
-    All times are nanoseconds of the ranks together.
-
-    Args:
-        looked: edges that the ranks together have looked at.
-        ahead: edges that they are expected to look at.
-        passed: time that they have taken.
-        most: the most edges, on a slow machine.
-        budget: time that so many edges may take on a fast one.
-        limit: the most time.
-        patience: the most time while they have looked at few edges.
-    """
-    all_edges = looked + ahead
-    # A clock shows too long a time if other programs have the cores, and never too short a one.
-    too_many = all_edges > most and float(passed) * all_edges > float(budget) * looked
-    return too_many or passed > patience or (passed > limit and FEW * all_edges > most)
 
 
 @kernel(void, INT64, int64, INT64)
@@ -142,20 +123,28 @@ def take_questions(rows, senders, first, distances, predecessors, marks, queue, 
     questions = np.int64(senders[0])
     state[LOOKED] += rows.size - np.int64(rows[0])
     for i in range(np.int64(rows[0]), rows.size):
+        fetch_labels(rows, i + FETCHED, distances, predecessors, marks)
         row, sender = rows[i], senders[i]
         if i >= questions and distances[row] >= 0 and predecessors[row] != sender:
             offer(sender, width, first + row, distances[row], bin_rows, bin_parents, bin_ends)
+            if marks[row] & IN_DOUBT:
+                marks[row] |= ANSWERED
         doubt(row, sender, distances, predecessors, marks, queue, state)
 
 
-@kernel(void, *ROWS, types.uint32, UINT32, INT64, *BINS)
-def notify(starts, ends, columns, first, lost, state, bin_rows, bin_parents, bin_ends):
-    """Send notices from the lost rows to their neighbours on other ranks."""
+@kernel(void, *ROWS, types.uint32, UINT32, UINT8, INT64, *BINS)
+def notify(starts, ends, columns, first, lost, marks, state, bin_rows, bin_parents, bin_ends):
+    """Send notices from the lost rows to those children on other ranks that have had no question from them.
+
+    In an undirected graph a row in doubt sends questions to all neighbours on other ranks. A neighbour that became a
+    child after that has the row's answer, which the row gave while it was in doubt.
+    """
     width, entries = np.uint32(starts.size), bin_rows.size // bin_ends.size
     while state[NOTIFIED] < state[LOST]:
         row = np.int64(lost[state[NOTIFIED]])
         start = starts[row]
-        for k in range(start + state[NOTICE_RESUME], ends[row]):
+        stop = ends[row] if state[DIRECTED] or marks[row] & ANSWERED else start
+        for k in range(start + state[NOTICE_RESUME], stop):
             if columns[k] - first >= width:
                 sender = first + np.uint32(row)
                 if not send(columns[k], width, sender, entries, bin_rows, bin_parents, bin_ends):
@@ -197,8 +186,10 @@ def seek_support(
     width = np.uint32(distances.size)
     # An answer takes two entries.
     most = bin_rows.size // bin_ends.size // 2
-    while state[HEAD] < state[TAIL] and state[LOOKED] <= state[MOST]:
+    last = state[LOOKED] + state[MOST]
+    while state[HEAD] < state[TAIL] and state[LOOKED] <= last:
         row = np.int64(queue[state[HEAD] % queue.size])
+        fetch_edges(queue, state[HEAD], state[TAIL], parent_starts, parent_ends, parent_columns)
         start, stop = parent_starts[row], parent_ends[row]
         remote = False
         if marks[row] & IN_DOUBT and state[RESUME] == 0:
@@ -261,7 +252,7 @@ def send_doubts(
     for owner in range(bin_ends.size):
         if bin_ends[owner] > opened[owner]:
             bin_rows[owner * entries + opened[owner]] = bin_ends[owner] - opened[owner]
-    notify(*rows, first, lost, state, *bins)
+    notify(*rows, first, lost, marks, state, *bins)
     for owner in range(bin_ends.size):
         if bin_ends[owner] > opened[owner]:
             bin_parents[owner * entries + opened[owner]] = bin_ends[owner] - opened[owner]
@@ -276,7 +267,7 @@ def send_doubts(
 
 
 @kernel(
-    *(types.UniTuple(int64, 2), *ROWS, *ROWS, types.uint32, UINT32, UINT32, *LABELS, INT64, INT64),
+    *(types.UniTuple(int64, 2), *ROWS, *ROWS, types.uint32, UINT32, UINT32, *LABELS, INT64, INT64, INT64, INT64),
     *(UINT32, int64, int64, INT64, int64, INT64, INT64, int64, INT64, READ_INT64, INT64),
     *(INT64, READ_INT64, INT64, INT64),
 )
@@ -298,6 +289,8 @@ def rounds(
     before,
     state,
     opened,
+    candidates,
+    limits,
     control,
     bodies,
     body_words,
@@ -324,6 +317,8 @@ def rounds(
         waiting: uint32, a ring of rows whose questions are under way.
         lost, distances, predecessors, marks, queue, touched, before, state: see ``repair.RepairLoop``.
         opened: int64[p], scratch.
+        candidates: the rows that the search starts from: see ``repair_search_kernels``; unused by doubt.
+        limits: int64[5], see ``repair_limits``.
         control: int64[CONTROL], updated.
         bodies, body_words, entries, links, ranks, frames, polled: see ``envoy_kernels.cross``.
         words, stride, record, bin_ends, rank, gathered, timeout, backoff: see ``barrier_kernels.cross``.
@@ -366,17 +361,17 @@ def rounds(
                         settle(*rows, first, waiting, lost, *labels)
                 control[ROUND] += 1
             control[FRESH] = 0
-            if control[SEARCHING]:
-                search(*rows, first, *labels, *own)
-                left = state[TAIL] - state[HEAD]
-                for owner in range(p):
-                    left += bin_ends[owner]
-            else:
-                left = send_doubts(*rows, *parent_rows, first, waiting, lost, *labels, opened, *own)
             state[LOOKED] += ROUND_EDGES
-            record[1], record[2] = left, state[LOOKED]
+            if control[SEARCHING]:
+                begin_level(candidates, distances, queue, state)
+                record[4] = expand(*rows, first, *labels, *own)
+                record[5] = nearest(candidates, distances, state, bin_ends)
+                record[1] = count_left(candidates, state, bin_ends)
+            else:
+                record[1] = send_doubts(*rows, *parent_rows, first, waiting, lost, *labels, opened, *own)
+                record[4] = record[5] = 0
+            record[2] = state[LOOKED]
             record[3] = monotonic_ns(backoff[1:]) - control[STARTED]
-            record[4] = record[5] = 0
             control[CROSSING] += 1
             control[AWAITED] = 1
             status, peer = cross(
@@ -402,18 +397,20 @@ def rounds(
             if status != CROSSED:
                 return status, peer
         control[AWAITED] = 0
-        ahead = _FOLLOWING * gathered[sums + 1] if control[ROUND] >= _SETTLED_ROUND else 0
-        if too_much(
-            gathered[sums + 2],
-            ahead,
-            gathered[sums + 3],
-            state[MOST],
-            control[BUDGET],
-            control[LIMIT],
-            control[PATIENCE],
-        ):
-            control[OUTCOME] = TOO_MUCH
-        elif gathered[sums + 1] == 0:
+        if control[SEARCHING] and gathered[sums + 4] == 0:
+            state[NEXT_LEVEL] = FAR
+            for source in range(p):
+                state[NEXT_LEVEL] = min(state[NEXT_LEVEL], gathered[source * (size + 1) + 5])
+        if control[SEARCHING]:
+            looked = gathered[sums + 2] - control[SEARCHED_FROM]
+            more = ahead(looked, control[FIRST_LEVEL], state[NEXT_LEVEL], control[DEPTH])
+        elif control[ROUND] >= _SETTLED_ROUND:
+            more = gathered[sums + 1] * control[DEPTH] // _ROOTS
+        else:
+            more = np.int64(0)
+        if gathered[sums + 1] == 0:
             control[OUTCOME] = DONE
+        elif too_much(limits, gathered[sums + 2], more, gathered[sums + 3]):
+            control[OUTCOME] = TOO_MUCH
         if control[OUTCOME] != GOING_ON or monotonic_ns(backoff[1:]) - begun > _LONGEST:
             return CROSSED, p

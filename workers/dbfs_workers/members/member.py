@@ -54,6 +54,7 @@ class OwnedLabels:
         seconds: time of the latest new traversal that made the labels.
         changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or
             ``ChangedRows``; None for labels of a new traversal.
+        depth: the largest distance.
     """
 
     client: str
@@ -61,6 +62,7 @@ class OwnedLabels:
     version: int = 0
     seconds: float = 0.0
     changed: Any | None = None
+    depth: int = 0
 
 
 class Member(ABC):
@@ -161,7 +163,9 @@ class Member(ABC):
                     self.kept.pop(options.repairs, None)
                 elif options.max_depth is None and not options.targets:
                     self._note_speed(run)
-                self.kept[options.run_id, index] = OwnedLabels(client, run.labels, run.version, seconds, run.changed)
+                self.kept[options.run_id, index] = OwnedLabels(
+                    client, run.labels, run.version, seconds, run.changed, run.depth
+                )
                 yield RankReport.of(run)
         finally:
             self._following, self._stops = 0, never

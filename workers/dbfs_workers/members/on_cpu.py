@@ -143,6 +143,7 @@ class LoopMember(Member):
                     self.log.count(*versions),
                     lambda: self.log.between(*versions),
                     min(kept.seconds, self.fastest),
+                    kept.depth,
                     lambda: self.kept.pop(spec.repairs or ("", 0)),
                 )
             return RepairLoop(
