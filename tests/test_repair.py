@@ -350,13 +350,19 @@ def limits(client: distributed.Client, **limits: float) -> Iterator[None]:
         client.run(change, before)
 
 
-def test_a_repair_without_an_end_in_sight_becomes_a_traversal(client: distributed.Client, leaves_nothing: None) -> None:
+@pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
+def test_a_repair_without_an_end_in_sight_becomes_a_traversal(
+    client: distributed.Client, leaves_nothing: None, exchange: str
+) -> None:
     """2,000 chains of 7 vertices lose their first edge. After two rounds nobody sees how long the chains are."""
     chains, length = 2000, 7
     ends = np.arange(chains * length).reshape(chains, length) + 1
     starts = np.hstack([np.zeros((chains, 1), np.int64), ends[:, :-1]])
     spider = dbfs.from_arrays(starts.ravel(), ends.ravel(), n=chains * length + 1)
-    with dbfs.load(spider, client=client, ranks=2, mutable=True) as graph:
+    with (
+        dask.config.set({"dbfs.exchange": exchange}),
+        dbfs.load(spider, client=client, ranks=2, mutable=True) as graph,
+    ):
         result = graph.bfs(0, predecessors=True)
         # The time is no matter. 2,000 chains look like more than 1,000 edges to come, and 5 do not.
         shares = {"_BUDGET_SHARE": 0.0, "_LIMIT_SHARE": 1e6, "_PATIENCE_SHARE": 1e6}
@@ -401,11 +407,11 @@ def test_when_a_repair_is_given_up() -> None:
 
 def test_what_lies_ahead_of_a_search() -> None:
     # 100 of 400 levels took 50 edges.
-    assert repair_limits.ahead(50, 100, 200, 500) == 150
+    assert repair_limits.ahead_of_search(50, 100, 200, 500) == 150
     # The first levels count as a 32nd of all.
-    assert repair_limits.ahead(50, 100, 101, 500) == 50 * 399 // 15
-    # No level is left, or nobody knows how many.
-    assert [repair_limits.ahead(50, 100, level, 500) for level in (500, 501, 1 << 40)] == [0, 0, 0]
+    assert repair_limits.ahead_of_search(50, 100, 101, 500) == 50 * 399 // 15
+    # No level follows.
+    assert [repair_limits.ahead_of_search(50, 100, level, 500) for level in (500, 501, 1 << 40)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("rows", [[], [0], [31, 32], [63, 64, 95], range(96)])

@@ -29,7 +29,7 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
     """Compile a function for one signature, given as the Numba types of its result and its arguments.
 
     The kernel releases the GIL, so that the worker's event loop runs on. The kernel may not allocate arrays. So Numba
-    counts no references to arrays: the count is atomic, and takes ten times as long as a short kernel's work.
+    counts no references to arrays: the count is atomic, and takes longer than a short kernel's work.
     """
     assert not isinstance(result, types.Array), "kernels that return arrays are allocating kernels"
     return _compiled(result, arguments, _nrt=False)
@@ -38,7 +38,7 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
 def allocating_kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:
     """Compile a function that allocates arrays, or returns one; see ``kernel``.
 
-    Other kernels may call an allocating kernel, unless the latter returns memory of its own: nobody would free it.
+    Other kernels may call an allocating kernel. They must not call one that returns new memory: no caller frees memory.
     """
     return _compiled(result, arguments)
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.exchange.protocol import COUNTS, Exchange
+from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import repair_kernels as kernels
 from dbfs_workers.levels import repair_limits as limits
@@ -226,10 +226,9 @@ class RepairLoop:
             self.level += 1
             lost = True
         self._send_edges("inserted edges", inserted, offers=True)
-        self._candidates = self._queued_candidates()
-        state[kernels.LEVEL], state[kernels.LEVEL_END] = -1, state[kernels.TAIL]
-        self._opened[:] = 0
-        nearest = search_kernels.nearest(self._candidates, self._labels[0], state, self._opened)
+        distances, _, marks, queue, *_ = self._labels
+        self._candidates = search_kernels.take_candidates(distances, marks, queue, state)
+        nearest = search_kernels.nearest(self._candidates, distances, state, np.zeros_like(self._opened))
         # An inserted edge brings a tree of rows nearer. The lost rows have been counted among the edges looked at.
         rows_each = 0 if lost else self._depth // 2
         self._cross("candidates", self._candidates.size, 0, nearest, ahead=lambda active, _: active * rows_each)
@@ -239,32 +238,22 @@ class RepairLoop:
         self._limits[limits.LIMIT] = self._limits[limits.BUDGET]
         self._rounds("search", rows, rows if parents is None else parents, searching=True)
 
-    def _queued_candidates(self) -> NDArray[np.int64]:
-        """Take all rows from the queue; return them and their distances, as ``repair_search_kernels`` has them."""
-        state, (distances, _, marks, queue, *_) = self._state, self._labels
-        rows = queue.take(np.arange(state[kernels.HEAD], state[kernels.TAIL]), mode="wrap")
-        state[kernels.HEAD] = state[kernels.TAIL]
-        marks[rows] &= ~kernels.QUEUED
-        candidates: NDArray[np.int64] = distances[rows].astype(np.int64) << 32 | rows
-        candidates.sort()
-        return candidates
-
     def _rounds(self, phase: str, rows: Rows, parents: Rows, *, searching: bool) -> None:
         """Make rounds of doubt, or of the search, until nothing changes on any rank.
 
         Raises:
             _TooMuchError: the repair takes too long.
         """
-        exchange = self._exchange
+        exchange, before = self._exchange, self.level
         mine: tuple[Any, ...] = (
             *(*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *self._labels, self._opened),
             *(self._candidates, self._limits),
         )
         if not isinstance(exchange, SharedMemoryExchange):
-            while self._round(phase, rows, parents, searching=searching):
+            while self._round(phase, rows, parents, self.level - before, searching=searching):
                 self.level += 1
             return
-        control, before = np.zeros(round_kernels.CONTROL, np.int64), self.level
+        control = np.zeros(round_kernels.CONTROL, np.int64)
         control[round_kernels.SEARCHING], control[round_kernels.FRESH] = searching, 1
         control[round_kernels.STARTED] = int(self._started * 1e9)
         control[round_kernels.DEPTH] = self._depth
@@ -279,7 +268,7 @@ class RepairLoop:
         if control[round_kernels.OUTCOME] == round_kernels.TOO_MUCH:
             raise _TooMuchError
 
-    def _round(self, phase: str, rows: Rows, parents: Rows, *, searching: bool) -> bool:
+    def _round(self, phase: str, rows: Rows, parents: Rows, number: int, *, searching: bool) -> bool:
         """Make one round that Python crosses; return whether another one follows."""
         labels, bins, opened = self._labels, self._bins, self._opened
         received, self._received = self._received, []
@@ -302,9 +291,16 @@ class RepairLoop:
             left = round_kernels.send_doubts(
                 *(*_arrays(rows), *_arrays(parents), self._first, self._waiting, self._lost, *labels, opened, *bins)
             )
-        if not self._cross(phase, left, unfinished, nearest, ahead=self._ahead_in_search if searching else _nothing):
+
+        def ahead(active: int, looked: int) -> int:
+            if not searching:
+                return int(limits.ahead_of_doubt(active, number, self._depth))
+            level = int(self._state[kernels.NEXT_LEVEL])
+            return int(limits.ahead_of_search(looked - self._searched_from, self._first_level, level, self._depth))
+
+        if not self._cross(phase, left, unfinished, nearest, ahead=ahead):
             return False
-        if not self._exchange.gathered[:, 3].any():
+        if searching and not self._exchange.gathered[:, 3].any():
             self._state[kernels.NEXT_LEVEL] = self._exchange.gathered[:, 4].min()
         self._received = list(self._exchange.incoming())
         return True
@@ -341,17 +337,21 @@ class RepairLoop:
     def _bins(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._exchange.bin_rows, self._exchange.bin_parents, self._exchange.bin_ends
 
-    def _ahead_in_search(self, _: int, looked: int) -> int:
-        level = int(self._state[kernels.NEXT_LEVEL])
-        return int(limits.ahead(looked - self._searched_from, self._first_level, level, self._depth))
-
-    def _cross(self, phase: str, active: int, *others: int, ahead: Callable[[int, int], int] = _nothing) -> int:
+    def _cross(
+        self,
+        phase: str,
+        active: int,
+        unfinished: int = 0,
+        nearest: int = 0,
+        ahead: Callable[[int, int], int] = _nothing,
+    ) -> int:
         """Cross with the peers; return the sum of the ranks' ``active``.
 
         Args:
             phase: the phase, named in errors.
             active: what is left to deal with.
-            others: the fourth and the fifth count of the crossing.
+            unfinished: rows of the search's level that are left.
+            nearest: the nearest level that follows.
             ahead: returns the edges that the ranks are expected to look at yet, from what is left and the edges that
                 they have looked at.
 
@@ -361,13 +361,14 @@ class RepairLoop:
         self._state[kernels.LOOKED] += _CROSSING_EDGES
         passed = int((time.perf_counter() - self._started) * 1e9)
         looked = int(self._state[kernels.LOOKED])
-        active, self._looked, passed, _, _ = self._cross_with(phase, active, looked, passed, *others)
+        active, self._looked, passed, _, _ = self._cross_with(phase, active, looked, passed, unfinished, nearest)
         if limits.too_much(self._limits, self._looked, ahead(active, self._looked), passed):
             raise _TooMuchError
         return active
 
-    def _cross_with(self, phase: str, *counts: int) -> list[int]:
-        first, second, third, fourth, fifth = (*counts, 0, 0)[:COUNTS]
+    def _cross_with(
+        self, phase: str, first: int, second: int, third: int, fourth: int = 0, fifth: int = 0
+    ) -> list[int]:
         return self._exchange.cross(self.level, phase, (first, second, third, fourth, fifth), sliced=False)
 
     def _traverse_anew(self, before: NDArray[np.int32] | None) -> RankRun:

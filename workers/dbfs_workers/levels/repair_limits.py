@@ -27,9 +27,16 @@ _PATIENCE_SHARE: Final = 1.0
 # A repair takes this time for an edge on a slow machine, and this one beside others' programs.
 _EDGE_NANOSECONDS: Final = 50
 _BUSY_NANOSECONDS: Final = 400
-# What every repair may take, for each rank: less than the call takes.
+# Edges that may lie ahead of every repair of the ranks together, and time that comes on top for each rank: both take
+# less time than the call.
 _LEAST_EDGES: Final = 20_000
 _LEAST_NANOSECONDS: Final = 500_000
+
+# From this round on, most of the rows in doubt that have another support have found it. The others are roots of lost
+# trees. The rows below a row of a tree are about as many as the tree has levels, of which some find a support; and for
+# each of the rows in doubt, there are four rows and entries of bins to deal with.
+_SETTLED_ROUND = 2
+_ROOTS = 8
 
 
 def of(nanoseconds: int, p: int) -> NDArray[np.int64]:
@@ -62,8 +69,20 @@ def too_much(limits, looked, ahead, passed):
     return too_slow or too_late or passed > limits[PATIENCE]
 
 
+@kernel(int64, int64, int64, int64)
+def ahead_of_doubt(active, number, depth):
+    """Return the edges that rounds of doubt are expected to look at yet.
+
+    Args:
+        active: rows and entries of bins that are left to deal with.
+        number: number of the round, from 0 on.
+        depth: the largest distance before the repair.
+    """
+    return active * depth // _ROOTS if number >= _SETTLED_ROUND else 0
+
+
 @kernel(int64, int64, int64, int64, int64)
-def ahead(looked, first, level, last):
+def ahead_of_search(looked, first, level, last):
     """Return the edges that a search is expected to look at yet, from its progress.
 
     Args:

@@ -50,7 +50,7 @@ from dbfs_workers.levels.repair_kernels import (
     send,
     take_offers,
 )
-from dbfs_workers.levels.repair_limits import ahead, too_much
+from dbfs_workers.levels.repair_limits import ahead_of_doubt, ahead_of_search, too_much
 from dbfs_workers.levels.repair_search_kernels import FAR, begin_level, count_left, expand, nearest
 
 # Places in ``control``, int64[CONTROL]. The caller sets those up to FRESH before the first call of consecutive rounds.
@@ -71,12 +71,6 @@ GOING_ON, DONE, TOO_MUCH = 0, 1, 2
 
 ROUND_EDGES: Final = 50
 """Edges that could be looked at in the time of a round: about 3 microseconds."""
-
-# From this round on, most of the rows in doubt that have another support have found it. The others are roots of lost
-# trees. The rows below a row of a tree are about as many as the tree has levels, of which some find a support; and for
-# each of the rows in doubt, there are four rows and entries of bins to deal with.
-_SETTLED_ROUND = 2
-_ROOTS = 8
 
 # A call ends after the round in which this time has passed, in nanoseconds: progress is shown between calls.
 _LONGEST = 2_000_000
@@ -403,11 +397,9 @@ def rounds(
                 state[NEXT_LEVEL] = min(state[NEXT_LEVEL], gathered[source * (size + 1) + 5])
         if control[SEARCHING]:
             looked = gathered[sums + 2] - control[SEARCHED_FROM]
-            more = ahead(looked, control[FIRST_LEVEL], state[NEXT_LEVEL], control[DEPTH])
-        elif control[ROUND] >= _SETTLED_ROUND:
-            more = gathered[sums + 1] * control[DEPTH] // _ROOTS
+            more = ahead_of_search(looked, control[FIRST_LEVEL], state[NEXT_LEVEL], control[DEPTH])
         else:
-            more = np.int64(0)
+            more = ahead_of_doubt(gathered[sums + 1], control[ROUND], control[DEPTH])
         if gathered[sums + 1] == 0:
             control[OUTCOME] = DONE
         elif too_much(limits, gathered[sums + 2], more, gathered[sums + 3]):

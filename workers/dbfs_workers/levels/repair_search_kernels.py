@@ -10,6 +10,7 @@ unfinished, and all ranks stay at that level for another round.
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from dbfs_workers.jit import INT32, INT64, UINT32, int64, kernel, void
 from dbfs_workers.levels.repair_kernels import (
@@ -22,6 +23,7 @@ from dbfs_workers.levels.repair_kernels import (
     LOOKED,
     MOST,
     NEXT_LEVEL,
+    QUEUED,
     RESUME,
     ROWS,
     TAIL,
@@ -35,6 +37,19 @@ FAR = np.int64(1) << 40
 
 # A candidate is its distance and its row, in the upper and the lower half: sorted candidates are in order of distance.
 _ROW = (np.int64(1) << 32) - 1
+
+
+def take_candidates(
+    distances: NDArray[np.int32], marks: NDArray[np.uint8], queue: NDArray[np.uint32], state: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Take all rows from the queue, before the first level; return them as candidates, in order of distance."""
+    rows = queue.take(np.arange(state[HEAD], state[TAIL]), mode="wrap")
+    marks[rows] &= ~QUEUED
+    state[HEAD] = state[LEVEL_END] = state[TAIL]
+    state[LEVEL] = -1
+    candidates: NDArray[np.int64] = distances[rows].astype(np.int64) << 32 | rows
+    candidates.sort()
+    return candidates
 
 
 @kernel(void, INT64, INT32, UINT32, INT64)
@@ -97,10 +112,7 @@ def expand(
 @kernel(int64, INT64, INT32, INT64, INT64)
 def nearest(candidates, distances, state, bin_ends):
     """Return the nearest level that follows on this rank, or on those that this rank sends offers to; else FAR."""
-    following = state[TAIL] > state[LEVEL_END]
-    for owner in range(bin_ends.size):
-        following = following or bin_ends[owner] > 0
-    if following:
+    if state[TAIL] > state[LEVEL_END] or bin_ends.sum() > 0:
         return state[LEVEL] + 1
     while state[CANDIDATE] < candidates.size:
         distance = candidates[state[CANDIDATE]] >> 32
@@ -113,7 +125,4 @@ def nearest(candidates, distances, state, bin_ends):
 @kernel(int64, INT64, INT64, INT64)
 def count_left(candidates, state, bin_ends):
     """Return the number of rows that are not expanded yet, candidates included, and of entries in this rank's bins."""
-    left = state[TAIL] - state[HEAD] + candidates.size - state[CANDIDATE]
-    for owner in range(bin_ends.size):
-        left += bin_ends[owner]
-    return left
+    return state[TAIL] - state[HEAD] + candidates.size - state[CANDIDATE] + bin_ends.sum()
