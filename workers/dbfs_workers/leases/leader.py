@@ -242,9 +242,6 @@ class Leader:
         if not self._awake.is_set():
             self._awake.set()
         length = self._traversals_in(self._part_seconds)
-        if not self._answer_seconds:
-            # Half a part, so that the holder makes results of the first part while the ranks make the next.
-            length = max(1, length // 2)
         try:
             while True:
                 specs = run.specs[note.finished : note.finished + length]

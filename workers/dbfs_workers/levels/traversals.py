@@ -74,11 +74,16 @@ class Watch:
         """Show the traversal that begins; ``index`` is its place in the run."""
         self._in_progress = (index, traversal)
 
+    def end(self) -> None:
+        """Show no traversal any more. Else the last one's labels would not be freed before the next run begins."""
+        self._in_progress = None
+
     def position(self) -> RunPosition | None:
-        """Return how far the run is; None before its first traversal."""
-        if self._in_progress is None:
+        """Return how far the run is; None before its first traversal, and after the last."""
+        in_progress = self._in_progress
+        if in_progress is None:
             return None
-        index, traversal = self._in_progress
+        index, traversal = in_progress
         frontier = traversal.scratch.frontier.size
         return RunPosition(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
 
@@ -131,3 +136,5 @@ def traverse_each(
         # The peers would wait for this rank until the deadline.
         exchange.abort(watch.number, Cause.FAILED, f"{type(error).__name__}: {error}")
         raise
+    finally:
+        watch.end()
