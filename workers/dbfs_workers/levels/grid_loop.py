@@ -49,7 +49,11 @@ def traverse(
 ) -> list[RankRun]:
     """Take part in the traversals of a run; arguments and errors as of ``loop.traverse``."""
     return traverse_each(
-        lambda spec: GridLoop.start(scratch, spec, exchange), specs, exchange.carrier, watch=watch, deadline=deadline
+        lambda some: [GridLoop.start(scratch, spec, exchange) for spec in some],
+        specs,
+        exchange.carrier,
+        watch=watch,
+        deadline=deadline,
     )
 
 

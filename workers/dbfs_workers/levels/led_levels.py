@@ -82,14 +82,11 @@ class LedEnd:
 
 
 class LedLevels:
-    """A rank's part in the led levels of one traversal.
+    """A rank's part in the led levels of its traversals, one after another.
 
     Args:
         scratch: the rank's working memory.
-        spec: the traversal.
         exchange: the rank's end of the exchange.
-        labels: the rank's labels.
-        adaptive: whether levels may be bottom-up.
         free_bytes: returns the bytes of memory that this process may still take.
 
     Attributes:
@@ -98,17 +95,9 @@ class LedLevels:
         most_edges: most edges of such a frontier.
     """
 
-    def __init__(
-        self,
-        scratch: Scratch,
-        spec: TraversalSpec,
-        exchange: SharedMemoryExchange,
-        labels: RankLabels,
-        *,
-        adaptive: bool,
-        free_bytes: Callable[[], int],
-    ) -> None:
-        self._scratch, self._exchange, self._labels, self._free_bytes = scratch, exchange, labels, free_bytes
+    def __init__(self, scratch: Scratch, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
+        self._scratch, self._exchange, self._free_bytes = scratch, exchange, free_bytes
+        self._labels: RankLabels
         exchange.show_rows(scratch.rows_token)
         self.leads = exchange.rank == 0
         log_words = exchange.segment.log_words
@@ -117,8 +106,6 @@ class LedLevels:
         fits = log_words > scratch.partition.stripe.n_local
         self.most_edges = _MOST_EDGES if fits else min(_MOST_EDGES, log_words - 1)
         state = self._state = np.zeros(kernels.STATE, np.int64)
-        state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
-        state[kernels.ADAPTIVE] = adaptive
         state[kernels.MOST_EDGES] = _HYSTERESIS * self.most_edges
         self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
         self._first = 0
@@ -127,26 +114,25 @@ class LedLevels:
 
     @classmethod
     def where_possible(
-        cls,
-        backend: Backend,
-        scratch: Scratch,
-        spec: TraversalSpec,
-        exchange: Exchange,
-        labels: RankLabels,
-        *,
-        adaptive: bool,
-        free_bytes: Callable[[], int],
+        cls, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]
     ) -> "LedLevels | None":
-        """Return a rank's part, for ranks on the CPU that share memory, and traversals without targets; else None."""
-        if exchange.p == 1 or spec.targets:
+        """Return a rank's part, for several ranks on the CPU that share memory; else None."""
+        if exchange.p == 1:
             return None
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange) and exchange.on_one_host:
-            return cls(scratch, spec, exchange, labels, adaptive=adaptive, free_bytes=free_bytes)
+            return cls(scratch, exchange, free_bytes)
         return None
 
-    def wanted(self) -> int:
-        """Return the ``most_vertices`` that this rank wants, when a traversal begins: 0 if peers can't map its rows."""
-        exchange = self._exchange
+    def begin(self, spec: TraversalSpec, labels: RankLabels, *, adaptive: bool) -> int:
+        """Begin a traversal without targets; arguments as of ``TopDownLevels.begin``.
+
+        Returns:
+            The ``most_vertices`` that this rank wants: 0 if peers can't map its rows.
+        """
+        self._labels, exchange, state = labels, self._exchange, self._state
+        state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
+        state[kernels.ADAPTIVE] = adaptive
+        self._ranges.clear()
         if self._scratch.rows_token is None:
             return 0
         # The frontier has to fit in a rank's bins.
@@ -156,7 +142,7 @@ class LedLevels:
         """Take the size that rank 0 wants; return whether levels can be led.
 
         Args:
-            wanted: by rank, what it ``wanted``.
+            wanted: by rank, what ``begin`` returned.
         """
         self.most_vertices = wanted[0]
         self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices

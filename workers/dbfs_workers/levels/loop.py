@@ -29,7 +29,9 @@ from dbfs_workers.levels.direction import (
     require_direction,
 )
 from dbfs_workers.levels.led_levels import LedLevels
+from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.queued_levels import QueuedLevels
+from dbfs_workers.levels.rank_levels import RankLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.levels.traversals import Watch, never, traverse_each
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
@@ -78,8 +80,13 @@ def traverse(
             every rank; the exchange serves the next one.
         InvalidOptionError: the direction is unknown, or it is bottom-up and the graph's in-edges are not loaded.
     """
+
+    def start(some: Sequence[TraversalSpec]) -> list[LevelLoop]:
+        levels = RankLevels.of(backend, scratch, exchange, free_bytes)
+        return [LevelLoop.start(levels, spec) for spec in some]
+
     return traverse_each(
-        lambda spec: LevelLoop.start(backend, scratch, spec, exchange, free_bytes),
+        start,
         specs,
         exchange,
         watch=watch,
@@ -110,9 +117,10 @@ class LevelLoop:
         frontier_degrees: sum of the degrees of this rank's part of the frontier; exact before a bottom-up level only.
         kernel: runs consecutive top-down levels, by one kernel or queued on a GPU; None if this loop runs each level.
         led: this rank's part in led levels; None if there are none.
+        table: counts and times of the levels.
+        first_row: the first row of this traversal in the table.
+        end_row: the row after its last one.
         led_next: whether the next level is to be led.
-        counts: blocks with a row of ``COUNT_FIELDS`` a level.
-        seconds: blocks with a row of ``TIME_FIELDS`` a level.
         started: when the first crossing ended, in seconds of ``time.perf_counter()``.
         ended: when the last level ended, on the same clock.
         frontier: over all ranks, vertices of the frontier; an upper bound after a top-down level with one crossing.
@@ -137,13 +145,14 @@ class LevelLoop:
     sliced: bool
     kernel: TopDownLevels | QueuedLevels | None
     led: LedLevels | None
+    table: LevelTable
+    first_row: int = 0
+    end_row: int = 0
     led_next: bool = False
     level: int = 0
     reached: int = 0
     edges: int = 0
     frontier_degrees: int = 0
-    counts: list[NDArray[np.int64]] = field(default_factory=list)
-    seconds: list[NDArray[np.float64]] = field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
     frontier: int = 0
@@ -155,40 +164,31 @@ class LevelLoop:
     search_share: float = field(default_factory=expected_search_share)
 
     @classmethod
-    def start(
-        cls,
-        backend: Backend,
-        scratch: Scratch,
-        spec: TraversalSpec,
-        exchange: Exchange,
-        free_bytes: Callable[[], int],
-    ) -> "LevelLoop":
+    def start(cls, levels: RankLevels, spec: TraversalSpec) -> "LevelLoop":
         """Return a traversal that is made ready, beside others. ``run`` takes the scratch and the exchange.
 
         Raises:
             InvalidOptionError: as for ``traverse``.
         """
         began = time.perf_counter()
-        partition = scratch.partition
-        require_direction(spec, in_edges=scratch.parent_rows is not None)
-        labels = scratch.labels_for(spec)
+        backend, scratch = levels.backend, levels.scratch
+        partition, in_edges = scratch.partition, scratch.parent_rows is not None
+        require_direction(spec, in_edges=in_edges)
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
-        adaptive = spec.direction == "auto" and scratch.parent_rows is not None
-        common = (backend, scratch, spec, exchange, labels)
         loop = cls(
             backend=backend,
             scratch=scratch,
             spec=spec,
-            exchange=exchange,
+            exchange=levels.exchange,
             setup=0.0,
-            labels=labels,
+            labels=scratch.labels_for(spec),
             target_rows=None if targets is None else backend.xp.asarray(targets),
-            adaptive=adaptive,
+            adaptive=spec.direction == "auto" and in_edges,
             bottom_up=spec.direction == "bottom-up",
             sliced=spec.direction == "bottom-up",
-            kernel=TopDownLevels.where_possible(*common, adaptive=adaptive)
-            or QueuedLevels.where_possible(*common[1:], adaptive=adaptive),
-            led=LedLevels.where_possible(*common, adaptive=adaptive, free_bytes=free_bytes),
+            kernel=levels.kernel,
+            led=None if spec.targets else levels.led,
+            table=levels.table,
         )
         loop.setup = time.perf_counter() - began
         return loop
@@ -203,8 +203,13 @@ class LevelLoop:
         if self.bottom_up:
             self.frontier_degrees = self.backend.edge_count(partition, scratch.frontier)
         self._mark_slice()
+        self.first_row = self.table.size
         led = self.led
-        wanted = _STOP if stops else 0 if led is None else led.wanted()
+        wanted = 0 if led is None else led.begin(self.spec, self.labels, adaptive=self.adaptive)
+        if self.kernel is not None:
+            self.kernel.begin(self.spec, self.labels, adaptive=self.adaptive)
+        if stops:
+            wanted = _STOP
         self.frontier, self.unexplored_edges, self.missing_targets, _, _ = self._cross(
             "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
@@ -234,13 +239,14 @@ class LevelLoop:
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
         scratch.end(self.labels)
+        self.end_row = self.table.size
         if led is not None and led.leads and led.were_run:
-            led.learn(*self._tables())
+            led.learn(*self.table.rows(self.first_row, self.end_row))
         return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
-        counts, seconds = self._tables()
+        counts, seconds = self.table.rows(self.first_row, self.end_row)
         discovered = counts[:, _DISCOVERED].tolist()
         return RankRun(
             labels=self.labels,
@@ -270,8 +276,7 @@ class LevelLoop:
             self.ended = time.perf_counter()
             seconds[-1, _EXCHANGE] += self.ended - stretch.ended
         self.level += 1
-        self.counts.append(counts)
-        self.seconds.append(seconds)
+        self.table.extend(counts, seconds)
 
     def _led_levels(self, led: LedLevels) -> None:
         """Run top-down levels led by rank 0. Rank 0 counts them for all ranks."""
@@ -283,14 +288,12 @@ class LevelLoop:
                 self.level += len(stretch.counts)
                 self.reached += int(stretch.counts[:, _DISCOVERED].sum())
                 self.edges += int(stretch.counts[:, _EDGES].sum())
-                self.counts.append(stretch.counts)
-                self.seconds.append(stretch.seconds)
+                self.table.extend(stretch.counts, stretch.seconds)
                 self.ended = time.perf_counter()
         end = led.finish()
         if not led.leads:
             self.level += end.levels
-            self.counts.append(np.zeros((end.levels, len(COUNT_FIELDS)), np.int64))
-            self.seconds.append(np.zeros((end.levels, len(TIME_FIELDS)), np.float64))
+            self.table.extend(np.zeros((end.levels, 1), np.int64), np.zeros((end.levels, 1)))
         self.reached = reached + end.discovered
         self.ended = time.perf_counter()
         if not end.levels:
@@ -382,19 +385,10 @@ class LevelLoop:
         counts = (1, expanded, searched, searched - discovered, discovered, 0, 0, discovered, bytes_sent)
         self._end_level(counts, (found - start, self.ended - found, 0.0))
 
-    def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the counts and the times of all levels, as one block each from now on."""
-        if len(self.counts) != 1:
-            counts, seconds = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)), np.float64)
-            self.counts = [np.concatenate([counts, *self.counts])]
-            self.seconds = [np.concatenate([seconds, *self.seconds])]
-        return self.counts[0], self.seconds[0]
-
     def _end_level(self, counts: tuple[int, ...], seconds: tuple[float, ...]) -> None:
         """Record a level's counts and times."""
         self.level += 1
-        self.counts.append(np.array([counts], np.int64))
-        self.seconds.append(np.array([seconds], np.float64))
+        self.table.add(counts, seconds)
 
     def _measure_frontier(self) -> int:
         """Cross again, with the exact size and degrees of the new frontier; return the bytes sent."""
@@ -463,8 +457,8 @@ class LevelLoop:
             missing: this rank's targets without a label; 0 in phase "top-down".
             extra: at the start, the largest degree of this rank's rows; in phase "top-down", 1 if a full bin ended this
                 rank's work early. The peers read it in ``gathered``.
-            searched: after a bottom-up level, the edges that it looked at; at the start, ``LedLevels.wanted``, or
-                ``_STOP``.
+            searched: after a bottom-up level, the edges that it looked at; at the start, what ``LedLevels.begin``
+                returned, or ``_STOP``.
         """
         counts = (frontier, edges, missing, extra, searched)
         return self.exchange.cross(self.level, phase, counts, sliced=self.sliced)

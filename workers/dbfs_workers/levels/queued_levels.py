@@ -29,27 +29,28 @@ _MOST_LEVELS = 64
 
 
 class QueuedLevels:
-    """Levels of one traversal of a rank; arguments as of ``TopDownLevels``."""
+    """Levels of a rank, in one traversal after another; arguments as of ``TopDownLevels``."""
 
-    def __init__(
-        self, scratch: Scratch, spec: TraversalSpec, exchange: NcclExchange, labels: RankLabels, *, adaptive: bool
-    ) -> None:
+    def __init__(self, scratch: Scratch, exchange: NcclExchange) -> None:
         self._scratch = scratch
-        self._spec = spec
         self._exchange = exchange
-        self._labels = labels
-        self._adaptive = adaptive
+        self._spec: TraversalSpec
+        self._labels: RankLabels
+        self._adaptive = False
         # Levels to queue together next, and the level for which this holds.
         self._ahead, self._ahead_at = 1, 0
 
     @classmethod
-    def where_possible(
-        cls, scratch: Scratch, spec: TraversalSpec, exchange: Exchange, labels: RankLabels, *, adaptive: bool
-    ) -> "QueuedLevels | None":
-        """Return the state of a traversal whose ranks exchange by NCCL; None for other traversals."""
+    def where_possible(cls, scratch: Scratch, exchange: Exchange) -> "QueuedLevels | None":
+        """Return the state for ranks that exchange by NCCL; None for other ranks."""
         if isinstance(exchange, NcclExchange):
-            return cls(scratch, spec, exchange, labels, adaptive=adaptive)
+            return cls(scratch, exchange)
         return None
+
+    def begin(self, spec: TraversalSpec, labels: RankLabels, *, adaptive: bool) -> None:
+        """See ``TopDownLevels.begin``."""
+        self._spec, self._labels, self._adaptive = spec, labels, adaptive
+        self._ahead, self._ahead_at = 1, 0
 
     def run(
         self,

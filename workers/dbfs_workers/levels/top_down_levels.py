@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
     """Consecutive levels that one call of the kernel completed.
 
     Attributes:
-        counts: int64[levels, len(COUNT_FIELDS)].
+        counts: int64[levels, len(COUNT_FIELDS)], valid until the next call.
         seconds: float64[levels, len(TIME_FIELDS)].
         discovered: vertices of this rank that were discovered.
         edges: sum of the degrees of this rank's expanded vertices.
@@ -49,61 +49,52 @@ class Stretch(NamedTuple):
 
 
 class TopDownLevels:
-    """The kernel's state in one traversal of a rank.
+    """The kernel's state in the traversals of a rank, one after another.
 
     Args:
         backend: expands the frontiers that several threads share.
         scratch: the rank's working memory.
-        spec: the traversal.
         exchange: the rank's end of the exchange.
-        labels: the rank's labels.
-        adaptive: whether levels may be bottom-up.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        scratch: Scratch,
-        spec: TraversalSpec,
-        exchange: SharedMemoryExchange,
-        labels: RankLabels,
-        *,
-        adaptive: bool,
-    ) -> None:
+    def __init__(self, backend: Backend, scratch: Scratch, exchange: SharedMemoryExchange) -> None:
         self._backend = backend
         self._scratch = scratch
         self._exchange = exchange
-        self._labels = labels
+        self._labels: RankLabels
+        self._label_arguments: tuple[NDArray[np.int32], NDArray[np.uint32]]
         self._state = np.zeros(kernels.STATE, np.int64)
-        self._state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
-        self._state[kernels.MEASURED] = bool(spec.targets)
-        self._state[kernels.ADAPTIVE] = adaptive
         self._state[kernels.SHARED_EDGES] = cpu_team.least_edges(scratch)
         self._state[kernels.SHARED_ENTRIES] = cpu_team.least_entries(scratch)
         rows = scratch.rows
         self._rank_arguments = (
             *(rows.starts, rows.ends, rows.columns, *scratch.queues, scratch.resume, scratch.visited),
-            *(labels.distances, _NONE if labels.predecessors is None else labels.predecessors),
         )
         self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
         self._counts = np.zeros((kernels.LEVELS, kernels.COUNTED), np.int64)
         self._times = np.zeros((kernels.LEVELS, kernels.TIMED), np.int64)
+        self._table_arguments = self._counts.ravel(), self._times.ravel()
 
     @classmethod
-    def where_possible(
-        cls,
-        backend: Backend,
-        scratch: Scratch,
-        spec: TraversalSpec,
-        exchange: Exchange,
-        labels: RankLabels,
-        *,
-        adaptive: bool,
-    ) -> "TopDownLevels | None":
-        """Return the state of a traversal whose ranks are on the CPU and cross in memory; None for other traversals."""
+    def where_possible(cls, backend: Backend, scratch: Scratch, exchange: Exchange) -> "TopDownLevels | None":
+        """Return the state for ranks that are on the CPU and cross in memory; None for other ranks."""
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            return cls(backend, scratch, spec, exchange, labels, adaptive=adaptive)
+            return cls(backend, scratch, exchange)
         return None
+
+    def begin(self, spec: TraversalSpec, labels: RankLabels, *, adaptive: bool) -> None:
+        """Begin a traversal, with this rank's labels.
+
+        Args:
+            spec: the traversal.
+            labels: the rank's labels.
+            adaptive: whether levels may be bottom-up.
+        """
+        self._labels, state = labels, self._state
+        self._label_arguments = labels.distances, _NONE if labels.predecessors is None else labels.predecessors
+        state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
+        state[kernels.MEASURED], state[kernels.ADAPTIVE] = bool(spec.targets), adaptive
+        state[kernels.SMALL] = 0
 
     def run(
         self,
@@ -142,9 +133,9 @@ class TopDownLevels:
         while True:
             with exchange.in_kernel():
                 status, peer = kernels.top_down_levels(
-                    *self._rank_arguments,
+                    *(*self._rank_arguments, *self._label_arguments),
                     *exchange.kernel_arguments,
-                    *(share, self._least_edges, state, self._counts.ravel(), self._times.ravel()),
+                    *(share, self._least_edges, state, *self._table_arguments),
                 )
                 exchange.follow(int(state[kernels.CROSSING]), status, peer, int(state[kernels.LEVEL]), _PHASE)
             if state[kernels.SHARED] == kernels.TO_EXPAND:
@@ -157,7 +148,7 @@ class TopDownLevels:
         scratch.adopt(after[kernels.QUEUE], after[kernels.FRONTIER])
         done = after[kernels.DONE]
         return Stretch(
-            counts=self._counts[:done].copy(),
+            counts=self._counts[:done],
             seconds=np.multiply(self._times[:done], 1e-9, dtype=np.float64),
             discovered=after[kernels.ALL_DISCOVERED],
             edges=after[kernels.ALL_EDGES],

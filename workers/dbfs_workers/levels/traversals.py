@@ -89,7 +89,7 @@ class Watch:
 
 
 def traverse_each(
-    start: Callable[[TraversalSpec], Traversal],
+    start: Callable[[Sequence[TraversalSpec]], Sequence[Traversal]],
     specs: Sequence[TraversalSpec],
     exchange: Exchange,
     *,
@@ -101,7 +101,7 @@ def traverse_each(
     """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
 
     Args:
-        start: makes a traversal ready.
+        start: makes some traversals ready.
         specs: the traversals; all of one run id.
         exchange: this rank's end of the gang's exchange.
         watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
@@ -123,7 +123,7 @@ def traverse_each(
     try:
         runs: list[RankRun] = []
         for first in range(0, len(specs), ahead):
-            traversals = [start(spec) for spec in specs[first : first + ahead]]
+            traversals = start(specs[first : first + ahead])
             for index, traversal in enumerate(traversals, first):
                 watch.show(index, traversal)
                 if not traversal.run(index > 0 and stops()):

@@ -107,13 +107,14 @@ class LoopMember(Member):
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
+        from dbfs_workers.levels.rank_levels import RankLevels
 
         if specs.options.strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal
 
             laboratory_scratch = self._scratch_of(partition)
             return traverse_each(
-                lambda spec: BaselineTraversal(laboratory_scratch, spec, self._loop_exchange),
+                lambda some: [BaselineTraversal(laboratory_scratch, spec, self._loop_exchange) for spec in some],
                 *(specs, self._loop_exchange),
                 watch=watch,
                 deadline=deadline,
@@ -134,7 +135,11 @@ class LoopMember(Member):
             )
         from dbfs_workers.levels.repair import Earlier, RepairLoop
 
-        def start(spec: TraversalSpec) -> RepairLoop:
+        def anew(spec: TraversalSpec) -> LevelLoop:
+            scratch, free_bytes = self._scratch_of(partition), self.room.free_bytes
+            return LevelLoop.start(RankLevels.of(backend, scratch, exchange, free_bytes), spec)
+
+        def repair(spec: TraversalSpec) -> RepairLoop:
             kept, earlier = self.kept.get(spec.repairs or ("", 0)), None
             if kept is not None:
                 versions = kept.version, partition.version
@@ -146,15 +151,9 @@ class LoopMember(Member):
                     kept.depth,
                     lambda: self.kept.pop(spec.repairs or ("", 0)),
                 )
-            return RepairLoop(
-                partition,
-                spec,
-                exchange,
-                earlier,
-                lambda: LevelLoop.start(backend, self._scratch_of(partition), spec, exchange, self.room.free_bytes),
-            )
+            return RepairLoop(partition, spec, exchange, earlier, lambda: anew(spec))
 
-        return traverse_each(start, specs, exchange, watch=watch, deadline=deadline)
+        return traverse_each(lambda some: [*map(repair, some)], specs, exchange, watch=watch, deadline=deadline)
 
     def _free(self) -> None:
         self.exchange.close()
