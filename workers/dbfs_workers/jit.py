@@ -13,6 +13,7 @@ from numba import types
 
 Function = Callable[..., Any]
 
+FLOAT64 = types.Array(types.float64, 1, "C")
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
 UINT16 = types.Array(types.uint16, 1, "C")

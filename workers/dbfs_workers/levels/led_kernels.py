@@ -16,7 +16,7 @@ from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AH
 from dbfs_workers.exchange.barrier_kernels import RUN_SHIFT
 from dbfs_workers.exchange.segment import ABORT
 from dbfs_workers.intrinsics import load_acquire, monotonic_ns, prefetch
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import FLOAT64, INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
 
 LEVELS: Final = 256
@@ -69,7 +69,7 @@ TIMED: Final = len(TIME_FIELDS)
     types.float64,
     INT64,
     INT64,
-    INT64,
+    FLOAT64,
     INT64,
 )
 def led_levels(
@@ -90,7 +90,7 @@ def led_levels(
     least_edges,
     state,
     counts,
-    times,
+    seconds,
     clock,
 ):
     """Run levels until they are over for the leader, the run is aborted, or the call has lasted long enough.
@@ -109,7 +109,7 @@ def led_levels(
         share, least_edges: see ``level_kernels.top_down_levels``.
         state: int64[STATE], updated.
         counts: int64[LEVELS * COUNTED], a row a level of this call, over all ranks.
-        times: int64[LEVELS * TIMED], a row a level of this call, in nanoseconds.
+        seconds: float64[LEVELS * TIMED], a row a level of this call.
         clock: int64[2], scratch space.
     """
     # A product instead of a quotient, which takes longer. The half keeps rounding away from whole numbers.
@@ -183,7 +183,7 @@ def led_levels(
         counts[row + 8] = 0
         now = monotonic_ns(clock)
         row = state[DONE] * TIMED
-        times[row], times[row + 1], times[row + 2] = now - state[ENDED], 0, 0
+        seconds[row], seconds[row + 1], seconds[row + 2] = (now - state[ENDED]) * 1e-9, 0, 0
         state[ENDED] = now
         remaining = state[UNEXPLORED] - edges
         state[UNEXPLORED], state[EXPANDED_EDGES] = remaining, edges

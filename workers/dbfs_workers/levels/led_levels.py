@@ -49,7 +49,7 @@ _NONE = np.empty(0, np.uint32)
 
 @dataclass(frozen=True)
 class LedStretch:
-    """Consecutive led levels, as their leader reports them.
+    """Consecutive led levels, as their leader reports them. The arrays are valid until the next levels.
 
     Attributes:
         counts: int64[levels, len(COUNT_FIELDS)], over all ranks.
@@ -224,16 +224,16 @@ class LedLevels:
         scratch, segment = self._scratch, exchange.segment
         marked = np.full(exchange.p, -1, np.int64)
         counts = np.empty((kernels.LEVELS, kernels.COUNTED), np.int64)
-        times = np.empty((kernels.LEVELS, kernels.TIMED), np.int64)
+        seconds = np.empty((kernels.LEVELS, kernels.TIMED), np.float64)
         while not state[kernels.OVER]:
             kernels.led_levels(
                 *(rows.row_offsets, rows.columns, scratch.partition.stripe.n_local, scratch.visited, *queues),
                 *(segment.bodies, segment.body_words, segment.log_words, self._labels.predecessors is not None),
                 *(marked, exchange.bin_ends, segment.words, share, self._least_edges),
-                *(state, counts.ravel(), times.ravel(), np.empty(2, np.int64)),
+                *(state, counts.ravel(), seconds.ravel(), np.empty(2, np.int64)),
             )
             done = int(state[kernels.DONE])
-            yield LedStretch(counts[:done].copy(), np.multiply(times[:done], 1e-9, dtype=np.float64))
+            yield LedStretch(counts[:done], seconds[:done])
             exchange.look(int(state[kernels.LEVEL]), _PHASE)
 
     def finish(self) -> LedEnd:

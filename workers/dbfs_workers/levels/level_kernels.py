@@ -16,7 +16,7 @@ from dbfs_workers.backends.cpu_team_kernels import is_large
 from dbfs_workers.exchange.barrier_kernels import CROSSED
 from dbfs_workers.exchange.envoy_kernels import cross
 from dbfs_workers.intrinsics import monotonic_ns
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
+from dbfs_workers.jit import FLOAT64, INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
 
 LEVELS: Final = 64
@@ -100,7 +100,7 @@ _UNFINISHED = 4
     types.float64,
     INT64,
     INT64,
-    INT64,
+    FLOAT64,
 )
 def top_down_levels(
     starts,
@@ -131,7 +131,7 @@ def top_down_levels(
     least_edges,
     state,
     counts,
-    times,
+    seconds,
 ):
     """Run top-down levels until the traversal ends, another kind of level may pay, or the call has lasted long enough.
 
@@ -150,7 +150,7 @@ def top_down_levels(
             unexplored edges, and ``least_edges`` on top: see ``direction``.
         state: int64[STATE], updated.
         counts: int64[LEVELS * COUNTED], a row a level of this call.
-        times: int64[LEVELS * TIMED], a row a level of this call, in nanoseconds.
+        seconds: float64[LEVELS * TIMED], a row a level of this call.
 
     Returns:
         (CROSSED, p): ``state[DONE]`` levels are complete. If ``state[SHARED]`` is TO_EXPAND or TO_CONTRACT, the
@@ -280,7 +280,8 @@ def top_down_levels(
         counts[row + 7] = state[QUEUED]
         counts[row + 8] = state[SENT] * (8 if predecessors.size else 4)
         row = state[DONE] * TIMED
-        times[row], times[row + 1], times[row + 2] = state[SEARCHING], state[WAITING], state[CONTRACTING]
+        seconds[row], seconds[row + 1] = state[SEARCHING] * 1e-9, state[WAITING] * 1e-9
+        seconds[row + 2] = state[CONTRACTING] * 1e-9
 
         remaining = state[UNEXPLORED] - state[EXPANDED_EDGES]
         state[UNEXPLORED] = remaining

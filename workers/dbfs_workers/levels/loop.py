@@ -214,12 +214,12 @@ class LevelLoop:
             "start", self.reached, partition.m_local, self._count_missing_targets(), scratch.max_degree, wanted
         )
         # Functions of NumPy take some microseconds on their first call after the levels.
-        _, _, _, max_degrees, sizes = zip(*self.exchange.gathered.tolist(), strict=True)
-        if sizes[0] == _STOP:
+        ranks = self.exchange.gathered.tolist()
+        if ranks[0][_WANTED] == _STOP:
             return False
-        if led is not None and not led.agree(sizes):
+        if led is not None and not led.agree([rank[_WANTED] for rank in ranks]):
             self.led = None
-        self.max_degree = max(max_degrees)
+        self.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
 
         self.started = self.ended = time.perf_counter()
         self.setup += self.started - began

@@ -25,7 +25,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         counts: int64[levels, len(COUNT_FIELDS)], valid until the next call.
-        seconds: float64[levels, len(TIME_FIELDS)].
+        seconds: float64[levels, len(TIME_FIELDS)], valid until the next call.
         discovered: vertices of this rank that were discovered.
         edges: sum of the degrees of this rank's expanded vertices.
         frontier: over all ranks, vertices of the frontier; an upper bound.
@@ -72,8 +72,8 @@ class TopDownLevels:
         )
         self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
         self._counts = np.zeros((kernels.LEVELS, kernels.COUNTED), np.int64)
-        self._times = np.zeros((kernels.LEVELS, kernels.TIMED), np.int64)
-        self._table_arguments = self._counts.ravel(), self._times.ravel()
+        self._seconds = np.zeros((kernels.LEVELS, kernels.TIMED), np.float64)
+        self._table_arguments = self._counts.ravel(), self._seconds.ravel()
 
     @classmethod
     def where_possible(cls, backend: Backend, scratch: Scratch, exchange: Exchange) -> "TopDownLevels | None":
@@ -149,7 +149,7 @@ class TopDownLevels:
         done = after[kernels.DONE]
         return Stretch(
             counts=self._counts[:done],
-            seconds=np.multiply(self._times[:done], 1e-9, dtype=np.float64),
+            seconds=self._seconds[:done],
             discovered=after[kernels.ALL_DISCOVERED],
             edges=after[kernels.ALL_EDGES],
             frontier=after[kernels.FOUND],
