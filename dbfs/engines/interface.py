@@ -113,7 +113,7 @@ class LabelSource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Outcome:
     """A finished traversal; its labels stay on the workers.
 

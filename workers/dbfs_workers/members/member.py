@@ -43,7 +43,7 @@ _ALIKE: Final = 1.1
 _LOOK_SECONDS: Final = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class OwnedLabels:
     """This rank's labels of one traversal.
 

@@ -6,7 +6,6 @@ level to level, of its difference from the expected value, in the smallest integ
 """
 
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -18,8 +17,11 @@ from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
 Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Counts int64[levels, len(COUNT_FIELDS)] and seconds float64[levels, len(TIME_FIELDS)]."""
 
-# Tables of fewer levels travel unpacked.
+# Tables of fewer levels travel as they are.
 _LEAST_LEVELS: Final = 64
+# Bytes of a level in such tables, and what follows the tables. Pickles end with a period.
+_LEVEL_BYTES: Final = 8 * (len(COUNT_FIELDS) + len(TIME_FIELDS))
+_TABLES: Final = b"\0"
 
 # Name of an extra column that is not stored: the frontier of the next level.
 _NEXT_FRONTIER: Final = "next frontier"
@@ -110,30 +112,27 @@ class CountedLevels:
         """See ``LevelRecords``."""
         return self.counts, self.seconds
 
-    def __reduce__(self) -> tuple[Callable[..., "CountedLevels"], tuple[bytes, bytes]]:
-        """Pickle the tables as bytes: NumPy takes 11 us for the two arrays of a short traversal, bytes take 2 us."""
-        return _counted_levels, (self.counts.tobytes(), self.seconds.tobytes())
-
 
 def pack(levels: LevelRecords) -> bytes:
     """Return the records of levels as bytes. Only those of long traversals are made into tables here."""
-    small = len(levels) < _LEAST_LEVELS
-    # Protocol 5 copies no array before it is written.
-    return pickle.dumps(levels if small else PackedTables.pack(*levels.unpack()), protocol=5)
+    if len(levels) >= _LEAST_LEVELS:
+        # Protocol 5 copies no array before it is written.
+        return pickle.dumps(PackedTables.pack(*levels.unpack()), protocol=5)
+    if isinstance(levels, CountedLevels):
+        # NumPy takes 11 us to pickle the two arrays of a short traversal.
+        return levels.counts.tobytes() + levels.seconds.tobytes() + _TABLES
+    return pickle.dumps(levels, protocol=5)
 
 
 def unpack(packed: bytes) -> Tables:
     """Return the tables of what ``pack`` was given; seconds of 64 levels and more come in single precision."""
-    levels: LevelRecords | PackedTables = pickle.loads(packed)
-    return levels.unpack()
-
-
-def _counted_levels(counts: bytes, seconds: bytes) -> CountedLevels:
-    """Return the tables that ``CountedLevels.__reduce__`` has pickled."""
-    return CountedLevels(
-        np.frombuffer(counts, np.int64).reshape(-1, len(COUNT_FIELDS)),
-        np.frombuffer(seconds, np.float64).reshape(-1, len(TIME_FIELDS)),
-    )
+    if packed.endswith(_TABLES):
+        levels = len(packed) // _LEVEL_BYTES
+        counts = np.frombuffer(packed, np.int64, levels * len(COUNT_FIELDS))
+        seconds = np.frombuffer(packed, np.float64, levels * len(TIME_FIELDS), offset=counts.nbytes)
+        return counts.reshape(-1, len(COUNT_FIELDS)), seconds.reshape(-1, len(TIME_FIELDS))
+    records: LevelRecords | PackedTables = pickle.loads(packed)
+    return records.unpack()
 
 
 def _next_frontier(frontier: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ class RunPosition(NamedTuple):
     reached: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class RankRun:
     """One traversal on one rank.
 
