@@ -28,7 +28,7 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.reports import COUNT_FIELDS, RunSummary
 from tests.support.runs import ENDLESS, Background
 
 
@@ -293,7 +293,7 @@ def test_the_plot_of_updates_and_repairs() -> None:
     without_levels: Any = SimpleNamespace(
         counts=np.empty((0, len(COUNT_FIELDS)), np.int64), edges=9, elapsed=0.1, depth=4, reached=5
     )
-    catalog.history.add(repair, [[without_levels], [without_levels]])
+    catalog.history.add(repair, RunSummary.of([[without_levels], [without_levels]]))
     drawn = trail_of(catalog)
     assert drawn is not None
     assert (drawn.title, drawn.level.size) == ("roads, repaired, run 01234567", 0)

@@ -163,7 +163,7 @@ EXAMPLES: list[Message[Any]] = [
     CancelRun("run", "me"),
     PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
-    NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of([]), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
+    NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of(None), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
     DecideUpdate("id", 3, "run", "insert-edges", True, 1.5, Pickled.of(())),
 ]
 

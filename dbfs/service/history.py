@@ -2,13 +2,12 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
 
 from dbfs.errors import RunCancelledError
 from dbfs.records import EarlyEnd, FinishedRun
 from dbfs.service import log
 from dbfs.service.entries import RunEntry
-from dbfs_workers.reports import RankReport
+from dbfs_workers.reports import RankReport, RunSummary
 
 _KEPT = 100
 
@@ -38,30 +37,27 @@ class History:
         self.edges = 0
         self.seconds = 0.0
 
-    def add(self, run: RunEntry, reports: Sequence[Sequence[RankReport]]) -> None:
-        """Add a run that finished, with its reports by rank. Takes microseconds, because the client waits meanwhile."""
-        traversals = list(zip(*reports, strict=True))
-        edges = sum(rank.edges for ranks in traversals for rank in ranks)
-        seconds = sum(max(rank.elapsed for rank in ranks) for ranks in traversals)
+    def add(self, run: RunEntry, summary: RunSummary) -> None:
+        """Add a run that finished. Takes microseconds, because the client waits meanwhile."""
         finished = FinishedRun(
             run_id=run.run_id,
             graph=run.graph.record.name,
             client=run.client,
             traversals=run.traversals,
             ended=time.time(),
-            seconds=seconds,
-            depth=max(rank.depth for rank in traversals[-1]),
-            reached=sum(rank.reached for rank in traversals[-1]),
-            edges=edges,
+            seconds=summary.seconds,
+            depth=max(rank.depth for rank in summary.last),
+            reached=sum(rank.reached for rank in summary.last),
+            edges=summary.edges,
         )
         self.finished.append(finished)
         log.run_finished(run, finished)
-        self.last = traversals[-1]
+        self.last = summary.last
         self.early = None
         self.outcomes["finished"] += 1
-        self.traversals += len(traversals)
-        self.edges += edges
-        self.seconds += seconds
+        self.traversals += summary.traversals
+        self.edges += summary.edges
+        self.seconds += summary.seconds
 
     def add_update(self, run: RunEntry) -> None:
         """Add an update that finished."""

@@ -179,11 +179,11 @@ class Leases:
         else:
             run = RunEntry.leased(lease.graph, lease.client, ended.run_id, ended.traversals, ended.began)
         run.traversals, run.update = ended.traversals, ended.update
-        reports = ended.reports.value()
+        summary = ended.summary.value()
         if ended.error is not None:
             self._history.fail(run, ended.error)
-        elif reports:
-            self._history.add(run, list(zip(*reports, strict=True)))
+        elif summary is not None:
+            self._history.add(run, summary)
 
     async def _end(self, lease: Lease, ending: EndLease) -> None:
         """End a lease on rank 0, and note the state of its gang."""

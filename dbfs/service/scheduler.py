@@ -65,7 +65,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
 from dbfs_workers.messages import AbortTasks, DropRankLabels, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
-from dbfs_workers.reports import RankReport
+from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import NAME, Pickled, handlers
 
 
@@ -184,7 +184,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 return grant
             run.graph.runs += 1
             reports = await self._conductor.conduct(run, message)
-            self.history.add(run, reports)
+            self.history.add(run, RunSummary.of(reports))
         return reports
 
     @BeginTaskRun.handler
@@ -379,7 +379,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 if run.update:
                     self.history.add_update(run)
                 else:
-                    self.history.add(run, reports)
+                    self.history.add(run, RunSummary.of(reports))
         except Exception as error:
             if graph is not None:
                 self._spawn(self._workers.call_all(graph.record.addresses, AbortTasks(message.run_id)))

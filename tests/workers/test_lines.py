@@ -195,7 +195,9 @@ def test_a_part_that_stops_early_ends_the_run_with_what_was_made(
     assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1), (1, 2), (3, 4)]
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
-    assert (note.traversals, note.error, len(note.reports.value())) == (5, None, 5)
+    summary = note.summary.value()
+    assert summary is not None
+    assert (note.traversals, note.error, summary.traversals, summary.last) == (5, None, 5, (REPORT, REPORT))
     gang.leader.close()
     gang.follower.close()
 

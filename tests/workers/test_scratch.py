@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
 
 from dbfs_workers.exchange import segment
-from dbfs_workers.storage import scratch
+from dbfs_workers.storage import label_kernels, scratch
 from dbfs_workers.storage.label_pool import LabelPool
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.shared_rows import share, token_of
+from dbfs_workers.storage.stripe import NO_VERTEX
 from tests.support import graphs
 from tests.support.gang import partitions, spec
 
@@ -107,3 +112,12 @@ def test_a_later_version_shows_its_own_rows() -> None:
             assert ours is not None
             assert theirs is not None
             assert ours.columns is theirs.columns
+
+
+@given(bits=arrays.arrays(np.bool_, st.integers(1, 40).map(lambda words: 32 * words)), predecessors=st.booleans())
+def test_only_unvisited_rows_become_unreached(bits: NDArray[np.bool_], predecessors: bool) -> None:
+    distances = np.full(bits.size, 7, np.int32)
+    parents = np.full(bits.size if predecessors else 0, 7, np.uint32)
+    label_kernels.label_unvisited(np.packbits(bits, bitorder="little").view(np.uint32), distances, parents)
+    np.testing.assert_array_equal(distances, np.where(bits, 7, -1))
+    np.testing.assert_array_equal(parents, np.where(bits, 7, NO_VERTEX)[: parents.size])

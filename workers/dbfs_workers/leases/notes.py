@@ -9,7 +9,7 @@ from typing import Any
 
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.leases.requests import read_answer
-from dbfs_workers.reports import RankReport
+from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import Message, Pickled
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.text import Identifier
@@ -61,7 +61,7 @@ class RunEnded:
     Attributes:
         run_id, began, ended, update: as in ``RunNote``.
         traversals: number of traversals that are done.
-        reports: by traversal, a report by rank, pickled, since the scheduler sums most of them later or never.
+        summary: sums of the traversals that are done; None if there are none.
         error: why the run failed; None if it did not.
     """
 
@@ -69,7 +69,7 @@ class RunEnded:
     began: float
     ended: float
     traversals: int
-    reports: Pickled[list[tuple[RankReport, ...]]]
+    summary: Pickled[RunSummary | None]
     error: DbfsError | None
     update: str = ""
 
@@ -139,16 +139,18 @@ class DecideUpdate(Message[Decision]):
 
 def ended_run(note: RunNote) -> RunEnded:
     """Return the note of a run that ended, for the scheduler. Reads the ranks' answers."""
-    reports: list[tuple[RankReport, ...]] = []
+    ranks: list[list[RankReport]] = []
     error: DbfsError | None = None
     for answers in note.answers:
         try:
-            reports += zip(*(read_answer(answer) for answer in answers), strict=True)
+            parts = [read_answer(answer) for answer in answers]
+            ranks = [before + part for before, part in zip(ranks, parts, strict=True)] if ranks else parts
         except DbfsError as raised:
             error = raised
         except RuntimeError as raised:
             error = DbfsError(raised)
-    return RunEnded(note.run_id, note.began, note.ended, note.finished, Pickled.of(reports), error, note.update)
+    summary = Pickled.of(RunSummary.of(ranks) if ranks and ranks[0] else None)
+    return RunEnded(note.run_id, note.began, note.ended, note.finished, summary, error, note.update)
 
 
 def run_under_way(note: RunNote) -> RunUnderWay:

@@ -247,13 +247,15 @@ class LevelLoop:
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
         counts, seconds = self.table.rows(self.first_row, self.end_row)
-        discovered = counts[:, _DISCOVERED].tolist()
+        depth = len(counts)
+        while depth and not counts[depth - 1, _DISCOVERED]:
+            depth -= 1
         return RankRun(
             labels=self.labels,
             levels=CountedLevels(counts, seconds),
             reached=self.reached,
             edges=self.edges,
-            depth=next((depth for depth in range(len(discovered), 0, -1) if discovered[depth - 1]), 0),
+            depth=depth,
             elapsed=self.ended - self.started,
             setup=self.setup,
             version=self.scratch.partition.version,

@@ -1,12 +1,21 @@
 """Reports: what one rank found and did in a traversal, and the form in which that reaches the scheduler and the client.
 
 In: a finished traversal's labels, counts and times, from the level loop or from the resident kernel (``RankRun``).
-Out: the same without the labels, packed into few bytes (``RankReport``); and, while a run is under way, the place that
-a rank has reached (``RunPosition``).
+Out: the same without the labels, packed into few bytes (``RankReport``), and the sums of a run (``RunSummary``); and,
+while a run is under way, the place that a rank has reached (``RunPosition``).
 """
 
 from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.reports.packing import CountedLevels, LevelRecords
-from dbfs_workers.reports.run import RankReport, RankRun, RunPosition
+from dbfs_workers.reports.run import RankReport, RankRun, RunPosition, RunSummary
 
-__all__ = ["COUNT_FIELDS", "TIME_FIELDS", "CountedLevels", "LevelRecords", "RankReport", "RankRun", "RunPosition"]
+__all__ = [
+    "COUNT_FIELDS",
+    "TIME_FIELDS",
+    "CountedLevels",
+    "LevelRecords",
+    "RankReport",
+    "RankRun",
+    "RunPosition",
+    "RunSummary",
+]

@@ -1,8 +1,9 @@
 """One rank's part in a traversal: as it stands, as it was computed, and as it is reported."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,9 +74,9 @@ class RankRun:
         return self.levels.unpack()[1]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RankReport:
-    """One traversal on one rank, without its labels. Fields as in ``RankRun``.
+    """One traversal on one rank, without its labels. Fields as in ``RankRun``. Making a frozen class takes 0.5 us more.
 
     The tables are unpacked when they are first read. Seconds of 64 levels and more come in single precision.
     """
@@ -108,3 +109,28 @@ class RankReport:
     def seconds(self) -> NDArray[np.float64]:
         """float64[levels, len(TIME_FIELDS)]."""
         return self._tables[1]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The traversals of a run that were made, summed.
+
+    Attributes:
+        traversals: their number.
+        edges: directed edges of the components that they traversed.
+        seconds: time that they took, of each by the slowest rank.
+        last: by rank, the report of the last one.
+    """
+
+    traversals: int
+    edges: int
+    seconds: float
+    last: tuple[RankReport, ...]
+
+    @classmethod
+    def of(cls, ranks: Sequence[Sequence[RankReport]]) -> Self:
+        """Return the summary of one traversal or more. ``ranks`` has by rank a report of each."""
+        traversals = list(zip(*ranks, strict=True))
+        edges = sum(report.edges for reports in ranks for report in reports)
+        seconds = sum(max(report.elapsed for report in reports) for reports in traversals)
+        return cls(len(traversals), edges, seconds, traversals[-1])

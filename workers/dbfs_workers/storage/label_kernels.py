@@ -5,6 +5,10 @@ import numpy as np
 from dbfs_workers.intrinsics import trailing_zeros
 from dbfs_workers.jit import INT32, READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
 
+# Words that ``label_unvisited`` looks at together.
+_BLOCK = 16
+_ALL_BITS = np.uint32(0xFFFFFFFF)
+
 
 @allocating_kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
 def begin(visited, unreachable, rank, source, distances, predecessors, queue):
@@ -36,14 +40,29 @@ def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     return 1 if unreachable[source >> 5] & bit else 0
 
 
+@kernel(void, READ_UINT32, int64, INT32, UINT32)
+def _label_unvisited_in(own_visited, word, distances, predecessors):
+    """Do what ``label_unvisited`` does, for the rows of one word."""
+    todo = ~own_visited[word]
+    while todo:
+        row = word * 32 + trailing_zeros(todo)
+        todo &= todo - np.uint32(1)
+        distances[row] = -1
+        if predecessors.size:
+            predecessors[row] = np.uint32(0xFFFFFFFF)
+
+
 @kernel(void, READ_UINT32, INT32, UINT32)
 def label_unvisited(own_visited, distances, predecessors):
     """Write "unreached" to the labels of the rows whose bit is clear. Empty predecessors mean none."""
-    for w in range(own_visited.size):
-        todo = ~own_visited[w]
-        while todo:
-            row = np.int64(w) * 32 + trailing_zeros(todo)
-            todo &= todo - np.uint32(1)
-            distances[row] = -1
-            if predecessors.size:
-                predecessors[row] = np.uint32(0xFFFFFFFF)
+    blocks = own_visited.size // _BLOCK * _BLOCK
+    for first in range(0, blocks, _BLOCK):
+        # Most blocks have no such row, and the compiler makes a few wide instructions of this loop.
+        every = _ALL_BITS
+        for w in range(_BLOCK):
+            every &= own_visited[first + w]
+        if every != _ALL_BITS:
+            for w in range(_BLOCK):
+                _label_unvisited_in(own_visited, first + w, distances, predecessors)
+    for w in range(blocks, own_visited.size):
+        _label_unvisited_in(own_visited, w, distances, predecessors)
