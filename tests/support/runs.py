@@ -31,9 +31,12 @@ class Background:
             options = {"direction": "bottom-up"} | options
         self.error: BaseException | None = None
         self.graph = graph
+        client = graph.gang.client
+        # An earlier run that was cancelled may be listed for a moment longer.
+        before = {run.status.run_id for run in dbfs.runs(client=client)}
         self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
         self.thread.start()
-        while not any(run.status.running for run in dbfs.runs(client=graph.gang.client)):
+        while not any(run.status.running and run.status.run_id not in before for run in dbfs.runs(client=client)):
             assert self.thread.is_alive(), self.error
             time.sleep(0.02)
 
