@@ -345,7 +345,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
         before = levels(browser)
         until(lambda: levels(browser), lambda now: now > before)
         screenshot(browser, "running")
-        waiting = Background(street, deadline=5)
+        waiting = Background(street, waits=True, deadline=5)
         sees("waiting 1 ", "street waiting of 1")
         for listed in dbfs.runs(client=shown):
             listed.cancel()

@@ -60,7 +60,7 @@ def test_listed_runs_show_where_they_are(client: distributed.Client) -> None:
             if status.progress is not None and status.progress.level > max(seen, default=-1):
                 seen.append(status.progress.level)
                 assert status.progress.traversals == 1
-        waiting = Background(graph)
+        waiting = Background(graph, waits=True)
         first, second = dbfs.runs(client=client)
         assert (first.status.running, second.status.running, second.status.progress) == (True, False, None)
         second.cancel()

@@ -24,9 +24,14 @@ class Background:
     """A traversal that runs in a thread of its own. The constructor returns once the run has started.
 
     By default, the resident engine goes bottom-up on CPU cores.
+
+    Args:
+        graph: the graph.
+        waits: the run waits behind another one. Then the constructor returns once the run is listed.
+        options: of ``Graph.bfs``.
     """
 
-    def __init__(self, graph: Graph, **options: object) -> None:
+    def __init__(self, graph: Graph, *, waits: bool = False, **options: object) -> None:
         if graph.backend == "cpu" and options.get("engine") != "taskgraph":
             options = {"direction": "bottom-up"} | options
         self.error: BaseException | None = None
@@ -36,7 +41,9 @@ class Background:
         before = {run.status.run_id for run in dbfs.runs(client=client)}
         self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
         self.thread.start()
-        while not any(run.status.running and run.status.run_id not in before for run in dbfs.runs(client=client)):
+        while not any(
+            run.status.running != waits and run.status.run_id not in before for run in dbfs.runs(client=client)
+        ):
             assert self.thread.is_alive(), self.error
             time.sleep(0.02)
 
