@@ -95,6 +95,21 @@ def test_a_run_stops_before_a_traversal_on_all_ranks_and_the_next_run_is_whole(p
         end.close()
 
 
+def test_the_labels_of_a_finished_run_return_to_the_pool() -> None:
+    n, src, dst = graphs.random(300, 900, 5)
+    (partition,) = partitions(n, src, dst, 1, directed=False)
+    stripe, watch = partition.stripe, Watch(1)
+    pool, end = LabelPool(stripe.n_local, 1 << 20), SharedMemoryExchange.create(stripe, "graph")
+    scratch, deadline = Scratch(partition, np, pool), time.monotonic() + PATIENCE
+    runs = loop.traverse(backends.get("cpu"), scratch, [spec(0), spec(1)], end, watch=watch, deadline=deadline)
+    assert len(runs) == 2
+    del runs
+    # The watch still exists: another thread may look at it until the next run.
+    assert watch.position() is None
+    assert pool.nbytes == 2 * 4 * stripe.n_local
+    end.close()
+
+
 def test_an_abort_names_any_rank_and_a_run_any_number() -> None:
     last, number = 999, 2**31 - 1
     stripe = Stripe(2000, last + 1)
