@@ -11,10 +11,14 @@ demo: .venv/installed
 test: lint contracts
 	$(MAKE) --no-print-directory -j 2 types pytest
 
+# A test that failed runs once more, alone: see the plugin. Each run shows the unstable tests of the runs before it.
+PYTEST := -m pytest -p tests.support.unstable --durations=15
+FORGET := rm -rf .pytest_cache/v/unstable
+
 # Everything: make test; the other tests (the mark "full") in two processes, except those that need the machine for
 # themselves (the mark "alone"); those; and the parity tests of make test once more. In the last two the shared cluster's
 # workers are processes. The timeout ends tests that hang.
-FULL := -m pytest --timeout=600 --durations=15
+FULL := $(PYTEST) --timeout=600
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not alone"
 	$(BIN)/python $(FULL) --worker-processes -m "full and alone"
@@ -37,7 +41,8 @@ kernels: .venv/installed-dev
 
 # In two processes: half of a test's time is waiting for workers that start.
 pytest: kernels
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full" --durations=15
+	$(FORGET)
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "not full"
 
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev
