@@ -1,11 +1,6 @@
-"""Fixtures of many tests, and the two sizes of the suite.
+"""Fixtures of many tests. The sizes of the suite: ``tests.support.sizes``.
 
 The tests of a size share one cluster of four workers. Tests that kill workers start a cluster of their own.
-
-The first size (``make test``) is every test without the mark ``full``, and covers every feature once. Of a parametrised
-test with the mark ``matrix`` it runs a diagonal: as many rows as the longest axis has values, while shorter axes start
-over, so that every value of every axis occurs. The other rows get the mark ``full``. The diagonal leaves out values
-that have this mark themselves.
 
 The shared cluster's workers are threads, which start in a tenth of the time and take half of the CPU. Messages still go
 over TCP. With ``--worker-processes`` the workers are processes, as at the end of ``make test-all``.
@@ -15,7 +10,6 @@ import gc
 import signal
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +25,7 @@ pytest.register_assert_rewrite("tests.support")
 from dbfs.graph.graph import Graph  # noqa: E402
 from tests.support.processes import fork_workers  # noqa: E402
 from tests.support.runs import ENDLESS  # noqa: E402
+from tests.support.sizes import mark_sizes  # noqa: E402
 
 fork_workers()
 
@@ -58,36 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the rows of a matrix that are not on its diagonal, before pytest selects by marks."""
-    matrices: dict[object, list[pytest.Function]] = defaultdict(list)
-    for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("matrix") and not is_full(item):
-            # Rows that need a GPU have a diagonal of their own, as elsewhere they are skipped.
-            matrices[item.parent, item.originalname, item.get_closest_marker("gpu") is None].append(item)
-    for rows in matrices.values():
-        points = [coordinates(row) for row in rows]
-        axes = [list(dict.fromkeys(values)) for values in zip(*points, strict=True)]
-        longest = max(len(values) for values in axes)
-        # Shorter axes run backwards: the first, plainest ways of a list of ways meet the most ranks.
-        axes = [values if len(values) == longest else values[::-1] for values in axes]
-        diagonal = {tuple(values[step % len(values)] for values in axes) for step in range(longest)}
-        for row, point in zip(rows, points, strict=True):
-            if point not in diagonal:
-                row.add_marker("full")
-
-
-def is_full(item: pytest.Item) -> bool:
-    """Return whether a test is of the second size only."""
-    return item.get_closest_marker("full") is not None
-
-
-def coordinates(row: pytest.Function) -> tuple[tuple[int, ...], ...]:
-    """Return the row's value on each axis, as identities: one axis a ``parametrize``, and one a fixture with params."""
-    values = {name: id(value) for name, value in row.callspec.params.items()}
-    axes = [mark.args[0] for mark in row.iter_markers("parametrize")]
-    names = [axis.replace(" ", "").split(",") if isinstance(axis, str) else axis for axis in axes]
-    of_test = [tuple(values.pop(name) for name in axis) for axis in names]
-    return (*of_test, *((value,) for value in values.values()))
+    """Mark the rows of matrices before pytest selects by marks."""
+    mark_sizes(items)
 
 
 @pytest.fixture(scope="session")

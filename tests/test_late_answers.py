@@ -82,6 +82,7 @@ def validation(graph: Graph) -> Callable[[], object]:
 WAYS = [lease, scheduler, taskgraph, taskgraph_phases, labels, published, publish, validation]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("prepare", WAYS, ids=lambda way: str(way.__name__))
 def test_a_stopped_rank_is_told_a_second_after_the_deadline(

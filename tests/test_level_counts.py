@@ -86,6 +86,7 @@ def test_edges_and_bytes_by_level_and_rank(layout: str, ranks: int, order: str) 
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 9, 16])
 @pytest.mark.parametrize("layout", ["1d", "2d"])

@@ -1,16 +1,13 @@
 """The second run of failed tests, by pytest on a module of tests: what a run forgives and lists, what it refuses."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.suites import run_suite
 from tests.support.unstable import MOST
 
-ROOT = Path(__file__).parents[1]
 SPREAD = pytest.mark.parametrize("spread", [("-n", "2", "--dist", "worksteal"), ()], ids=["xdist", "one-process"])
 
 # ``calls`` counts its calls over all processes.
@@ -66,23 +63,8 @@ FAULTS = {
 }
 
 
-def run_suite(folder: Path, tests: str, *options: str) -> tuple[int, str]:
-    """Run modules of tests; return pytest's exit code and output."""
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = full\n")
-    (folder / "test_suite.py").write_text(HEAD + tests)
-    # Variables of the pytest that runs this test would tell the other one that it is a worker of pytest-xdist.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    plugins = [word for name in ("xdist", "pytest_timeout", "tests.support.unstable") for word in ("-p", name)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugins, "--timeout=20", *options],
-        cwd=folder,
-        env=env | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(ran.stdout, ran.stderr)
-    return ran.returncode, ran.stdout
+def run(folder: Path, tests: str, *options: str) -> tuple[int, str]:
+    return run_suite(folder, HEAD + tests, *options)
 
 
 def calls(folder: Path) -> int:
@@ -95,7 +77,7 @@ def calls(folder: Path) -> int:
 def test_a_test_that_fails_once_is_listed_with_its_first_failure(
     tmp_path: Path, way: str, spread: tuple[str, ...]
 ) -> None:
-    code, output = run_suite(tmp_path, FAILS_ONCE[way], *spread)
+    code, output = run(tmp_path, FAILS_ONCE[way], *spread)
     assert code == 0
     _, listed = output.split("enter them in tests/unstable.md")
     assert "first failure of test_suite.py::test_it\n" in listed
@@ -117,15 +99,15 @@ def test_the_second_run_is_of_the_failed_row_alone(tmp_path: Path) -> None:
 def test_it(value):
     assert value == "a" or calls() > 1
 """
-    code, output = run_suite(tmp_path, rows, "-m", "full", "-k", "test_it")
+    code, output = run(tmp_path, rows, "-m", "full", "-k", "test_it")
     assert code == 0
     assert "1 passed, 1 deselected, 1 unstable in " in output
     assert "first failure of test_suite.py::test_it[b::c [d]]\n" in output
 
 
 def test_a_later_run_shows_the_list_of_the_run_before(tmp_path: Path) -> None:
-    run_suite(tmp_path, FAILS_ONCE["call"])
-    code, output = run_suite(tmp_path, FAILS_ONCE["call"])
+    run(tmp_path, FAILS_ONCE["call"])
+    code, output = run(tmp_path, FAILS_ONCE["call"])
     assert code == 0
     assert "first failure of test_suite.py::test_it\n" in output
     assert re.match(r"=+ 2 passed in ", output.splitlines()[-1])
@@ -136,7 +118,7 @@ def test_a_later_run_shows_the_list_of_the_run_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize("second", FAILS_TWICE)
 def test_a_test_that_does_not_pass_alone_fails_the_run(tmp_path: Path, second: str, spread: tuple[str, ...]) -> None:
     test = f"def test_it():\n    if calls() > 1: {FAILS_TWICE[second]}\n    assert False, 'it failed'"
-    code, output = run_suite(tmp_path, test, *spread)
+    code, output = run(tmp_path, test, *spread)
     assert code == 1
     assert calls(tmp_path) == 2
     assert "FAILED test_suite.py::test_it - AssertionError: it failed" in output
@@ -160,7 +142,7 @@ def test_it():
     if calls() == 2: {FAULTS[fault]}
 """
     # One process of xdist keeps the order of the tests.
-    code, output = run_suite(tmp_path, suite, *(("-n", "1") if spread else ()))
+    code, output = run(tmp_path, suite, *(("-n", "1") if spread else ()))
     assert code not in (0, 5)
     assert calls(tmp_path) == 2
     assert "first failure of" not in output
@@ -169,7 +151,7 @@ def test_it():
 @SPREAD
 def test_a_module_that_is_not_collected_fails_the_run_at_once(tmp_path: Path, spread: tuple[str, ...]) -> None:
     (tmp_path / "test_broken.py").write_text("import no_such_module")
-    code, output = run_suite(tmp_path, FAILS_ONCE["call"], "--continue-on-collection-errors", *spread)
+    code, output = run(tmp_path, FAILS_ONCE["call"], "--continue-on-collection-errors", *spread)
     assert code == 1
     assert calls(tmp_path) == 1
     assert "no test ran again" in output
@@ -179,14 +161,14 @@ def test_a_worker_that_crashes_between_tests_fails_the_run(tmp_path: Path) -> No
     (tmp_path / "conftest.py").write_text(
         "import os\ndef pytest_sessionfinish():\n    os.environ.get('PYTEST_XDIST_WORKER') == 'gw0' and os._exit(3)\n"
     )
-    code, output = run_suite(tmp_path, "", "-n", "1")
+    code, output = run(tmp_path, "", "-n", "1")
     assert code == 1
     assert "no test ran again: worker gw0 crashed" in output
 
 
 def test_many_failures_are_a_fault(tmp_path: Path) -> None:
     tests = f"@pytest.mark.parametrize('row', range({MOST + 1}))\ndef test_it(row):\n    assert calls() > {MOST + 1}\n"
-    code, output = run_suite(tmp_path, tests)
+    code, output = run(tmp_path, tests)
     assert code == 1
     assert calls(tmp_path) == MOST + 1
     assert f"no test ran again: more than {MOST} tests failed" in output

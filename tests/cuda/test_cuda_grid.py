@@ -101,6 +101,7 @@ def test_labels_are_scipys(backend: GridBackend, p: int) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("name", graphs.GRAPHS)

@@ -1,4 +1,4 @@
-"""A second run of failed tests, each alone after the others: the pytest plugin of ``make test`` and ``make test-all``.
+"""A second run of failed tests, each alone after the others: the pytest plugin of the Makefile's three sizes.
 
 A test that fails twice fails the run. A test that fails once is unstable: the run succeeds, and its last words are the
 list of such tests with their first failures, to be entered in ``tests/unstable.md``.
