@@ -117,6 +117,7 @@ def functions(log: str) -> dict[str, Function]:
     return found
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("variant", VARIANT_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant) -> None:
@@ -130,6 +131,7 @@ def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant)
     assert kernel.registers * variant.threads * variant.blocks_per_sm <= REGISTERS
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("source", SMALL_KERNELS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
@@ -140,6 +142,7 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("source", LAUNCHING)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_kernels_that_launch_kernels_are_linked(arch: str, source: str) -> None:
