@@ -29,6 +29,7 @@ from dbfs.errors import (
     ValidationError,
 )
 from tests.support.runs import ENDLESS
+from tests.support.waiting import PATIENCE
 
 
 def calls() -> list[threading.Thread]:
@@ -48,11 +49,11 @@ async def connected(address: str) -> AsyncIterator[distributed.Client]:
 
 async def until(met: Callable[[], bool]) -> None:
     """Wait until a condition is met."""
-    for _ in range(200):
+    for _ in range(int(PATIENCE / 0.05)):
         if met():
             return
         await asyncio.sleep(0.05)
-    raise AssertionError("not met within 10 s")
+    raise AssertionError(f"not met within {PATIENCE} s")
 
 
 async def names(client: distributed.Client, older: set[float]) -> list[str]:
@@ -262,7 +263,7 @@ def test_calls_beyond_the_most_threads_wait(client: distributed.Client, monkeypa
                 assert most == [3]
                 # One that waits for a thread never starts.
                 endless = [asyncio.create_task(graph.bfs(0, direction="bottom-up")) for _ in range(5)]
-                await asyncio.sleep(0.3)
+                await until(lambda: len(dbfs.runs(client=client)) == 3)
                 for task in endless:
                     task.cancel()
                 assert {type(one) for one in await asyncio.gather(*endless, return_exceptions=True)} == {

@@ -21,6 +21,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, FormatError, TruncatedFileError, WorkerLostError
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.tasks import delivering
+from tests.support.waiting import eventually
 
 PIECES, PIECE_EDGES = 12, 1000
 
@@ -74,11 +75,7 @@ def bins_held() -> int:
 
 
 def assert_no_bins(client: distributed.Client) -> None:
-    for _ in range(50):
-        if not any(client.run(bins_held).values()):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"bins are left: {client.run(bins_held)}")
+    eventually(lambda: client.run(bins_held), lambda held: not any(held.values()))
 
 
 @pytest.mark.matrix

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs_workers.reports import COUNT_FIELDS, RunSummary
 from tests.support.runs import ENDLESS, Background
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +85,11 @@ def test_metrics(shown: distributed.Client) -> None:
         assert grown("traversal_seconds_total") == pytest.approx(sum(result.seconds for result in results))
     with dbfs.load(f"path:n={ENDLESS}", client=shown, name="street") as graph:
         run = Background(graph)
-        at = until(lambda: metrics(shown), lambda found: 'dask_dbfs_run_level{graph="street"}' in found)
+        at = eventually(lambda: metrics(shown), lambda found: 'dask_dbfs_run_level{graph="street"}' in found)
         assert at['dask_dbfs_runs_active{state="running"}'] == 1
         assert at['dask_dbfs_run_bottom_up{graph="street"}'] == 1
         levels = at['dask_dbfs_run_level{graph="street"}']
-        until(lambda: metrics(shown), lambda found: found['dask_dbfs_run_level{graph="street"}'] > levels)
+        eventually(lambda: metrics(shown), lambda found: found['dask_dbfs_run_level{graph="street"}'] > levels)
         dbfs.runs(client=shown)[0].cancel()
         run.join()
     gone = metrics(shown)
@@ -122,15 +122,6 @@ def test_a_living_graph_in_metrics_and_on_the_page(shown: distributed.Client) ->
         assert found['dask_dbfs_graph_free_pages{graph="alive"}'] == listed["free pages"] == free
 
 
-def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
-    for _ in range(100):
-        found = look()
-        if enough(found):
-            return found
-        time.sleep(0.1)
-    pytest.fail(f"not in ten seconds: {found}")
-
-
 def trail(dask_scheduler: distributed.Scheduler) -> tuple[str, list[int], list[int], list[int], list[bool]]:
     """On the scheduler: what the page would plot."""
     catalog = dask_scheduler.plugins["dbfs"]
@@ -146,7 +137,7 @@ def test_plots_of_runs_of_any_depth(client: distributed.Client, n: int) -> None:
     with dbfs.load(f"path:n={n}", client=client, ranks=2, name="plotted") as graph:
         graph.bfs_many([n // 2, 0])
         # The history learns of a leased run a little later.
-        found = until(
+        found = eventually(
             lambda: client.run_on_scheduler(trail), lambda found: found[0].startswith("plotted, finished, run ")
         )
     _, level, frontier, reached, bottom_up = found
@@ -178,9 +169,9 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
 
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="street") as graph:
         run = Background(graph)
-        until(title, lambda words: words == "street, under way")
+        eventually(title, lambda words: words == "street, under way")
         waiting = cancelled(lambda: graph.bfs(0, direction="bottom-up"))
-        first, second = until(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
+        first, second = eventually(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
         second.cancel()
         waiting.join(20)
         assert not waiting.is_alive()
@@ -196,26 +187,26 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
         assert (again.title, again.level.tolist()) == (drawn.title, drawn.level.tolist())
 
         run = Background(graph, deadline=3)
-        until(title, lambda words: words == "street, under way")
+        eventually(title, lambda words: words == "street, under way")
         assert isinstance(run.join(), DeadlineExceededError)
         assert re.fullmatch(r"street, failed, run \w{8}", title())
 
         many = cancelled(lambda: graph.bfs_many([0, 1], direction="bottom-up"))
-        until(title, lambda words: words == "street, under way, traversal 1 of 2")
+        eventually(title, lambda words: words == "street, under way, traversal 1 of 2")
         dbfs.runs(client=client)[0].cancel()
         many.join(20)
         assert re.fullmatch(r"street, cancelled in traversal 1 of 2, run \w{8}", title())
 
         for options in ({"targets": [9]}, {"targets": [0]}, {"max_depth": 9}, {"max_depth": 0}):
             run_id = graph.bfs(0, **options).run_id
-            assert until(title, lambda words, run_id=run_id: run_id[:8] in words).startswith(
+            assert eventually(title, lambda words, run_id=run_id: run_id[:8] in words).startswith(
                 "street, stopped at its limit"
             )
     with dbfs.load("path:n=9", client=client, name=f"long, {'x' * 60}") as graph:
         graph.bfs(0, targets=[8], max_depth=20)
-        until(title, lambda words: re.fullmatch(r"…x{59}, stopped at its limit, run \w{8}", words))
+        eventually(title, lambda words: re.fullmatch(r"…x{59}, stopped at its limit, run \w{8}", words))
         graph.bfs(0, max_depth=20)
-        until(title, lambda words: re.fullmatch(r"…x{59}, finished, run \w{8}", words))
+        eventually(title, lambda words: re.fullmatch(r"…x{59}, finished, run \w{8}", words))
 
 
 def test_a_plot_goes_on_where_looks_are_as_many() -> None:
@@ -324,7 +315,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
         browser.goto(shown.dashboard_link.replace("/status", "/dbfs"))
 
         def sees(*words: str) -> None:
-            until(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
+            eventually(lambda: texts(browser), lambda text: all(word in " ".join(text.split()) for word in words))
 
         # A name is shown as it is, and not taken for HTML.
         sees("graphs 2 (", "<b>web</b> 16,384", "1.08 MiB", "shared_memory", "web</b>, finished, run")
@@ -335,7 +326,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
             browser.set_viewport_size({"width": width, "height": 1000})
             # Four tables and the right one of two plots take the width of the window, and none reaches beyond it.
             at_edge = range(width - 60, width + 1)
-            until(
+            eventually(
                 lambda: right_edges(browser),
                 lambda edges: max(edges) <= width and sum(edge in at_edge for edge in edges) == 5,  # noqa: B023
             )
@@ -343,7 +334,7 @@ def test_the_page_in_a_browser(shown: distributed.Client, browser: Any) -> None:
         run = Background(street)
         sees("runs under way 1 ", "street running 1 of 1", "street, under way")
         before = levels(browser)
-        until(lambda: levels(browser), lambda now: now > before)
+        eventually(lambda: levels(browser), lambda now: now > before)
         screenshot(browser, "running")
         waiting = Background(street, waits=True, deadline=5)
         sees("waiting 1 ", "street waiting of 1")

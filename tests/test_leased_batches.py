@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidVertexError, 
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from dbfs_workers.lines.line import LineClosedError
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -123,13 +123,15 @@ def at_each_half(client: distributed.Client, rank: int, half: str, doing: str) -
         client: the cluster.
         rank: the rank.
         half: ``prepare`` or ``finish``.
-        doing: ``die``, ``fail`` or ``wait``; empty for nothing any more.
+        doing: ``die`` or ``fail``; ``wait``, until the next call of this function; empty for nothing any more.
     """
 
     def change(rank: int, half: str, doing: str, dask_worker: distributed.Worker) -> None:
         updates = dask_worker.plugins["dbfs"].updates
         vars(updates).pop(half, None)
         do = getattr(updates, half)
+        if gate := vars(updates).pop("gate", None):
+            gate.set()
 
         def doing_it(member: Any, *arguments: Any) -> Any:
             if member.rank == rank:
@@ -137,13 +139,18 @@ def at_each_half(client: distributed.Client, rank: int, half: str, doing: str) -
                     os.kill(os.getpid(), signal.SIGKILL)
                 if doing == "fail":
                     raise GraphTooLargeError(f"rank {rank} has no memory")
-                time.sleep(1)
+                updates.gate = threading.Event()
+                updates.gate.wait(60)
             return do(member, *arguments)
 
         if doing:
             setattr(updates, half, doing_it)
 
     client.run(change, rank, half, doing)
+
+
+def is_at_its_half(dask_worker: distributed.Worker) -> bool:
+    return hasattr(dask_worker.plugins["dbfs"].updates, "gate")
 
 
 @pytest.mark.full
@@ -205,11 +212,11 @@ def test_a_client_that_dies_while_the_ranks_change_under_its_lease(
 
         dying = threading.Thread(target=insert, daemon=True)
         dying.start()
-        time.sleep(0.3)
+        eventually(lambda: client.run(is_at_its_half), lambda are: any(are.values()))
         other.close()
+        at_each_half(client, rank, half, "")
         # Waits for its turn, and so for the end of the update.
         result = graph.bfs(0, validate=True)
-        at_each_half(client, rank, half, "")
         assert graph.version == result.version
         assert graph.m == 2 * (29 + 2 * result.version)
         assert (result.depth == 29) == (result.version == 0)

@@ -20,6 +20,7 @@ from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from dbfs_workers.members.on_cpu import LoopMember
 from tests.support.runs import ENDLESS, Background
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
@@ -53,14 +54,6 @@ def finished(client: distributed.Client, graph: Graph) -> int:
 
     found: int = client.run_on_scheduler(count, name=graph.name)
     return found
-
-
-def eventually(holds: Any, seconds: float = 10.0) -> None:
-    """Wait until ``holds()`` is true."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_under_a_lease_no_rank_is_asked_for_positions(

@@ -1,5 +1,6 @@
 """The service on the scheduler: names, the queue of runs, cancelling, and what happens when someone leaves."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -40,6 +41,7 @@ from dbfs_workers.messages import StartRank, WorkerMessage
 from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
@@ -121,13 +123,13 @@ def test_a_name_is_free_again_after_a_failed_build(client: distributed.Client, t
     (tmp_path / "bad.txt").write_text("0 1\nx y\n")
     with pytest.raises(dbfs.errors.FormatError):
         dbfs.load(tmp_path / "bad.txt", client=client, name="mine")
-    for _ in range(50):
-        try:
-            dbfs.load("path:n=3", client=client, name="mine").unload()
-            return
-        except NameTakenError:
-            time.sleep(0.1)
-    pytest.fail("the name is still reserved")
+
+    def load() -> Graph | None:
+        with contextlib.suppress(NameTakenError):
+            return dbfs.load("path:n=3", client=client, name="mine")
+        return None
+
+    eventually(load, lambda graph: graph is not None).unload()
 
 
 def test_nameless_graphs_go_with_the_last_reference(client: distributed.Client, leaves_nothing: None) -> None:
@@ -146,12 +148,10 @@ def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(
         goes = dbfs.load("path:n=10", client=other)
         assert len([status for status in dbfs.graphs(client=client) if status.created not in older]) == 2
         del goes
-    for _ in range(50):
-        names = [status.name for status in dbfs.graphs(client=client) if status.created not in older]
-        if names == ["stays"]:
-            break
-        time.sleep(0.1)
-    assert names == ["stays"]
+    eventually(
+        lambda: [status.name for status in dbfs.graphs(client=client) if status.created not in older],
+        lambda names: names == ["stays"],
+    )
     dbfs.open("stays", client=client).unload()
 
 
@@ -201,9 +201,7 @@ def test_a_run_is_cancelled_and_the_gang_serves_the_next(client: distributed.Cli
         waiting = threading.Thread(target=lambda: second.append(graph.bfs(0, max_depth=5)))
         second: list[object] = []
         waiting.start()
-        while len(dbfs.runs(client=client)) < 2:
-            time.sleep(0.02)
-        running, queued = dbfs.runs(client=client)
+        running, queued = eventually(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
         assert (running.status.running, queued.status.running) == (True, False)
         assert running.status.graph == graph.name
         running.cancel()
@@ -229,12 +227,11 @@ def test_a_waiting_run_can_be_cancelled(client: distributed.Client) -> None:
 
         waiting = threading.Thread(target=wait_for_a_turn)
         waiting.start()
-        while len(dbfs.runs(client=client)) < 2:
-            time.sleep(0.02)
-        dbfs.runs(client=client)[1].cancel()
+        running, queued = eventually(lambda: dbfs.runs(client=client), lambda runs: len(runs) == 2)
+        queued.cancel()
         waiting.join(30)
         assert "waiting for its turn" in str(caught[0])
-        dbfs.runs(client=client)[0].cancel()
+        running.cancel()
         assert isinstance(first.join(), RunCancelledError)
 
 
@@ -266,8 +263,7 @@ def test_a_graph_that_lost_a_worker_can_be_unloaded(mortal: distributed.Client) 
         result = graph.bfs(0)
         victim = graph.gang.addresses[1]
         os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
-        while not dbfs.graphs(client=mortal)[0].lost:
-            time.sleep(0.02)
+        eventually(lambda: dbfs.graphs(client=mortal)[0].lost)
     assert dbfs.graphs(client=mortal) == []
     with pytest.raises(WorkerLostError, match="fetching labels .* lost rank 1"):
         result.distances()
@@ -291,12 +287,10 @@ def test_dropped_labels_are_forgotten_without_another_run(client: distributed.Cl
 
 
 def wait_until_none_are_kept(graph: Graph) -> None:
-    for _ in range(50):
-        kept = graph.gang.client.run(labels_kept, graph.record.graph_id, workers=list(graph.gang.addresses))
-        if not any(kept.values()):
-            return
-        time.sleep(0.1)
-    pytest.fail("labels are kept that nobody can ask for")
+    client, workers = graph.gang.client, list(graph.gang.addresses)
+    eventually(
+        lambda: client.run(labels_kept, graph.record.graph_id, workers=workers), lambda kept: not any(kept.values())
+    )
 
 
 def labels_kept(graph_id: str, dask_worker: distributed.Worker) -> int:
@@ -330,16 +324,10 @@ def test_a_client_that_vanishes_frees_the_gang(client: distributed.Client, tmp_p
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="long") as graph:
         command = [sys.executable, str(script), client.scheduler.address]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        while not dbfs.runs(client=client):
-            assert process.poll() is None
-            time.sleep(0.05)
+        eventually(lambda: dbfs.runs(client=client))
         process.kill()
         process.wait()
-        for _ in range(100):
-            if not dbfs.runs(client=client):
-                break
-            time.sleep(0.1)
-        assert not dbfs.runs(client=client)
+        eventually(lambda: not dbfs.runs(client=client))
         assert graph.bfs(0, max_depth=3).reached == 4
 
 

@@ -33,6 +33,7 @@ from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from tests.support.runs import Background
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
@@ -203,8 +204,7 @@ def test_only_so_many_runs_wait(client: distributed.Client, endless: Graph) -> N
         waiting = [threading.Thread(target=lambda: endless.bfs(0, max_depth=2)) for _ in range(2)]
         for thread in waiting:
             thread.start()
-        while len(dbfs.runs(client=client)) < 3:
-            time.sleep(0.02)
+        eventually(lambda: len(dbfs.runs(client=client)) == 3)
         with pytest.raises(QueueFullError, match=r"2 runs wait already, the most that .*waiting-runs allows"):
             endless.bfs(0)
     dbfs.runs(client=client)[0].cancel()

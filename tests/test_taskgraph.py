@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 
 import dask
 import distributed
@@ -22,6 +21,7 @@ from dbfs.errors import (
 from dbfs.graph.graph import Graph
 from dbfs.records import FinishedRun
 from tests.support.runs import ENDLESS, Background
+from tests.support.waiting import eventually
 
 
 def ended(client: distributed.Client, run_id: str) -> FinishedRun | None:
@@ -37,12 +37,12 @@ def ended(client: distributed.Client, run_id: str) -> FinishedRun | None:
 
 def wait_for_level(client: distributed.Client, level: int) -> dbfs.Run:
     """Return the first run once its progress shows a level."""
-    for _ in range(500):
-        run = dbfs.runs(client=client)[0]
-        if run.status.progress is not None and run.status.progress.level >= level:
-            return run
-        time.sleep(0.02)
-    pytest.fail(f"no run reached level {level}")
+
+    def there(runs: list[dbfs.Run]) -> bool:
+        return bool(runs) and runs[0].status.progress is not None and runs[0].status.progress.level >= level
+
+    run: dbfs.Run = eventually(lambda: dbfs.runs(client=client), there)[0]
+    return run
 
 
 def test_a_run_is_listed_and_cancelled_and_other_runs_wait_for_it(

@@ -11,6 +11,7 @@ import dbfs
 from dbfs.errors import WorkerLostError
 from dbfs.graph.graph import Graph
 from dbfs_workers.members.label_room import LabelRoom
+from tests.support.waiting import PATIENCE
 
 ENDLESS = 1_000_000
 """Vertices of a path: a traversal from its end takes so many levels that a test can catch the run midway.
@@ -55,7 +56,7 @@ class Background:
 
     def join(self) -> BaseException | None:
         """Wait for the end of the run; return its error, None if the run finished."""
-        self.thread.join(20)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive(), "the run hangs"
         return self.error
 
