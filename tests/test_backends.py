@@ -237,7 +237,7 @@ def test_gpus_that_cannot_map_each_other_exchange_by_nccl() -> None:
     assert gang.received[-3:] == [NameCommunicator, ConnectByNccl, ConnectByNccl]
     # After a failed run there is a new communicator.
     gang.received.clear()
-    asyncio.run(forming.recover(record("cuda"), formed, gang.call, 1.0))
+    asyncio.run(forming.recover(record("cuda"), formed, gang.call))
     assert gang.received == [NameCommunicator, ConnectByNccl, ConnectByNccl]
 
 
@@ -363,7 +363,7 @@ def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
     gang = Gang()
     assert asyncio.run(forming.form(record("cuda"), gang.call)).exchange == "cuda_ipc"
     assert gang.received == [*[GetGpu] * 2, *[JoinGpuGang] * 2, *[ConnectGpus] * 2]
-    asyncio.run(forming.recover(record("cuda"), Formed("cuda", "cuda_ipc"), gang.call, 1.0))
+    asyncio.run(forming.recover(record("cuda"), Formed("cuda", "cuda_ipc"), gang.call))
     assert gang.received[6:] == [RecoverGpu] * 4
 
 

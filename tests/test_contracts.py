@@ -111,3 +111,29 @@ def test_no_test_imports_another() -> None:
         if name.startswith("tests.") and not name.startswith("tests.support")
     }
     assert not found, "tests share by tests/support/ only"
+
+
+def waits(path: Path) -> list[str]:
+    """Return the waits of a file that have no deadline: calls that only the bounded primitives may make."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner, name = ast.unparse(node.func.value), node.func.attr
+        least = {"rpc.send": 3, "asyncio.wait_for": 2}.get(f"{owner}.{name}", 0)
+        of_client = owner.endswith("client") and name in ("run", "sync", "gather", "get_versions", "register_plugin")
+        if len(node.args) < least or (of_client and not any(word.arg == "asynchronous" for word in node.keywords)):
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {owner}.{name}")
+    return found
+
+
+def test_no_call_between_processes_is_without_a_deadline(tmp_path: Path) -> None:
+    """Waits pass ``awaiting.sync``, ``Gang``, ``RankCalls``, ``WorkerCalls`` or ``rpc.send``, which have deadlines.
+
+    Benchmarks and the laptop's own clusters may wait for their own workers.
+    """
+    files = [*ROOT.glob("dbfs/**/*.py"), *ROOT.glob("workers/**/*.py")]
+    found = [wait for path in files if "bench" not in path.parts for wait in waits(path)]
+    assert not found
+    sample = ROOT / "tests" / "support" / "stalls.py"
+    assert any("client.run" in wait for wait in waits(sample))

@@ -14,7 +14,8 @@ import pytest
 from distributed.core import error_message
 
 import dbfs
-from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, Ref, TaskGraph
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, StaleRunError, WorkerLostError
@@ -145,7 +146,7 @@ def test_a_worker_killed_before_the_build(mortal: distributed.Client) -> None:
     kill(mortal, addresses[0])
     began = time.monotonic()
     with pytest.raises(WorkerLostError, match=f"lost the worker {addresses[0]}"):
-        service.call(ChooseBackend(addresses, "auto", "auto"))
+        service.call(ChooseBackend(addresses, "auto", "auto", 9.0))
     # Dask's own attempts to connect take 30 s.
     assert time.monotonic() - began < 20
 

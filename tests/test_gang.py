@@ -8,7 +8,8 @@ import dask
 import distributed
 import pytest
 
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import DeadlineExceededError
 

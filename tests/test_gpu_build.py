@@ -22,7 +22,8 @@ from dbfs.building.build import build
 from dbfs.building.builder import BuildOptions, Built
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.connect import roster
-from dbfs.cluster.gang import Deadline, Gang, Ref, TaskGraph, release
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers import open_edges

@@ -290,10 +290,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Intercepted]:
     seen: list[Intercepted] = []
     call = WorkerCalls.call
 
-    async def intercepted(self: WorkerCalls, address: str, message: Any) -> Any:
+    async def intercepted(self: WorkerCalls, address: str, message: Any, seconds: float) -> Any:
         for see in seen:
             await see(address, message)
-        return await call(self, address, message)
+        return await call(self, address, message, seconds)
 
     monkeypatch.setattr(WorkerCalls, "call", intercepted)
     return seen

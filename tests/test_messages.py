@@ -43,7 +43,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.leases import messages as lease_messages
 from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
-from dbfs_workers.leases.notes import DecideUpdate, NoteRuns, RunEnded, RunUnderWay
+from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
@@ -117,20 +117,20 @@ RECORD = GraphRecord(
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
     GetHost(),
-    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", (0, 1), None),
-    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", (0, 0), MEMORY),
-    OpenToHosts("id", b"token"),
-    ConnectHosts("id", (("a", 7), ("b", 8)), b"token"),
-    NameCommunicator("id"),
-    ConnectByNccl("id", b"unique"),
-    JoinGpuGang("id", 1, KEY),
+    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", (0, 1), None, 1),
+    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", (0, 0), MEMORY, 1),
+    OpenToHosts("id", b"token", 2),
+    ConnectHosts("id", (("a", 7), ("b", 8)), b"token", 2),
+    NameCommunicator("id", 2),
+    ConnectByNccl("id", b"unique", 2),
+    JoinGpuGang("id", 1, KEY, 1),
     OfferGpuMemory("id"),
     ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
     RecoverGpu("id", True),
     DetachGpus("id"),
-    LeaveGang("id"),
-    OpenDoor("id", b"token"),
-    GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", "order"),
+    LeaveGang("id", 3),
+    OpenDoor("id", b"token", 2),
+    GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", 2, 1.5, "order"),
     EndLease("id", 3, Cause.LOST, "lost rank 1", 1),
     StartRank("id", 4, "me", SPECS, 2, 60.0, (("run", 0), ("run", 1))),
     GetPosition("id", 4),
@@ -143,8 +143,8 @@ EXAMPLES: list[Message[Any]] = [
     ForgetClient("id", "me"),
     ReserveName("roads", "id", "me", replace=True),
     ReleaseName("roads", "id"),
-    ChooseBackend(RECORD.addresses, "auto", "auto"),
-    AddGraph(RECORD),
+    ChooseBackend(RECORD.addresses, "auto", "auto", 60.0),
+    AddGraph(RECORD, 60.0),
     OpenGraph("roads"),
     GetGraph("id"),
     ListGraphs(),
@@ -153,8 +153,8 @@ EXAMPLES: list[Message[Any]] = [
     CountBuildTasks("token", 2),
     Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
     BeginTaskRun("id", "me", "run", 2, 60.0),
-    ApplyUpdate("id", "me", "run", "insert-edges", SPEC, (KEY, KEY), strict=True),
-    UpdateEdges("id", "me", "run", 60.0, "insert-edges", SPEC, strict=False),
+    ApplyUpdate("id", "me", "run", "insert-edges", SPEC, (KEY, KEY), strict=True, batch_id="batch"),
+    UpdateEdges("id", "me", "run", 60.0, "insert-edges", SPEC, strict=False, batch_id="batch"),
     AwaitTaskRun("run", "me"),
     NoteTaskRun("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     EndTaskRun("run", "me", Pickled.of([]), None),
@@ -164,11 +164,11 @@ EXAMPLES: list[Message[Any]] = [
     PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of(None), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
-    DecideUpdate("id", 3, "run", "insert-edges", True, 1.5, Pickled.of(())),
+    EnterUpdate("id", "me", "run", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),
 ]
 
 # Rank 0 sends these to the scheduler, so that their classes are among those that workers import.
-FROM_WORKERS: set[type[Message[Any]]] = {NoteRuns, DecideUpdate}
+FROM_WORKERS: set[type[Message[Any]]] = {NoteRuns, EnterUpdate}
 
 
 def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Message[Any]]]:
@@ -266,7 +266,7 @@ def test_errors_keep_their_type(caplog: pytest.LogCaptureFixture) -> None:
         answered(GetPosition("id", 4))
     assert not caplog.records
     with pytest.raises(RuntimeError, match="leave_gang: ZeroDivisionError: id"):
-        answered(LeaveGang("id"))
+        answered(LeaveGang("id", 3))
     assert "the handler leave_gang failed" in caplog.text
 
 
@@ -276,7 +276,7 @@ JUNK = [
     (None, VersionMismatchError, "can't be unpickled"),
     (pickle.dumps(None), VersionMismatchError, "lacks the fields of LeaveGang"),
     (pickle.dumps(GetGpu()), VersionMismatchError, "lacks the fields of LeaveGang"),
-    (pickle.dumps(LeaveGang(5)), InvalidOptionError, "dbfs_leave_gang: graph_id must be str, not 5"),  # type: ignore[arg-type]
+    (pickle.dumps(LeaveGang(5, 1)), InvalidOptionError, "dbfs_leave_gang: graph_id must be str, not 5"),  # type: ignore[arg-type]
 ]
 
 
@@ -286,7 +286,7 @@ def test_junk_in_place_of_a_message_is_refused(
 ) -> None:
     handler = handlers(Service())[LeaveGang.operation]
     with pytest.raises(error, match=words):
-        unpack("tcp://a:1", LeaveGang("id"), asyncio.run(handler(junk)))
+        unpack("tcp://a:1", LeaveGang("id", 3), asyncio.run(handler(junk)))
     assert not caplog.records
 
 
@@ -307,7 +307,7 @@ def test_every_field_of_a_message_is_checked(message: Message[Any]) -> None:
 
 
 def test_fields_of_records_in_messages_are_checked() -> None:
-    check(AddGraph(dataclasses.replace(RECORD, name="π ☃ <b>")), AddGraph, "operation")
+    check(AddGraph(dataclasses.replace(RECORD, name="π ☃ <b>"), 60.0), AddGraph, "operation")
     wrong: list[dict[str, Any]] = [
         {"name": 5},
         {"name": "\x1b[31m"},
@@ -321,7 +321,7 @@ def test_fields_of_records_in_messages_are_checked() -> None:
     ]
     for field in wrong:
         with pytest.raises(InvalidOptionError, match="operation: record must be GraphRecord"):
-            check(AddGraph(dataclasses.replace(RECORD, **field)), AddGraph, "operation")
+            check(AddGraph(dataclasses.replace(RECORD, **field), 60.0), AddGraph, "operation")
 
 
 @pytest.mark.parametrize("name", [5, None, "", "   ", "a\nb", "\x1b[31m", "\udcff", "\u202e", "x" * 256, b"roads"])

@@ -273,12 +273,12 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
         victim = graph.gang.addresses[1]
         pid = mortal.run(os.getpid, workers=[victim])[victim]
 
-        async def killing(self: WorkerCalls, address: str, message: Any) -> Any:
+        async def killing(self: WorkerCalls, address: str, message: Any, seconds: float) -> Any:
             if isinstance(message, StartRank | GrantLease):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 await asyncio.sleep(0.2)
-            return await call(self, address, message)
+            return await call(self, address, message, seconds)
 
         monkeypatch.setattr(WorkerCalls, "call", killing)
         for _ in range(2):

@@ -403,4 +403,4 @@ def test_a_message_without_a_handler_is_a_typed_error(client: distributed.Client
 
 
 async def call_worker(dask_scheduler: distributed.Scheduler, address: str, message: WorkerMessage[Any]) -> Any:
-    return await WorkerCalls(dask_scheduler).call(address, message)
+    return await WorkerCalls(dask_scheduler).call(address, message, 9.0)

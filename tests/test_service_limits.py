@@ -64,10 +64,10 @@ def test_a_graph_without_its_reservation_is_not_added(
     with dbfs.load("path:n=8", client=client) as graph:
         named = replace(graph.record, graph_id=uuid.uuid4().hex, name="late", named=True)
         with pytest.raises(NameTakenError, match="late: the name is not reserved for this graph any more"):
-            service.call(AddGraph(named))
+            service.call(AddGraph(named, 9.0))
         service.call(ReserveName("late", "of another graph", client.id, replace=False))
         with pytest.raises(NameTakenError, match="late: the name is not reserved for this graph any more"):
-            service.call(AddGraph(named))
+            service.call(AddGraph(named, 9.0))
         service.call(ReleaseName("late", "of another graph"))
         assert [status.name for status in dbfs.graphs(client=client) if status.created not in older] == [graph.name]
 
@@ -91,7 +91,7 @@ def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None
         with pytest.raises(ClientError, match="run lost: no client nobody is in the cluster"):
             service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled.of([]), 1, 0, 9.0, (), leases=False))
         with pytest.raises(ClientError, match="no client nobody is in the cluster"):
-            service.call(AddGraph(replace(graph.record, graph_id="x", client="nobody")))
+            service.call(AddGraph(replace(graph.record, graph_id="x", client="nobody"), 9.0))
 
 
 def formed_late(monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
@@ -224,7 +224,7 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
             packed = Pickled.of(RunSpec.single(spec))
             message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 0, 60.0, (), leases=False)
-            answers.append(rpc.send(client.scheduler, message))
+            answers.append(rpc.send(client.scheduler, message, 60.0))
         return list(await asyncio.gather(*answers))
 
     with dbfs.load("path:n=4", client=client, ranks=2) as graph:

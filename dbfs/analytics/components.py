@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
 from dbfs.analytics.degrees import hub
-from dbfs.cluster.gang import Deadline, Ref, TaskGraph, release
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_number
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -119,7 +119,7 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     plan.add(0, last, queries.roots_by_position, forests[0], stripe)
     futures = graph.gang.submit(plan, [last])
     try:
-        deadline = Deadline(config.seconds("deadline"))
+        deadline = of_call()
         found: NDArray[np.uint32] = graph.gang.gather(
             [futures[last]], deadline, f"finding the components of {graph.name}"
         )[0]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Ref
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Ref
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 def degree_counts(graph: Graph) -> Counts:
     """See ``Graph.degree_counts``."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
-    deadline = Deadline(config.seconds("deadline"))
+    deadline = of_call()
     parts: list[Counts] = graph.gang.on_each_rank(
         "degree-counts", queries.degree_counts, arguments, deadline, f"counting the degrees of {graph.name}"
     )
@@ -33,7 +33,7 @@ def degree_counts(graph: Graph) -> Counts:
 def hub(graph: Graph) -> int:
     """Return a vertex of the largest degree; the graph must not be empty."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
-    deadline = Deadline(config.seconds("deadline"))
+    deadline = of_call()
     largest: list[tuple[int, int]] = graph.gang.on_each_rank(
         "largest-degree", queries.largest_degree, arguments, deadline, f"finding the hub of {graph.name}"
     )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dbfs import config
 from dbfs.analytics.degrees import hub
-from dbfs.cluster.gang import Deadline, Ref
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
 from dbfs.graph.vertices import vertices_of_rows
 from dbfs_workers.tasks import queries
@@ -103,7 +103,7 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
             one.published_labels().distances, other.published_labels().distances, strict=True
         )
     ]
-    deadline = Deadline(config.seconds("deadline"))
+    deadline = of_call()
     rows = graph.gang.on_each_rank(
         "half-way", queries.rows_on_shortest_path, arguments, deadline, f"bounding the diameter of {graph.name}"
     )

@@ -15,8 +15,7 @@ import distributed
 import numpy as np
 
 import dbfs
-from dbfs import config
-from dbfs.cluster.gang import Deadline
+from dbfs.cluster.deadline import of_call
 from dbfs.cluster.workers import joined_workers
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
@@ -132,9 +131,7 @@ def _under_lease(graph: Graph, sources: Sequence[int], batch: int) -> list[tuple
         options = TraversalSpec(run_id, (), predecessors=False, backend=graph.backend)
         specs = RunSpec(options, tuple((source,) for source in sources[first : first + batch]))
         began = time.perf_counter()
-        parts = list(
-            sender.parts(graph.record.graph_id, specs, Deadline(config.seconds("deadline")), None, graph.in_positions)
-        )
+        parts = list(sender.parts(graph.record.graph_id, specs, of_call(), None, graph.in_positions))
         seconds = time.perf_counter() - began
         taken.append((seconds, sum(part.seconds for part in parts), sum(part.rank_seconds for part in parts)))
         for index in range(len(specs)):

@@ -7,7 +7,7 @@ the place of the first time, because CuPy sorts and sums it with other kernels.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ import distributed
 import dbfs
 from dbfs.bench.gpu import ROWS
 from dbfs.cluster.connect import roster
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, run_on
 from dbfs_workers.cuda import sampler
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ def sampled(gang: Gang) -> Iterator[list[sampler.Peak]]:
     except BaseException:
         # A rank may be lost, so stopping may also fail; a sampler that is not stopped ends at its own deadline.
         with suppress(Exception):
-            gang.client.run(sampler.stop, workers=list(gang.addresses), on_error="ignore")
+            run_on(gang.client, sampler.stop, workers=gang.addresses, on_error="ignore")
         raise
     peaks.extend(_on_ranks(gang, sampler.stop))
 
@@ -173,7 +174,7 @@ def _on_ranks(gang: Gang, function: Callable[..., T]) -> list[T]:
         WorkerLostError: a worker of the gang is lost.
     """
     try:
-        found: Mapping[str, T] = gang.client.run(function, workers=list(gang.addresses))
+        found = run_on(gang.client, function, workers=gang.addresses)
     except OSError as error:
         gang.check("sampling its GPU's memory", error)
         raise

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.building.on_cpu import HostBuilder
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.records import GraphRecord

@@ -15,11 +15,11 @@ from typing import Any
 
 import distributed
 
-from dbfs import config
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.building.numbering import number_ids
 from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.schemes import require_readable
@@ -195,7 +195,7 @@ class Builder(ABC):
         self.in_edges = options.in_edges and edges.directed
         self.gang = gang
         self.token = uuid.uuid4().hex
-        self.deadline = Deadline(config.seconds("build-deadline"))
+        self.deadline = of_call("build-deadline")
         self.held: set[distributed.Future] = set()
         self.watch: Callable[[], None] | None = None
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,9 +10,9 @@ import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
-from dbfs.cluster.gang import Gang, host_of
+from dbfs.cluster.gang import Gang, host_of, run_on
 from dbfs.cluster.workers import joined_workers
-from dbfs.errors import GraphTooLargeError, InvalidOptionError
+from dbfs.errors import GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
@@ -400,7 +400,9 @@ def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
 def _on_ranks(gang: Gang, function: Callable[..., int], doing: str) -> list[int]:
     """Call a function on each rank's worker; return its results by rank. A lost worker is a ``WorkerLostError``."""
     try:
-        found: Mapping[str, int] = gang.client.run(function, workers=list(gang.addresses))
+        found = run_on(gang.client, function, workers=gang.addresses)
+    except LateError:
+        raise
     except OSError as error:
         gang.check(doing, error)
         raise

@@ -17,7 +17,6 @@ from typing import Any
 
 import distributed
 
-from dbfs import config
 from dbfs.building.builder import BuildOptions, Built
 from dbfs.building.memory import (
     Estimate,
@@ -28,7 +27,8 @@ from dbfs.building.memory import (
     require_fit,
     too_large_for_gpus,
 )
-from dbfs.cluster.gang import Deadline, Gang, Key, TaskGraph, host_of, release
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Key, TaskGraph, host_of, release, run_on
 from dbfs.edges.readers.saved import SavedEdges, forget_vertices
 from dbfs.edges.readers.schemes import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
@@ -129,7 +129,7 @@ def load_ids(
     futures = gang.submit(graph, [ref.key for ref in (*tables, *ends)])
     try:
         waited = [futures[ref.key] for ref in ends]
-        deadline = Deadline(config.seconds("build-deadline"))
+        deadline = of_call("build-deadline")
         found = gang.gather(waited, deadline, f"loading the ids of {edges.name}", watch)
         bounds = [end for end in found if end is not None]
         if any(last >= first for (_, last), (first, _) in pairwise(bounds)):
@@ -160,7 +160,7 @@ def restriping(gang: Gang) -> Iterator[None]:
         yield
     finally:
         with suppress(Exception):
-            gang.client.run(forget_vertices, workers=list(gang.addresses), on_error="ignore")
+            run_on(gang.client, forget_vertices, workers=gang.addresses, on_error="ignore")
 
 
 def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOptions) -> Built:
@@ -213,7 +213,7 @@ class SavedLoad:
         futures = gang.submit(graph, [*parts, *infos, *kept, *order, *counts])
         self.held.update(futures.values())
         awaited = [futures[key] for key in (*infos, *counts)]
-        deadline = Deadline(config.seconds("build-deadline"))
+        deadline = of_call("build-deadline")
         found = gang.gather(awaited, deadline, f"loading {edges.name}", self.watch)
         seconds = time.perf_counter() - start
         logger.info("loaded %s: %d vertices, %d edges, %.2f s", edges.name, manifest.n, manifest.m, seconds)

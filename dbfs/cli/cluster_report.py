@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import distributed
 
 import dbfs
+from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
+from dbfs.cluster.gang import run_on
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import DbfsError
 from dbfs_workers.gpus import own_gpu
@@ -61,13 +64,13 @@ class ClusterReport:
 
 def examine_cluster(client: distributed.Client) -> ClusterReport:
     """Describe a client's cluster. Loads a small graph on all workers, and unloads it."""
-    found = client.get_versions(packages=list(_PACKAGES))
+    found = sync(client, functools.partial(client.get_versions, packages=list(_PACKAGES)))
     addresses = roster(client, None)
     infos = joined_workers(client)
     mine, scheduler = _versions(found["client"]), _versions(found["scheduler"])
     versions = {address: _versions(info) for address, info in found["workers"].items() if address in addresses}
     same = [address for address in addresses if versions[address]["dbfs"] == mine["dbfs"]]
-    gpus = client.run(own_gpu, workers=same) if same else {}
+    gpus = run_on(client, own_gpu, workers=same) if same else {}
     workers = tuple(
         WorkerReport(
             rank=rank,

@@ -19,7 +19,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
 import distributed
 
-from dbfs.errors import ClientError
+from dbfs.cluster.deadline import of_call
+from dbfs.errors import ClientError, LateError
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -58,14 +59,14 @@ class _Call:
         if self._cancelled:
             raise asyncio.CancelledError
 
-    def wait_for(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine function in an event loop, and wait for its result."""
-
+    def wait_for(self, client: distributed.Client, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in a client's event loop, and wait for its result."""
+        loop = client.loop.asyncio_loop
         with self._lock:
             self.check()
             self._wait = wait = _begin(function, loop)
         try:
-            return _outcome(wait, loop)
+            return _outcome(wait, client)
         except ClientError:
             # asyncio's own error is no Exception, so that no handler takes the end of the call for a failure.
             self.check()
@@ -96,14 +97,15 @@ def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arg
     """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
 
     Raises:
+        LateError: ``deadline.GRACE`` after the deadline of the call there was no result.
         asyncio.CancelledError: the call was cancelled.
         ClientError: this thread runs the client's event loop, or another thread closed the client meanwhile.
         Exception: the coroutine raised it.
     """
     require_other_thread(client)
-    call, loop = _current.get(), client.loop.asyncio_loop
+    call = _current.get()
     run = functools.partial(function, *arguments)
-    return _outcome(_begin(run, loop), loop) if call is None else call.wait_for(loop, run)
+    return _outcome(_begin(run, client.loop.asyncio_loop), client) if call is None else call.wait_for(client, run)
 
 
 def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -112,8 +114,7 @@ def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]
     A change on the cluster must not be abandoned halfway.
     """
     require_other_thread(client)
-    loop = client.loop.asyncio_loop
-    return _outcome(_begin(functools.partial(function, *arguments), loop), loop)
+    return _outcome(_begin(functools.partial(function, *arguments), client.loop.asyncio_loop), client)
 
 
 def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> concurrent.futures.Future[T]:
@@ -139,22 +140,25 @@ def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop
     return wait
 
 
-def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop) -> T:
-    """Wait for the result of a coroutine that runs in an event loop.
+def _outcome(wait: concurrent.futures.Future[T], client: distributed.Client) -> T:
+    """Wait for the result of a coroutine that runs in a client's event loop, as long as the call's deadline allows.
 
     ``Client.sync`` waits for ever if another thread closes the client meanwhile: nothing ends in a loop that has ended.
     """
+    deadline, loop, scheduler = of_call(), client.loop.asyncio_loop, client.scheduler
     try:
         while True:
             ended = not loop.is_running()
             try:
-                return wait.result(_LOOK_SECONDS)
+                return wait.result(min(_LOOK_SECONDS, deadline.last))
             except TimeoutError:
                 if wait.done():
                     # The coroutine itself raised it, or ended just now.
                     return wait.result()
                 if ended:
                     raise ClientError(_LOOP_ENDED) from None
+                if deadline.over:
+                    raise late(scheduler.address, deadline.seconds) from None
             except concurrent.futures.CancelledError:
                 # A client that closes cancels all that runs in its loop. The coroutine's own error may have this type.
                 if wait.cancelled():
@@ -164,6 +168,11 @@ def _outcome(wait: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
         # Ctrl-C ends the coroutine as well as the wait.
         wait.cancel()
         raise
+
+
+def late(scheduler: str, seconds: float) -> LateError:
+    """Return the error for a scheduler that has not answered ``seconds`` after a call."""
+    return LateError(f"no answer from the scheduler at {scheduler} within {seconds:g} s; it may answer later")
 
 
 def can_be_cancelled() -> bool:

@@ -5,26 +5,26 @@ Therefore every wait here has a deadline, and checks at intervals that all worke
 """
 
 import asyncio
-import time
+import functools
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import distributed
 from dask._task_spec import Task, TaskRef
 
-from dbfs import config
 from dbfs.cluster.awaiting import sync
+from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.errors import (
     DbfsError,
-    DeadlineExceededError,
     ExchangeUnavailableError,
     SchedulerLostError,
     WorkerLostError,
 )
 
 Key = Hashable
+T = TypeVar("T")
 
 # A busy scheduler answers late. A killed one closes its connections, which the client notices at once.
 _ANSWER_SECONDS = 2.0
@@ -35,32 +35,6 @@ class Ref:
     """Stands for the result of the task with this key, in the arguments of another task."""
 
     key: Key
-
-
-class Deadline:
-    """The end of the time that an operation may take.
-
-    Attributes:
-        seconds: the whole time, from the creation of this object.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the end, in whole milliseconds, and at least one."""
-        return max(1e-3, round(self._end - time.monotonic(), 3))
-
-    def interval(self) -> float:
-        """Return after how many seconds a wait looks whether all workers are alive; no later than the end."""
-        return min(config.seconds("liveness-interval"), self.remaining)
-
-    def enforce(self, doing: Callable[[], str] | str) -> None:
-        """Raise ``DeadlineExceededError`` if the deadline has passed; ``doing`` names the operation in the message."""
-        if time.monotonic() > self._end:
-            raise DeadlineExceededError(f"{_text(doing)}: not done after {self.seconds:g} s")
 
 
 class TaskGraph:
@@ -179,9 +153,8 @@ class Gang:
         watch: Callable[[], None] | None = None,
     ) -> None:
         """Wait until futures are done. Arguments and errors as for ``gather``."""
-        interval = config.seconds("liveness-interval")
         try:
-            while not sync(self.client, self._done, futures, interval):
+            while not sync(self.client, self._done, futures, deadline.interval()):
                 self.check(_text(doing))
                 deadline.enforce(doing)
                 if watch is not None:
@@ -224,7 +197,7 @@ class Gang:
 
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
-        sync(self.client, self._check, doing, cause)
+        sync(self.client, self._check, doing, cause, of_call().last)
 
     async def _done(self, futures: Sequence[distributed.Future], timeout: float) -> bool:
         """Return whether all futures finished within ``timeout`` seconds.
@@ -249,13 +222,13 @@ class Gang:
         fetching = asyncio.ensure_future(self.client.gather(list(futures), asynchronous=True))
         try:
             while not (await asyncio.wait({fetching}, timeout=deadline.interval()))[0]:
-                await self._check(_text(doing), None)
+                await self._check(_text(doing), None, deadline.last)
                 deadline.enforce(doing)
             return fetching.result()  # type: ignore[no-any-return]
         finally:
             fetching.cancel()
 
-    async def _check(self, doing: str, cause: BaseException | None) -> None:
+    async def _check(self, doing: str, cause: BaseException | None, seconds: float) -> None:
         where = f"{doing}: " if doing else ""
         try:
             if self.client.status != "running":
@@ -263,7 +236,7 @@ class Gang:
                 raise ConnectionError(f"the client is {self.client.status}")
             # n_workers=-1, because Dask lists only five workers by default.
             asking = self.client.scheduler.identity(n_workers=-1)
-            info: Mapping[str, Any] = await asyncio.wait_for(asking, _ANSWER_SECONDS)
+            info: Mapping[str, Any] = await asyncio.wait_for(asking, min(_ANSWER_SECONDS, seconds))
         except TimeoutError:
             # The scheduler is busy, or its host fell silent, which the client will notice. The wait has a deadline.
             return
@@ -273,6 +246,19 @@ class Gang:
         if lost:
             ranks = ", ".join(f"rank {rank} ({self.addresses[rank]})" for rank in lost)
             raise WorkerLostError(f"{where}lost {ranks}; load the graph again") from cause
+
+
+def run_on(
+    client: distributed.Client, function: Callable[..., T], *arguments: Any, workers: Sequence[str], **options: Any
+) -> dict[str, T]:
+    """Call a function on workers beside their tasks, by ``Client.run``; return the results by address.
+
+    Raises:
+        LateError: a worker, or the scheduler, did not answer in time.
+        OSError: the connection to a worker broke.
+        Exception: the function raised it.
+    """
+    return sync(client, functools.partial(client.run, function, *arguments, workers=list(workers), **options))
 
 
 def host_of(address: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Generic
 import distributed
 
 from dbfs.cluster.awaiting import check_cancelled, require_open, require_other_thread
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang
 from dbfs.errors import WorkerLostError
 from dbfs_workers import rpc
 from dbfs_workers.messages import WorkerMessage
@@ -46,7 +47,8 @@ class RankCalls(Generic[A]):
         self._messages = messages
         self._deadline = deadline
         self._doing = doing
-        calls = _call_all(client, [(gang.addresses[rank], message) for rank, message in messages.items()])
+        to_each = [(gang.addresses[rank], message) for rank, message in messages.items()]
+        calls = _call_all(client, to_each, deadline.last)
         self._waiting = asyncio.run_coroutine_threadsafe(calls, client.loop.asyncio_loop)
 
     def answers(self, watch: Callable[[], None] | None = None) -> dict[int, A]:
@@ -80,14 +82,16 @@ class RankCalls(Generic[A]):
 
 
 async def _call_all(
-    client: distributed.Client, messages: Sequence[tuple[str, WorkerMessage[Any]]]
+    client: distributed.Client, messages: Sequence[tuple[str, WorkerMessage[Any]]], seconds: float
 ) -> list[Envelope | BaseException | None]:
     # Errors are results: see ``Gang._done``.
-    calls = (_call(client, address, message) for address, message in messages)
+    calls = (_call(client, address, message, seconds) for address, message in messages)
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def _call(client: distributed.Client, address: str, message: WorkerMessage[Any]) -> Envelope | None:
+async def _call(
+    client: distributed.Client, address: str, message: WorkerMessage[Any], seconds: float
+) -> Envelope | None:
     reached = _reached.setdefault(client, {})
     if reached.get(address, 0.0) < time.monotonic():
         try:
@@ -95,10 +99,15 @@ async def _call(client: distributed.Client, address: str, message: WorkerMessage
                 connection = await asyncio.wait_for(client.rpc.connect(address), _OPEN_SECONDS)
                 client.rpc.reuse(address, connection)
                 reached[address] = 0.0
-            return await rpc.send(client.rpc(address), message)
-        except (OSError, TimeoutError):
+            return await rpc.send(client.rpc(address), message, seconds)
+        except TimeoutError:
+            if address in reached:
+                # The worker is late, which it is through the scheduler as well.
+                raise
             reached[address] = time.monotonic() + _AVOID_SECONDS
-    return await rpc.send(_Proxy(client, address), message)
+        except OSError:
+            reached[address] = time.monotonic() + _AVOID_SECONDS
+    return await rpc.send(_Proxy(client, address), message, seconds)
 
 
 class _Proxy:

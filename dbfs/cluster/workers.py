@@ -7,6 +7,7 @@ import distributed
 
 from dbfs.cluster.awaiting import require_open, sync
 from dbfs.cluster.gang import scheduler_lost
+from dbfs.errors import LateError
 
 
 def joined_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]]:
@@ -17,11 +18,14 @@ def joined_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]
 
     Raises:
         ClientError: the client is closed, or this thread runs its event loop.
+        LateError: the scheduler did not answer in time.
         SchedulerLostError: the connection to the scheduler is lost.
     """
     require_open(client)
     try:
         identity: Mapping[str, Any] = sync(client, _identity, client)
+    except LateError:
+        raise
     except OSError as error:
         raise scheduler_lost(client) from error
     workers: Mapping[str, Mapping[str, Any]] = identity["workers"]

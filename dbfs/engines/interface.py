@@ -8,7 +8,8 @@ from typing import Protocol
 
 import distributed
 
-from dbfs.cluster.gang import Deadline, Gang, release
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, release
 from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.spec import RunSpec

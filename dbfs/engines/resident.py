@@ -12,7 +12,8 @@ import distributed
 import numpy as np
 
 from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang
 from dbfs.engines.interface import InPositions, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient

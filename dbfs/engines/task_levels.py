@@ -7,7 +7,8 @@ from typing import Any
 import distributed
 
 from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines.directions import Directions
 from dbfs.engines.interface import LevelReport, Outcome, PublishedLabels

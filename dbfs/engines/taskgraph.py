@@ -23,7 +23,8 @@ import time
 from collections.abc import Generator
 from dataclasses import replace
 
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang
 from dbfs.engines.directions import Directions
 from dbfs.engines.interface import InPositions, Outcome, Progress
 from dbfs.engines.task_levels import TaskGraphTraversal

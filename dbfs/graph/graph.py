@@ -14,14 +14,16 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config, engines
-from dbfs.cluster.gang import Deadline, Gang, release
+from dbfs import engines
+from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, run_reporter
 from dbfs.engines import Outcome
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
     InvalidVertexError,
+    LateError,
     ResultReleasedError,
     WorkerLostError,
 )
@@ -92,6 +94,7 @@ class Graph(LivingVertices):
         self._require_loaded()
         return self.record.partition_keys
 
+    @bounded()
     def bfs(
         self,
         source: Any,
@@ -149,13 +152,13 @@ class Graph(LivingVertices):
             direction=direction,
             engine=engine,
             strategy=strategy,
-            deadline=deadline,
             progress=progress,
         )
         if validate:
             results[0].validate()
         return results[0]
 
+    @bounded()
     def bfs_many(
         self,
         sources: Any,
@@ -182,7 +185,6 @@ class Graph(LivingVertices):
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            deadline=deadline,
             progress=progress,
         )
 
@@ -218,6 +220,7 @@ class Graph(LivingVertices):
 
         return stream(sources, traverse)
 
+    @bounded()
     def sample_sources(self, count: int, seed: int = 1) -> list[Any]:
         """Return the ids of distinct random vertices of degree at least 1, self-loops not counted.
 
@@ -229,11 +232,12 @@ class Graph(LivingVertices):
         """
         return self.python_ids(sample_sources(self, count, seed))
 
-    def khop(self, source: Any, k: int) -> Neighbourhood:
+    @bounded()
+    def khop(self, source: Any, k: int, *, deadline: float | str | None = None) -> Neighbourhood:
         """Return the ids at most ``k`` edges away from an id, or from the nearest of several, with their distances.
 
         The source itself is included. In a directed graph edges are followed forwards. ``khop(...).subgraph()`` has all
-        edges between these vertices.
+        edges between these vertices. ``deadline`` is as for ``bfs``.
 
         Raises:
             InvalidOptionError: ``k`` is below 0.
@@ -245,11 +249,12 @@ class Graph(LivingVertices):
         result.release()
         return found
 
-    def subgraph(self, ids: Iterable[Any]) -> Subgraph:
+    @bounded()
+    def subgraph(self, ids: Iterable[Any], *, deadline: float | str | None = None) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
-        occurs again is left out.
+        occurs again is left out. ``deadline`` is as for ``bfs``.
 
         Raises:
             InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
@@ -258,12 +263,13 @@ class Graph(LivingVertices):
         """
         return chosen_subgraph(self, ids)
 
-    def components(self) -> Components:
+    @bounded()
+    def components(self, *, deadline: float | str | None = None) -> Components:
         """Return the connected components; for a directed graph the weak ones, which ignore the direction of edges.
 
         One traversal from a vertex of the largest degree finds the giant component. Union-find on the workers then
         finds all other components at once, however many there are. A rank takes 4 bytes of memory for each vertex of
-        the graph, the client 32.
+        the graph, the client 32. ``deadline`` is as for ``bfs``.
 
         Raises:
             WorkerLostError, DeadlineExceededError: see ``bfs``.
@@ -273,6 +279,7 @@ class Graph(LivingVertices):
 
         return components(self)
 
+    @bounded()
     def eccentricity_bound(self, source: Any = None) -> DiameterBounds:
         """Bound the largest eccentricity (the diameter) of a vertex's component by four traversals.
 
@@ -287,6 +294,7 @@ class Graph(LivingVertices):
 
         return eccentricity_bound(self, source)
 
+    @bounded()
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays.
 
@@ -310,7 +318,14 @@ class Graph(LivingVertices):
 
         return plot_degrees(self, ax)
 
-    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> int:
+    @bounded("build-deadline")
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        replace: bool = False,
+        deadline: float | str | None = None,
+    ) -> int:
         """Save the graph in a folder, from which ``dbfs.load(path)`` loads it again on any number of ranks.
 
         Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
@@ -320,6 +335,7 @@ class Graph(LivingVertices):
             path: a folder that all workers share, or a URL that fsspec understands. The folder is made if it does not
                 exist; it must have no other files.
             replace: replace the graph that is saved in the folder. Workers that have it loaded keep it.
+            deadline: seconds (or a Dask duration) that the save may take; ``dbfs.build-deadline`` if None.
 
         Returns:
             The number of bytes written.
@@ -330,7 +346,7 @@ class Graph(LivingVertices):
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU, or for the 1-D
                 partition that it joins of a graph with ``layout="2d"``.
-            WorkerLostError, DeadlineExceededError: a worker was lost, or ``dbfs.build-deadline`` has passed.
+            WorkerLostError, DeadlineExceededError: a worker was lost, or the deadline has passed.
             ResultReleasedError: the graph was unloaded.
         """
         from dbfs.graph.saving import save
@@ -338,14 +354,20 @@ class Graph(LivingVertices):
         self.refresh()
         return save(self._gang, self.record, path, replace=replace)
 
-    def unload(self) -> None:
-        """Free the graph's memory on the workers, for all clients. The results of this object keep their labels."""
+    @bounded()
+    def unload(self, *, deadline: float | str | None = None) -> None:
+        """Free the graph's memory on the workers, for all clients. The results of this object keep their labels.
+
+        Args:
+            deadline: seconds (or a Dask duration) that the call may wait; ``dbfs.deadline`` if None. Workers that
+                answer later free their memory then.
+        """
         if not self._unloaded:
             # Unloading frees the labels that ranks keep, so that they are published first.
             for result in list(self._results):
-                # Labels on a lost worker, or of a graph that another client unloaded, are lost. The graph is unloaded
-                # all the same.
-                with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError):
+                # Labels on a lost or late worker, or of a graph that another client unloaded, are lost. The graph is
+                # unloaded all the same.
+                with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError, LateError):
                     result.publish()
             self._unloaded = True
             release(self.placed_orders)
@@ -382,7 +404,6 @@ class Graph(LivingVertices):
         max_depth: int | None,
         direction: str,
         engine: str,
-        deadline: float | str | None,
         progress: ProgressOption[RunProgress],
         strategy: str | None = None,
     ) -> list[BFSResult]:
@@ -397,7 +418,7 @@ class Graph(LivingVertices):
             strategy = require_strategy(
                 self, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
             )
-        limit = Deadline(config.seconds("deadline", deadline))
+        limit = of_call()
         options = TraversalSpec(
             run_id=uuid.uuid4().hex,
             sources=(),
@@ -423,10 +444,11 @@ class Graph(LivingVertices):
             self.refresh()
         return results
 
-    def traverse_again(self, spec: TraversalSpec, deadline: float | str | None) -> Outcome:
+    @bounded()
+    def traverse_again(self, spec: TraversalSpec, *, deadline: float | str | None) -> Outcome:
         """Run the traversal of a spec, whose sources are vertices, with the resident engine; errors as for ``bfs``."""
         self._require_loaded()
-        limit = Deadline(config.seconds("deadline", deadline))
+        limit = of_call()
         runner = engines.choose("resident", self.record.layout)
         (outcome,) = runner.traverse(self._gang, self.record, RunSpec.single(spec), limit, None, self.in_positions)
         return outcome
@@ -449,6 +471,7 @@ class Graph(LivingVertices):
             raise InvalidOptionError(f"{self.name} takes no updates: load it with mutable=True, or thaw() it")
         return Watch(self.bfs(source, predecessors=True, deadline=deadline), timeout, deadline)
 
+    @bounded()
     def bfs_from_vertices(self, sources: Sequence[int]) -> BFSResult:
         """Run a traversal from vertices 0..n-1 instead of ids, which must be valid; errors as for ``bfs``."""
         return self._traverse(
@@ -458,6 +481,5 @@ class Graph(LivingVertices):
             max_depth=None,
             direction="auto",
             engine="auto",
-            deadline=None,
             progress=None,
         )[0]

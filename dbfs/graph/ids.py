@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import (
     EdgeInputError,
@@ -256,7 +256,7 @@ class IdLookup:
     def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
         doing = f"looking up ids of {self._name}"
         try:
-            return RankCalls(self._gang, messages, Deadline(config.seconds("deadline")), doing).answers()
+            return RankCalls(self._gang, messages, of_call(), doing).answers()
         except StaleRunError as error:
             raise GraphNotFoundError(f"{self._name}: {error}") from error
 

@@ -20,8 +20,7 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline
+from dbfs.cluster.deadline import of_call
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
@@ -107,7 +106,7 @@ class LabelReader:
         self._location = location
         self._run_id = run_id
         self._depth = depth
-        self._deadline = Deadline(config.seconds("deadline"))
+        self._deadline = of_call()
         self._doing = f"fetching labels of run {run_id}"
         if isinstance(location, PublishedLabels):
             # The taskgraph engine's labels may still be under way.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
 from dbfs.building.batch import Batch
 from dbfs.building.on_cpu import HostBuilder
-from dbfs.cluster.gang import Deadline, release
+from dbfs.cluster.deadline import Deadline, bounded, of_call
+from dbfs.cluster.gang import release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
@@ -32,11 +32,13 @@ from dbfs.service.messages import GetGraph
 from dbfs.service.runs import RunSender
 from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.updates import require_mutable
+from dbfs_workers.received import require
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.tasks.changing import read_changes
+from dbfs_workers.text import Identifier
 from dbfs_workers.updates.messages import TakeBatch
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class LivingVertices(NamedVertices):
         self.refresh()
         return self.record.version
 
+    @bounded()
     def refresh(self) -> None:
         """Read the graph's record anew: other clients may have updated the graph.
 
@@ -99,6 +102,7 @@ class LivingVertices(NamedVertices):
             self.refresh()
         return super().vertices_named(given, what)
 
+    @bounded()
     def insert_edges(
         self,
         edges: EdgeSource,
@@ -107,6 +111,7 @@ class LivingVertices(NamedVertices):
         source: ColumnNames = None,
         target: ColumnNames = None,
         strict: bool = False,
+        batch_id: str | None = None,
         deadline: float | str | None = None,
     ) -> Update:
         """Insert edges. An edge that the graph has already is skipped.
@@ -116,6 +121,9 @@ class LivingVertices(NamedVertices):
                 also the edge (v, u).
             format, source, target: see ``load``.
             strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
+            batch_id: an id of the caller's choice, with which the batch may be sent again without harm: of the graph's
+                last 256 batches none is made a second time. After ``OutcomeUnknownError`` send the batch again with the
+                id of the message.
             deadline: seconds (or a Dask duration) that the update may take, the queue included; ``dbfs.deadline`` if
                 None.
 
@@ -126,12 +134,15 @@ class LivingVertices(NamedVertices):
             EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
                 ``load``.
             GraphTooLargeError: the edges do not fit in a worker's memory.
-            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early.
+            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early, and the
+                graph has its version before.
+            OutcomeUnknownError: no answer came by the deadline, and the update may have been made.
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
         batch = self._edge_list(edges, format, source, target)
-        return self._change("insert-edges", batch, strict=strict, deadline=deadline)
+        return self._change("insert-edges", batch, strict=strict, batch_id=batch_id)
 
+    @bounded()
     def delete_edges(
         self,
         edges: EdgeSource,
@@ -140,6 +151,7 @@ class LivingVertices(NamedVertices):
         source: ColumnNames = None,
         target: ColumnNames = None,
         strict: bool = False,
+        batch_id: str | None = None,
         deadline: float | str | None = None,
     ) -> Update:
         """Delete edges, with all their duplicates. An edge that the graph lacks is skipped.
@@ -147,9 +159,16 @@ class LivingVertices(NamedVertices):
         Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
         """
         batch = self._edge_list(edges, format, source, target)
-        return self._change("delete-edges", batch, strict=strict, deadline=deadline)
+        return self._change("delete-edges", batch, strict=strict, batch_id=batch_id)
 
-    def insert_vertices(self, count: int, *, deadline: float | str | None = None) -> Update:
+    @bounded()
+    def insert_vertices(
+        self,
+        count: int,
+        *,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
         """Insert vertices without edges; ``Update.ids`` are their ids. Ids of deleted vertices are used again first.
 
         Raises:
@@ -162,9 +181,17 @@ class LivingVertices(NamedVertices):
         if self.record.ids.keys or self.record.order_key is not None:
             why = "its ids are not consecutive integers" if self.record.ids.keys else "it is ordered by degree"
             raise InvalidOptionError(f"{self.record.name} can't get more vertices: {why}")
-        return self._change("insert-vertices", count=whole_count(count, "count"), deadline=deadline)
+        return self._change("insert-vertices", count=whole_count(count, "count"), batch_id=batch_id)
 
-    def delete_vertices(self, ids: Any, *, strict: bool = False, deadline: float | str | None = None) -> Update:
+    @bounded()
+    def delete_vertices(
+        self,
+        ids: Any,
+        *,
+        strict: bool = False,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
         """Delete vertices with all their edges. ``n`` still counts them, until ``insert_vertices`` uses them again.
 
         A traversal from a deleted vertex raises ``InvalidVertexError``.
@@ -172,19 +199,22 @@ class LivingVertices(NamedVertices):
         Args:
             ids: an id, or several.
             strict: refuse the whole update if a vertex was deleted before.
-            deadline: see ``insert_edges``, also for the errors.
+            batch_id, deadline: see ``insert_edges``, also for the errors.
         """
         vertices = self.vertices_named(ids, "id")
-        return self._change("delete-vertices", vertices=vertices, strict=strict, deadline=deadline)
+        return self._change("delete-vertices", vertices=vertices, strict=strict, batch_id=batch_id)
 
+    @bounded()
     def compact(self, *, deadline: float | str | None = None) -> None:
         """Move all rows to a pool without free pages. Errors as for ``insert_edges``."""
-        self._change("compact", deadline=deadline)
+        self._change("compact")
 
+    @bounded()
     def freeze(self, *, deadline: float | str | None = None) -> None:
         """Move all rows to a CSR, and refuse updates until ``thaw``. Errors as for ``insert_edges``."""
-        self._change("freeze", deadline=deadline)
+        self._change("freeze")
 
+    @bounded()
     def thaw(self, *, deadline: float | str | None = None) -> None:
         """Move the rows of a frozen graph to pages, and allow updates again.
 
@@ -192,7 +222,7 @@ class LivingVertices(NamedVertices):
             InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
             Other errors as for ``insert_edges``.
         """
-        self._change("thaw", deadline=deadline)
+        self._change("thaw")
 
     def _edge_list(
         self,
@@ -222,11 +252,13 @@ class LivingVertices(NamedVertices):
         count: int = 0,
         vertices: tuple[int, ...] = (),
         strict: bool = False,
-        deadline: float | str | None = None,
+        batch_id: str | None = None,
     ) -> Update:
-        limit = Deadline(config.seconds("deadline", deadline))
+        limit = of_call()
+        if batch_id is not None:
+            require(batch_id, Identifier, "batch_id")
         if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
-            return self._change_few(kind, edges, strict, limit)
+            return self._change_few(kind, edges, strict, limit, batch_id)
         self.refresh()
         self._require_mutable(kind)
         run_id = uuid.uuid4().hex
@@ -254,9 +286,11 @@ class LivingVertices(NamedVertices):
                 client = self._gang.client.id
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self.record.version, 0, 0, ())
-                report = service.call(
-                    ApplyUpdate(self.record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict)
+                batch_id = batch_id or run_id
+                apply = ApplyUpdate(
+                    self.record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict, batch_id
                 )
+                report = service.call_update(apply, batch_id)
                 if not report.applied:
                     raise self._refusal(kind, report)
         finally:
@@ -265,7 +299,7 @@ class LivingVertices(NamedVertices):
         ids = self.python_ids(self.vertices_at_positions(report.vertices.tolist()))
         return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
 
-    def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline) -> Update:
+    def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """Insert or delete a few edges, which go to the ranks with the message of the update."""
         self._require_loaded()
         if not self.record.mutable:
@@ -280,7 +314,9 @@ class LivingVertices(NamedVertices):
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
         spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst))
-        report = RunSender.of(self._gang.client).update(self.record.graph_id, spec, limit, strict=strict)
+        report = RunSender.of(self._gang.client).update(
+            self.record.graph_id, spec, limit, strict=strict, batch_id=batch_id
+        )
         if not report.applied:
             raise self._refusal(kind, report)
         self._take(report.record)

@@ -16,6 +16,7 @@ from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.resolve import edge_list
@@ -37,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @awaitable(AsyncGraph)
+@bounded("build-deadline")
 def load(
     edges: EdgeSource,
     *,
@@ -56,6 +58,7 @@ def load(
     room: int = 0,
     layout: str = "1d",
     backend: str = "auto",
+    deadline: float | str | None = None,
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -108,6 +111,7 @@ def load(
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
+        deadline: seconds (or a Dask duration) that the load may take; ``dbfs.build-deadline`` if None.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.display.progress``.
 
     Raises:
@@ -177,7 +181,7 @@ def load(
             mutable=mutable,
         )
         try:
-            formed = service.call(AddGraph(record))
+            formed = service.call(AddGraph(record, of_call("build-deadline").remaining))
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
@@ -192,10 +196,16 @@ def load(
 
 
 @awaitable(AsyncGraph)
-def open(name: str, *, client: distributed.Client | None = None) -> Graph:  # noqa: A001 - the word users expect
+@bounded()
+def open(  # noqa: A001 - the word users expect
+    name: str,
+    *,
+    client: distributed.Client | None = None,
+    deadline: float | str | None = None,
+) -> Graph:
     """Open a graph that any client has loaded under a name.
 
-    With an asynchronous client ``open`` returns an awaitable of an ``AsyncGraph``.
+    With an asynchronous client ``open`` returns an awaitable of an ``AsyncGraph``. ``deadline`` is as for ``bfs``.
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.
@@ -214,7 +224,9 @@ def choose_backend(gang: Gang, backend: str) -> str:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if backend != "auto":
         _require_exchange(f"backend={backend!r}", EXCHANGES_OF[backend], exchange)
-    chosen = ServiceClient.of(gang.client).call(ChooseBackend(gang.addresses, backend, exchange))
+    chosen = ServiceClient.of(gang.client).call(
+        ChooseBackend(gang.addresses, backend, exchange, of_call("build-deadline").remaining)
+    )
     _require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
     return chosen
 

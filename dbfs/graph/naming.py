@@ -11,8 +11,8 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import (
     GraphNotFoundError,
@@ -213,7 +213,7 @@ class NamedVertices(GraphCounts):
             return held[indices].astype(np.int64)
         # A rank looks few entries up: the whole order of a large graph would take seconds to reach the client.
         message = ReadOrder(self.record.order_key, wanted, indices)
-        deadline, doing = Deadline(config.seconds("deadline")), f"reading the order of {self.record.name}"
+        deadline, doing = of_call(), f"reading the order of {self.record.name}"
         # Rank 0 made the order. Of the copies that other ranks got since, Dask may keep any.
         for rank in range(self._gang.p):
             try:
@@ -229,7 +229,7 @@ class NamedVertices(GraphCounts):
         graph.add(0, copied, queries.same_value, Ref(key))
         future = self._gang.submit(graph, [copied])[copied]
         doing = f"fetching the degree order of {self.record.name}"
-        order: DegreeOrder = self._gang.gather([future], Deadline(config.seconds("deadline")), doing)[0]
+        order: DegreeOrder = self._gang.gather([future], of_call(), doing)[0]
         return order
 
     def _require_tables(self) -> None:

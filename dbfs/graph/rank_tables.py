@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import distributed
 import numpy as np
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import label_files
 from dbfs.edges.writers.places import require_writable
@@ -42,7 +42,7 @@ def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
     gang, plan = result.graph.gang, TaskGraph()
     keys = [table.key for table in _add_tables(plan, result, unreached=unreached)]
     futures = gang.submit(plan, keys)
-    deadline, doing = Deadline(config.seconds("deadline")), f"making tables of run {result.run_id}"
+    deadline, doing = of_call(), f"making tables of run {result.run_id}"
     try:
         gang.wait([*futures.values()], deadline, doing)
         # Raises the error of a table that could not be made.
@@ -71,7 +71,7 @@ def write_parquet(
         raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
     gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
     require_writable(folder.path, shared=gang.client.cluster is None)
-    deadline, doing, plan = Deadline(config.seconds("deadline")), f"writing {folder.path}", TaskGraph()
+    deadline, doing, plan = of_call(), f"writing {folder.path}", TaskGraph()
     keys: list[Key] = [(f"write-part-{token}", rank) for rank in range(gang.p)]
     for rank, table in enumerate(_add_tables(plan, result, unreached=unreached)):
         plan.add(rank, keys[rank], label_files.write_part, folder, token, rank, table, compression)

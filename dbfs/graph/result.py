@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.deadline import bounded
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph import tables
@@ -84,6 +85,7 @@ class BFSResult:
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
 
+    @bounded()
     def update(self, *, deadline: float | str | None = None) -> BFSResult:
         """Bring the labels up to date with the graph's version, and return this result.
 
@@ -115,7 +117,7 @@ class BFSResult:
             return self
         place = (location.run_id, location.index) if isinstance(location, LabelsOnRanks) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
-        outcome = self.graph.traverse_again(spec, deadline)
+        outcome = self.graph.traverse_again(spec, deadline=deadline)
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
         self._take(replace(spec, repairs=None), "resident", outcome)
@@ -124,6 +126,7 @@ class BFSResult:
             self.graph.refresh()
         return self
 
+    @bounded()
     def changed(self) -> Ids:
         """Return the ids whose distance the last ``update`` has changed, ascending: an int64 array, or an Arrow array.
 
@@ -172,6 +175,7 @@ class BFSResult:
         rows = [[getattr(report, name) for name in columns] for report in self.reports]
         return pd.DataFrame(rows, columns=pd.Index(columns)).set_index("level")
 
+    @bounded()
     def distances(self) -> NDArray[np.int32]:
         """Return int32[n] by vertex: the number of edges on a shortest path from the nearest source, -1 unreached.
 
@@ -181,6 +185,7 @@ class BFSResult:
         """
         return self.reader().whole("distances")
 
+    @bounded()
     def predecessors(self) -> NDArray[np.int64]:
         """Return int64[n] by vertex: the previous vertex on a shortest path, -1 unreached; a source is its own.
 
@@ -191,6 +196,7 @@ class BFSResult:
         self._require_predecessors()
         return self.reader().whole("predecessors")
 
+    @bounded()
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
 
@@ -221,6 +227,7 @@ class BFSResult:
         ]
         return da.concatenate(chunks)
 
+    @bounded()
     def path_to(self, target: Any) -> list[Any]:
         """Return the ids of a shortest path from a source to ``target``, an id, both included; empty if unreached.
 
@@ -250,6 +257,7 @@ class BFSResult:
             path.append(at)
         return path[::-1]
 
+    @bounded()
     def tree(self) -> Subgraph:
         """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
 
@@ -262,6 +270,7 @@ class BFSResult:
         self._require_predecessors()
         return tables.tree(self)
 
+    @bounded()
     def to_arrow(self, *, unreached: bool = False) -> pa.Table:
         """Return the labels as an Arrow table, by ascending ``vertex``.
 
@@ -283,6 +292,7 @@ class BFSResult:
         """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    @bounded()
     def to_pandas(self, *, unreached: bool = False) -> pd.DataFrame:
         """Return the labels as a pandas DataFrame with the rows and columns of ``to_arrow``.
 
@@ -291,10 +301,12 @@ class BFSResult:
         """
         return data_frame(self.to_arrow(unreached=unreached))
 
+    @bounded()
     def to_dict(self) -> dict[Any, int]:
         """Return the distance of each reached vertex by its id, ids ascending. Errors as for ``distances``."""
         return tables.distances_by_id(self)
 
+    @bounded()
     def to_dask_dataframe(self, *, unreached: bool = False) -> dd.DataFrame:
         """Return the labels as a Dask DataFrame with the columns of ``to_pandas``; no label passes the client.
 
@@ -309,6 +321,7 @@ class BFSResult:
 
         return dask_dataframe(self, unreached=unreached)
 
+    @bounded()
     def to_parquet(
         self,
         path: str | os.PathLike[str],
@@ -338,6 +351,7 @@ class BFSResult:
 
         write_parquet(self, path, unreached=unreached, compression=compression)
 
+    @bounded()
     def vertices_at(self, distance: int) -> Ids:
         """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.
 
@@ -351,6 +365,7 @@ class BFSResult:
         only = whole_count(distance, "distance")
         return self.graph.ids_of(self.vertices_between(only, only))
 
+    @bounded()
     def vertices(self) -> Ids:
         """Return the reached ids, ascending, the sources included, as ``vertices_at`` does. Errors as for it."""
         return self.graph.ids_of(self.vertices_between(0, self.depth))
@@ -383,10 +398,12 @@ class BFSResult:
 
         return plot_levels(self, ax)
 
+    @bounded()
     def validate(self) -> None:
         """Check the labels on the workers; ``dbfs.validate`` does the same and also returns counts."""
         validate(self.graph, self)
 
+    @bounded()
     def published_labels(self) -> PublishedLabels:
         """Return the labels as Dask data of this client; the first call publishes them.
 
@@ -412,6 +429,7 @@ class BFSResult:
             raise ResultReleasedError("the labels of this result were released")
         return self._labels or self._source.location
 
+    @bounded()
     def publish(self) -> None:
         """Make the labels Dask data of this client, so that they outlive the graph."""
         if self._dropping.alive:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline, Ref
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_count
 from dbfs_workers.tasks import queries
@@ -27,7 +27,7 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
     count = whole_count(count, "count")
     generator = np.random.default_rng(seed)
     order = generator.permutation(graph.n)
-    deadline = Deadline(config.seconds("deadline"))
+    deadline = of_call()
     found: list[int] = []
     batch, at = max(64, 4 * count), 0
     while len(found) < count and at < graph.n:

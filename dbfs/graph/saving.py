@@ -14,7 +14,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbfs import config
-from dbfs.cluster.gang import Deadline, Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, run_on
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
@@ -40,7 +41,7 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
         )
     folder = Folder.at(path)
     require_writable(folder.path, shared=gang.client.cluster is None)
-    deadline = Deadline(config.seconds("build-deadline"))
+    deadline = of_call("build-deadline")
     doing = f"saving {record.name} to {folder.path}"
     made: bool = _on_rank_0(gang, "prepare-save", work.prepare, (folder, replace), deadline, doing)
     # 12 digits, which no two saves into one folder share.
@@ -143,4 +144,4 @@ def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> None:
     with suppress(Exception):
         there = joined_workers(gang.client)
         alive = [address for address in gang.addresses if address in there]
-        gang.client.run(work.discard, folder, token, made, workers=alive, on_error="ignore")
+        run_on(gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore")

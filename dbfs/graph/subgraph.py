@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import config
-from dbfs.cluster.gang import Deadline
+from dbfs.cluster.deadline import of_call
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, MissingPackageError, StaleRunError
 from dbfs_workers.reads.messages import SelectEdges
@@ -127,7 +126,7 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
     messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
     doing = f"cutting a subgraph out of {graph.name}"
     try:
-        parts = RankCalls(graph.gang, messages, Deadline(config.seconds("deadline")), doing).answers()
+        parts = RankCalls(graph.gang, messages, of_call(), doing).answers()
     except StaleRunError as error:
         raise GraphNotFoundError(f"{graph.name}: {error}") from error
     sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import threading
 import time
 import weakref
@@ -12,10 +13,18 @@ from typing import Any
 import distributed
 
 from dbfs.cluster import closing
-from dbfs.cluster.awaiting import awaitable, check_cancelled, require_open, sync, sync_to_end, unchanged
+from dbfs.cluster.awaiting import awaitable, check_cancelled, late, require_open, sync, sync_to_end, unchanged
 from dbfs.cluster.connect import current_client
+from dbfs.cluster.deadline import bounded, limit, of_call
 from dbfs.cluster.gang import scheduler_lost
-from dbfs.errors import ClientError, DbfsError, DeadlineExceededError, VersionMismatchError
+from dbfs.errors import (
+    ClientError,
+    DbfsError,
+    DeadlineExceededError,
+    LateError,
+    OutcomeUnknownError,
+    VersionMismatchError,
+)
 from dbfs.records import RunProgress
 from dbfs.service.messages import CancelRun, DropLabels, FreeAll, GetProgress, SchedulerMessage
 from dbfs.units import format_seconds
@@ -29,6 +38,9 @@ _FLUSH_AFTER = 0.2
 LOOK_EVERY = 0.25
 """Seconds between two requests for a run's progress."""
 
+_SEND_WITHIN = 10.0
+"""Seconds that a message may take whose answer is not waited for."""
+
 _FREE_WITHIN = 3.0
 """Seconds that the end of a program may take for freeing the graphs."""
 
@@ -36,6 +48,7 @@ _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weak
 
 
 @awaitable(unchanged)
+@bounded()
 def install(client: distributed.Client | None = None) -> None:
     """Install dbfs's plugins on a cluster's scheduler and on all its workers, later ones included.
 
@@ -75,7 +88,7 @@ class ServiceClient:
         if service is None:
             _check_versions(client)
             # Does nothing if the scheduler has the plugin.
-            client.register_plugin(SchedulerService())
+            sync(client, client.register_plugin, SchedulerService())
             service = _services.setdefault(client, cls(client))
             if closing.ends_with_process(client):
                 closing.free_before_close(client, service.free_all)
@@ -99,18 +112,39 @@ class ServiceClient:
         return client
 
     def call(self, message: SchedulerMessage[A]) -> A:
-        """Send a message and wait for the answer.
+        """Send a message and wait for the answer, as long as the deadline of the call allows.
 
         Raises:
+            LateError: the scheduler did not answer in time.
             SchedulerLostError: the connection to the scheduler is lost.
             Exception: the handler raised it.
         """
-        client = self.client
+        return rpc.unpack(self.client.scheduler.address, message, self._answer(message))
+
+    def call_update(self, message: SchedulerMessage[A], batch_id: str) -> A:
+        """Send a message that changes a graph, and wait for the answer. Other errors as for ``call``.
+
+        Raises:
+            OutcomeUnknownError: the scheduler did not answer in time.
+        """
         try:
-            answer = sync_to_end(client, rpc.send, client.scheduler, message)
+            answer = self._answer(message)
+        except LateError as error:
+            raise OutcomeUnknownError(
+                f"{error}; graph.version shows then whether the change was made. "
+                f"The same batch with batch_id={batch_id!r} is made once, however often it is sent"
+            ) from error
+        return rpc.unpack(self.client.scheduler.address, message, answer)
+
+    def _answer(self, message: SchedulerMessage[Any]) -> rpc.Envelope | None:
+        """Send a message and return the answer, unread; errors as for ``call``."""
+        client, deadline = self.client, of_call()
+        try:
+            return sync_to_end(client, rpc.send, client.scheduler, message, deadline.last)
+        except TimeoutError as error:
+            raise late(client.scheduler.address, deadline.seconds) from error
         except OSError as error:
             raise scheduler_lost(client) from error
-        return rpc.unpack(client.scheduler.address, message, answer)
 
     def call_run(self, message: SchedulerMessage[A], run_id: str, progress: Callable[[RunProgress], None] | None) -> A:
         """Send a message that starts a run, and wait for the answer, which may take as long as the run.
@@ -123,24 +157,35 @@ class ServiceClient:
         Raises:
             asyncio.CancelledError: the call was cancelled. Other errors as for ``call``.
         """
-        client = self.client
-        if progress is not None:
-            request = asyncio.run_coroutine_threadsafe(rpc.send(client.scheduler, message), client.loop.asyncio_loop)
-            while not concurrent.futures.wait([request], timeout=LOOK_EVERY).done:
-                check_cancelled()
-                self.look(run_id, progress)
+        client, deadline = self.client, of_call()
+        sending = functools.partial(rpc.send, client.scheduler, message, deadline.last)
         try:
-            answer = sync(client, rpc.send, client.scheduler, message) if progress is None else request.result()
+            if progress is None:
+                answer = sync(client, sending)
+            else:
+                request = asyncio.run_coroutine_threadsafe(sending(), client.loop.asyncio_loop)
+                while not concurrent.futures.wait([request], timeout=min(LOOK_EVERY, deadline.last)).done:
+                    check_cancelled()
+                    self.look(run_id, progress)
+                answer = request.result()
+        except TimeoutError as error:
+            raise LateError(f"run {run_id}: {late(client.scheduler.address, deadline.seconds)}") from error
         except OSError as error:
             raise scheduler_lost(client) from error
         return rpc.unpack(client.scheduler.address, message, answer)
 
     @contextlib.contextmanager
     def cancelling(self, run_id: str) -> Iterator[None]:
-        """Cancel a run if the block that waits for it ends early: by Ctrl-C, or as the progress function raised."""
+        """Cancel a run if the block that waits for it ends early.
+
+        By Ctrl-C, as the progress function raised, or as the scheduler is late, which then refuses the run.
+        """
         client = self.client.id
         try:
             yield
+        except (LateError, OutcomeUnknownError):
+            self.send(CancelRun(run_id, client))
+            raise
         except DbfsError:
             raise
         except BaseException:
@@ -161,10 +206,8 @@ class ServiceClient:
 
     def free_all(self) -> None:
         """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_WITHIN`` seconds."""
-        client = self.client
-        message = FreeAll(client.id)
-        answer = client.sync(rpc.send, client.scheduler, message, callback_timeout=_FREE_WITHIN)
-        rpc.unpack(client.scheduler.address, message, answer)
+        with limit(_FREE_WITHIN):
+            self.call(FreeAll(self.client.id))
 
     def drop(self, graph_id: str, run_id: str, index: int) -> None:
         """Have the labels of a traversal released, by the next run of the graph or after ``_FLUSH_AFTER`` seconds."""
@@ -205,12 +248,12 @@ async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
     """Send a message whose answer nobody waits for."""
     # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
     with contextlib.suppress(OSError, RuntimeError):
-        await rpc.send(scheduler, message)
+        await rpc.send(scheduler, message, _SEND_WITHIN)
 
 
 def _check_versions(client: distributed.Client) -> None:
     # Without this check the scheduler or a worker would fail to unpickle something, with a message that does not help.
-    found = client.get_versions(packages=["dbfs"])
+    found = sync(client, functools.partial(client.get_versions, packages=["dbfs"]))
     wanted = found["client"]["packages"]["dbfs"]
     servers = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
     servers |= {f"the worker {address}": versions for address, versions in found["workers"].items()}

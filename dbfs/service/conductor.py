@@ -7,15 +7,16 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
+from dbfs.errors import LateError, RunCancelledError, WorkerLostError
 from dbfs.service import forming
 from dbfs.service.entries import RunEntry, first_cause, name_lost_rank
 from dbfs.service.messages import Enqueue
 from dbfs.service.run_watch import RunWatch
-from dbfs.service.worker_calls import GRACE, LATE, UnreachableError, WorkerCalls
+from dbfs.service.worker_calls import GRACE, UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import AbortRun, ReportLostPeer, StartRank
 from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import LATE
 
 
 class Conductor:
@@ -38,8 +39,12 @@ class Conductor:
             deadline=deadline,
             dropped=request.dropped,
         )
-        calls = [asyncio.ensure_future(self._workers.call(address, start)) for address in graph.record.addresses]
-        watch = RunWatch(run, self._workers.call)
+        # ``_wait`` ends before: a late rank is one that has not answered by then.
+        seconds = deadline + GRACE
+        calls = [
+            asyncio.ensure_future(self._workers.call(address, start, seconds)) for address in graph.record.addresses
+        ]
+        watch = RunWatch(run, self._workers)
         try:
             late = await self._wait(run, calls)
         finally:
@@ -57,7 +62,7 @@ class Conductor:
                 call.cancel()
             await asyncio.wait(late)
             ranks = ", ".join(str(rank) for rank, call in enumerate(calls) if call in late)
-            errors.append(DeadlineExceededError(f"run {run.run_id}: {why}; no answer from rank {ranks}"))
+            errors.append(LateError(f"run {run.run_id}: {why}; no answer from rank {ranks}"))
         if errors:
             raise first_cause(errors)
         return [call.result() for call in calls]
@@ -87,22 +92,21 @@ class Conductor:
 
         The ranks notice the deadline themselves. ``LATE`` is for a rank that can't: it is stopped, or out of reach.
         """
-        if not run.graph.recovers:
-            return (await asyncio.wait(calls, timeout=run.remaining + LATE))[1]
-        # Resident kernels do not report a failure to each other, so the first failure must stop the other ranks here.
-        # Ranks on several hosts do; but a lost host may have fallen silent, and would be waited for in vain.
         done, late = await asyncio.wait(calls, timeout=run.remaining + LATE, return_when=asyncio.FIRST_EXCEPTION)
         errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
         first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
         if late and first is not None:
             rank, error = first
-            if not run.graph.maps_gpus and not isinstance(error, WorkerLostError):
-                return (await asyncio.wait(calls, timeout=run.remaining + LATE))[1]
-            if isinstance(error, UnreachableError):
-                self._begin(self.report_lost_worker(run, rank))
-            else:
-                self._begin(self.stop(run, Cause.FAILED, f"rank {rank} failed first: {error}"))
-            late = (await asyncio.wait(calls, timeout=min(GRACE, run.remaining + LATE)))[1]
+            if not run.graph.maps_gpus:
+                # Ranks that exchange through hosts tell each other of a failure, unless the rank failed before its
+                # first crossing. Resident kernels never do.
+                late = (await asyncio.wait(calls, timeout=min(LATE, run.remaining + LATE)))[1]
+            if late:
+                if isinstance(error, UnreachableError):
+                    self._begin(self.report_lost_worker(run, rank))
+                else:
+                    self._begin(self.stop(run, Cause.FAILED, f"rank {rank} failed first: {error}"))
+                late = (await asyncio.wait(calls, timeout=min(GRACE, run.remaining + LATE)))[1]
         return late
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -116,14 +120,15 @@ class Conductor:
 
         Raises:
             ExchangeUnavailableError: a host can't be reached.
-            DeadlineExceededError: a rank did not answer before the run's deadline.
+            LateError: a rank did not answer before the run's deadline.
         """
         graph = run.graph
         if graph.must_recover:
             try:
-                await forming.recover(graph.record, graph.formed, self._workers.call, run.remaining)
-            except TimeoutError:
-                raise DeadlineExceededError(
-                    f"run {run.run_id}: some ranks did not recover from the previous failed run within its deadline"
-                ) from None
+                await forming.recover(graph.record, graph.formed, self._workers.until(run.ends))
+            except LateError as error:
+                raise LateError(
+                    f"run {run.run_id}: some ranks did not recover from the previous failed run within its deadline: "
+                    f"{error}"
+                ) from error
             graph.must_recover = False

@@ -11,17 +11,19 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbfs.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
+from dbfs.errors import DeadlineExceededError, LateError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.rate import RecentRate
+from dbfs.service.update_messages import UpdateReport
 from dbfs.service.worker_calls import UnreachableError
 from dbfs.units import format_seconds
-from dbfs_workers.leases.notes import Decision
-from dbfs_workers.lines.line import Address, new_token
-from dbfs_workers.rpc import Pickled
+from dbfs_workers.lines.line import Address
+from dbfs_workers.storage.partition import GraphTotals
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
+# Updates of a graph whose ids are known. Each takes some kilobytes.
+_DECIDED_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,30 @@ class Reservation:
     client: str
 
 
+@dataclass(frozen=True)
+class Doors:
+    """Where ranks 1 to p - 1 of a gang take rank 0's lines.
+
+    Attributes:
+        addresses: the doors, by rank.
+        token: what rank 0 shows there.
+        epoch: the attempt that opened them.
+    """
+
+    addresses: tuple[Address, ...]
+    token: bytes
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """A version of a graph that was decided, and that some rank has yet to commit. Fields as of ``CommitUpdate``."""
+
+    run_id: str
+    totals: GraphTotals
+    version: int
+
+
 class GraphEntry:
     """A graph in the cluster.
 
@@ -47,11 +73,11 @@ class GraphEntry:
         lost: ranks whose workers left.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
-        decided: the latest update that was decided under a lease: its run, and the decision.
+        decided: the reports of the latest updates, by batch id.
+        unsettled: the latest version, if some rank has yet to commit it.
         numbers: serial numbers for the gang's next runs.
         leasable: whether the ranks can open lines to each other, which a lease needs.
-        doors: where ranks 1 to p - 1 take rank 0's lines; None before the first lease.
-        doors_token: what rank 0 shows there.
+        doors: where ranks 1 to p - 1 take rank 0's lines; None if these lines are to be made.
         last_client: id of the client of the last run.
         revoked: when a lease on the gang was last revoked, in seconds of ``time.monotonic()``.
     """
@@ -63,13 +89,24 @@ class GraphEntry:
         self.lost: set[int] = set()
         self.runs = 0
         self.changes = RecentRate()
-        self.decided: tuple[str, Decision] = ("", Decision(None, Pickled(b"")))
+        self.decided: dict[str, UpdateReport] = {}
+        self.unsettled: Unsettled | None = None
         self.numbers = itertools.count(1)
         self.leasable = True
-        self.doors: tuple[Address, ...] | None = None
-        self.doors_token = new_token()
+        self.doors: Doors | None = None
         self.last_client = ""
         self.revoked = -math.inf
+
+    def decide(self, batch_id: str, report: UpdateReport) -> UpdateReport:
+        """Make the version of an update the graph's; keep the report, and return it."""
+        self.decided[batch_id] = report
+        if len(self.decided) > _DECIDED_KEPT:
+            del self.decided[next(iter(self.decided))]
+        # A message that comes late must not bring back an earlier version.
+        if report.record.version >= self.record.version:
+            self.changes.add(report.record.updated - self.record.updated)
+            self.record = report.record
+        return report
 
     @property
     def changes_per_second(self) -> float:
@@ -126,6 +163,7 @@ class RunEntry:
         traversals: number of traversals.
         deadline: seconds that the run may take, waiting included.
         workers: addresses of the gang's workers.
+        ends: when these seconds are over, in seconds of ``time.monotonic()``.
         behind: the runs that the run had to wait for, in words; empty if there was none.
         queued: when the run was queued.
         started: when the run started; None while it waits.
@@ -148,7 +186,7 @@ class RunEntry:
         self.workers = frozenset(graph.record.addresses)
         self.behind = ""
         self.queued = time.time()
-        self._ends = time.monotonic() + deadline
+        self.ends = time.monotonic() + deadline
         self.started: float | None = None
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.number = 0
@@ -177,7 +215,7 @@ class RunEntry:
     @property
     def remaining(self) -> float:
         """Seconds until the deadline; at least a millisecond, since 0 is no timeout for some of its users."""
-        return max(1e-3, self._ends - time.monotonic())
+        return max(1e-3, self.ends - time.monotonic())
 
     def waited(self) -> str:
         """Describe how long the run has waited, and behind which runs, for messages."""
@@ -233,8 +271,16 @@ def first_cause(errors: Sequence[BaseException]) -> BaseException:
 
     def order(error: BaseException) -> int:
         # A rank that lost a peer names the level; the broken connection to the same worker does not.
-        kinds = (UnreachableError, WorkerLostError, DeadlineExceededError, RunCancelledError, RunAbortedError)
-        places = (1, 0, 2, 3, 5)
-        return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 4)
+        # The deadline of a rank that waited for a late one names the level.
+        kinds = (
+            UnreachableError,
+            WorkerLostError,
+            LateError,
+            DeadlineExceededError,
+            RunCancelledError,
+            RunAbortedError,
+        )
+        places = (1, 0, 3, 2, 4, 6)
+        return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 5)
 
     return min(errors, key=order)

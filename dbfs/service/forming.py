@@ -1,6 +1,7 @@
 """Forming a graph's gang: the choice of the backend and the exchange, the best that all ranks have, and its set-up."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -32,6 +33,12 @@ from dbfs_workers.messages import (
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+EPOCHS = itertools.count(1)
+"""Numbers the attempts to form a gang, or to set up the connections between its ranks anew.
+
+A worker refuses messages of an attempt before the latest: they come late, from a time before the worker was stopped.
+"""
 
 
 async def form(record: GraphRecord, call: WorkerCall) -> Formed:
@@ -82,7 +89,7 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
     Raises:
         BackendUnavailableError: a worker has no GPU, or no CuPy.
     """
-    gpus = await asyncio.gather(*(call(address, GetGpu()) for address in addresses))
+    gpus = await _all([call(address, GetGpu()) for address in addresses])
     found = []
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
         if gpu is None:
@@ -91,23 +98,22 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
     return found
 
 
-async def recover(record: GraphRecord, formed: Formed, call: WorkerCall, timeout: float) -> None:
-    """Make a gang usable after a failed run, within ``timeout`` seconds: its kernels, streams or communicator.
+async def recover(record: GraphRecord, formed: Formed, call: WorkerCall) -> None:
+    """Make a gang usable after a failed run: its kernels, streams or communicator.
 
     Raises:
-        TimeoutError: a rank did not answer.
+        LateError: a rank did not answer.
         ExchangeUnavailableError: a host can't be reached any more.
     """
     if formed.hosts:
-        await asyncio.wait_for(_connect_hosts(record, Hosts(formed.hosts), call), timeout)
+        await _connect_hosts(record, Hosts(formed.hosts), call)
         return
     if formed.exchange == "nccl":
-        await asyncio.wait_for(_connect_by_nccl(record, call), timeout)
+        await _connect_by_nccl(record, call)
         return
     # All kernels must have ended before any rank clears its state: a running kernel would write to cleared memory.
     for clear in (False, True):
-        calls = (call(address, RecoverGpu(record.graph_id, clear)) for address in record.addresses)
-        await asyncio.wait_for(asyncio.gather(*calls), timeout)
+        await _all([call(address, RecoverGpu(record.graph_id, clear)) for address in record.addresses])
 
 
 async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
@@ -135,8 +141,8 @@ async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
     if record.exchange == "auto" and any(address.startswith("tls://") for address in record.addresses):
         raise ExchangeUnavailableError("NCCL does not encrypt, and the workers use TLS; dbfs.exchange: nccl allows it")
     try:
-        hosts = Hosts.apart(record.stripe.p)
-        await _all([_join(record, call, rank, "nccl", hosts, None) for rank in range(record.stripe.p)])
+        hosts, epoch = Hosts.apart(record.stripe.p), next(EPOCHS)
+        await _all([_join(record, call, rank, "nccl", hosts, None, epoch) for rank in range(record.stripe.p)])
         await _connect_by_nccl(record, call)
     except BaseException:
         await _leave(record, call)
@@ -145,16 +151,16 @@ async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
 
 async def _connect_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
     """Have all ranks form a communicator, which replaces the one before."""
-    graph_id, addresses = record.graph_id, record.addresses
-    unique_id = await call(addresses[0], NameCommunicator(graph_id))
-    await _all([call(address, ConnectByNccl(graph_id, unique_id)) for address in addresses])
+    graph_id, addresses, epoch = record.graph_id, record.addresses, next(EPOCHS)
+    unique_id = await call(addresses[0], NameCommunicator(graph_id, epoch))
+    await _all([call(address, ConnectByNccl(graph_id, unique_id, epoch)) for address in addresses])
 
 
 async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
     """Have every rank make its engines, and then have every rank map the memory of all peers."""
-    addresses, graph_id = record.addresses, record.graph_id
+    addresses, graph_id, epoch = record.addresses, record.graph_id, next(EPOCHS)
     joins = [
-        call(address, JoinGpuGang(graph_id, rank, key))
+        call(address, JoinGpuGang(graph_id, rank, key, epoch))
         for rank, (address, key) in enumerate(zip(addresses, record.partition_keys, strict=True))
     ]
     try:
@@ -237,20 +243,21 @@ async def _form_on_hosts(record: GraphRecord, call: WorkerCall) -> Formed:
 
 async def _join_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
     """Have the lowest rank of each host make shared memory, and the other ranks of the host attach."""
+    epoch = next(EPOCHS)
 
     async def join(host: int) -> None:
         envoy, *others = hosts.ranks(host)
-        handle = await _join(record, call, envoy, "shared_memory", hosts, None)
-        await _all([_join(record, call, rank, "shared_memory", hosts, handle) for rank in others])
+        handle = await _join(record, call, envoy, "shared_memory", hosts, None, epoch)
+        await _all([_join(record, call, rank, "shared_memory", hosts, handle, epoch) for rank in others])
 
     await _all([join(host) for host in range(hosts.count)])
 
 
 async def _connect_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
     """Have the lowest ranks of all hosts make streams to each other, in place of the streams they had."""
-    token, envoys = new_token(), [record.addresses[rank] for rank in hosts.envoys]
-    doors = tuple(await _all([call(address, OpenToHosts(record.graph_id, token)) for address in envoys]))
-    await _all([call(address, ConnectHosts(record.graph_id, doors, token)) for address in envoys])
+    token, envoys, epoch = new_token(), [record.addresses[rank] for rank in hosts.envoys], next(EPOCHS)
+    doors = tuple(await _all([call(address, OpenToHosts(record.graph_id, token, epoch)) for address in envoys]))
+    await _all([call(address, ConnectHosts(record.graph_id, doors, token, epoch)) for address in envoys])
 
 
 async def _join_through_host(record: GraphRecord, call: WorkerCall) -> str:
@@ -259,14 +266,16 @@ async def _join_through_host(record: GraphRecord, call: WorkerCall) -> str:
     try:
         if record.exchange != "comm":
             try:
-                handle = await _join(record, call, 0, "shared_memory", hosts, None)
-                await _all([_join(record, call, rank, "shared_memory", hosts, handle) for rank in others])
+                epoch = next(EPOCHS)
+                handle = await _join(record, call, 0, "shared_memory", hosts, None, epoch)
+                await _all([_join(record, call, rank, "shared_memory", hosts, handle, epoch) for rank in others])
                 return "shared_memory"
             except ExchangeUnavailableError as error:
                 if record.exchange == "shared_memory":
                     raise
                 logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        await _all([_join(record, call, rank, "comm", hosts, None) for rank in (0, *others)])
+        epoch = next(EPOCHS)
+        await _all([_join(record, call, rank, "comm", hosts, None, epoch) for rank in (0, *others)])
         return "comm"
     except BaseException:
         await _leave(record, call)
@@ -280,6 +289,7 @@ async def _join(
     exchange: str,
     hosts: Hosts,
     handle: SegmentHandle | None,
+    epoch: int,
 ) -> SegmentHandle | None:
     return await call(
         record.addresses[rank],
@@ -294,13 +304,15 @@ async def _join(
             layout=record.layout,
             hosts=hosts.of_ranks,
             handle=handle,
+            epoch=epoch,
         ),
     )
 
 
 async def _leave(record: GraphRecord, call: WorkerCall) -> None:
     """Free the memory that ranks took for a gang that could not be formed."""
-    leaving = (call(address, LeaveGang(record.graph_id)) for address in record.addresses)
+    epoch = next(EPOCHS)
+    leaving = (call(address, LeaveGang(record.graph_id, epoch)) for address in record.addresses)
     await asyncio.gather(*leaving, return_exceptions=True)
 
 

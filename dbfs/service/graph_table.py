@@ -95,8 +95,8 @@ class GraphTable:
         for name in [name for name, reservation in self._reserved.items() if reservation.client == client]:
             del self._reserved[name]
 
-    async def add(self, record: GraphRecord) -> GraphEntry:
-        """Take over the data of a graph that was built, form its gang, and enter the graph.
+    async def add(self, record: GraphRecord, end: float) -> GraphEntry:
+        """Take over the data of a graph that was built, form its gang until ``end`` (monotonic), and enter the graph.
 
         Raises:
             ClientError, NameTakenError, WorkerLostError: see ``AddGraph``; other errors as for ``forming.form``.
@@ -106,7 +106,7 @@ class GraphTable:
         # From here on, because Dask frees the data if the client leaves while the gang forms.
         self._scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
         try:
-            graph.formed = await forming.form(record, self._workers.call)
+            graph.formed = await forming.form(record, self._workers.until(end))
             self._require_admission(record)
         except BaseException:
             await self.disband(graph)
@@ -121,7 +121,7 @@ class GraphTable:
         graph_id, addresses = graph.record.graph_id, graph.record.addresses
         if graph.maps_gpus:
             await self._workers.call_all(addresses, DetachGpus(graph_id))
-        await self._workers.call_all(addresses, LeaveGang(graph_id))
+        await self._workers.call_all(addresses, LeaveGang(graph_id, next(forming.EPOCHS)))
         self.free(graph)
 
     def free(self, graph: GraphEntry) -> None:

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from dbfs.cluster.gang import Deadline, scheduler_lost
-from dbfs.errors import DbfsError, DeadlineExceededError, RunCancelledError
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import scheduler_lost
+from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, EndTaskRun, NoteTaskRun
@@ -42,7 +43,7 @@ class HeldRun:
         client = service.client
         self._awaiting = AwaitTaskRun(run_id, client.id)
         self._end = asyncio.run_coroutine_threadsafe(
-            rpc.send(client.scheduler, self._awaiting), client.loop.asyncio_loop
+            rpc.send(client.scheduler, self._awaiting, of_call().last), client.loop.asyncio_loop
         )
 
     def check(self, doing: Callable[[], str]) -> None:
@@ -55,6 +56,9 @@ class HeldRun:
             client = self._service.client
             try:
                 answer = self._end.result()
+            except TimeoutError:
+                # The deadline of the run, which the caller of this sees itself.
+                return
             except OSError as error:
                 raise scheduler_lost(client, doing()) from error
             try:
@@ -106,9 +110,12 @@ def held_run(
         yield run
     except DbfsError as error:
         # If the scheduler is lost, the run is over in any case.
-        with contextlib.suppress(DbfsError):
-            service.call(early(error))
-        if isinstance(error, DeadlineExceededError):
+        if isinstance(error, LateError | OutcomeUnknownError):
+            service.send(early(error))
+        else:
+            with contextlib.suppress(DbfsError):
+                service.call(early(error))
+        if type(error) is DeadlineExceededError:
             raise with_times(error, waited, began) from error
         raise
     except BaseException as error:
@@ -116,4 +123,6 @@ def held_run(
         service.send(early(RunCancelledError(f"run {run_id}: its caller ended the run: {type(error).__name__}")))
         raise
     else:
-        service.call(EndTaskRun(run_id, client.id, Pickled.of(run.reports), None))
+        # The run was made. A scheduler that is late ends it by the deadline.
+        with contextlib.suppress(LateError):
+            service.call(EndTaskRun(run_id, client.id, Pickled.of(run.reports), None))

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dbfs.errors import DbfsError, StaleRunError
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.errors import DbfsError, LateError
+from dbfs.service.entries import Doors, GraphEntry, RunEntry
+from dbfs.service.forming import EPOCHS
 from dbfs.service.history import History
 from dbfs.service.messages import LeaseGrant
 from dbfs.service.run_watch import RunWatch
@@ -44,8 +45,6 @@ class Lease:
         ending: the task that ends the lease on rank 0; None until the lease is to end.
         run: the run under way, once it is seen.
         watch: looks at that run.
-        decided: updates under the lease that were decided to make a version.
-        committed: those of them that all ranks have committed, as far as rank 0 has said.
     """
 
     def __init__(self, graph: GraphEntry, client: str, serial: int, first_number: int) -> None:
@@ -56,7 +55,6 @@ class Lease:
         self.ending: asyncio.Task[None] | None = None
         self.run: RunEntry | None = None
         self.watch: RunWatch | None = None
-        self.decided = self.committed = 0
 
 
 class Leases:
@@ -86,11 +84,13 @@ class Leases:
         if not graph.leasable or not (run.traversals > 1 or (streak and now - graph.revoked > _TAKING_TURNS)):
             return None
         record, serial, token = graph.record, next(self._serials), new_token()
+        call = self._workers.until(time.monotonic() + min(GRACE, run.remaining))
         try:
-            if graph.doors is None:
-                opening = OpenDoor(record.graph_id, graph.doors_token)
-                calls = (self._workers.call(address, opening) for address in record.addresses[1:])
-                graph.doors = tuple(await asyncio.gather(*calls))
+            doors = graph.doors
+            if doors is None:
+                opening = OpenDoor(record.graph_id, new_token(), next(EPOCHS))
+                calls = (call(address, opening) for address in record.addresses[1:])
+                doors = graph.doors = Doors(tuple(await asyncio.gather(*calls)), opening.token, opening.epoch)
             granting = GrantLease(
                 graph_id=record.graph_id,
                 lease=serial,
@@ -99,15 +99,18 @@ class Leases:
                 run_id=run.run_id,
                 token=token,
                 addresses=record.addresses[1:],
-                doors=graph.doors,
-                doors_token=graph.doors_token,
+                doors=doors.addresses,
+                doors_token=doors.token,
+                epoch=doors.epoch,
+                seconds=min(GRACE, run.remaining),
                 order_key=record.order_key,
             )
-            address = await self._workers.call(record.addresses[0], granting)
+            address = await call(record.addresses[0], granting)
         except DbfsError as error:
-            # If a worker is lost, the run finds that out.
-            graph.leasable = False
-            logger.info("no leases on %s: %s", record.name, error)
+            # If a worker is lost or late, the run finds that out.
+            graph.doors = None
+            graph.leasable = isinstance(error, LateError)
+            logger.info("no lease on %s: %s", record.name, error)
             return None
         lease = self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
         # Listed on: the client sends this run to rank 0 next.
@@ -138,17 +141,6 @@ class Leases:
         lease.ending = lease.ending or stopping
         await asyncio.wait([others, stopping])
 
-    def get(self, graph_id: str, serial: int) -> Lease:
-        """Return a lease by its serial number.
-
-        Raises:
-            StaleRunError: the lease is over.
-        """
-        lease = self._held.get(graph_id)
-        if lease is None or lease.serial != serial:
-            raise StaleRunError(f"lease {serial} on the graph {graph_id} is over; try again")
-        return lease
-
     def held_by(self, client: str) -> list[str]:
         """Return the ids of the graphs on whose gangs a client has a lease."""
         return [graph_id for graph_id, lease in self._held.items() if lease.client == client]
@@ -158,7 +150,6 @@ class Leases:
         lease = self._held.get(notes.graph_id)
         if lease is None or lease.serial != notes.lease:
             return
-        lease.committed = notes.committed
         for ended in notes.ended:
             self._note_ended(lease, ended)
         under_way = notes.under_way
@@ -188,21 +179,25 @@ class Leases:
     async def _end(self, lease: Lease, ending: EndLease) -> None:
         """End a lease on rank 0, and note the state of its gang."""
         graph = lease.graph
-        # A run may go on to the end of its current part, but a run that is stopped ends at once.
-        patience = None if ending.cause is None else GRACE
-        try:
-            call = self._workers.call(graph.record.addresses[0], ending)
-            end = await asyncio.wait_for(call, patience)
-        except (DbfsError, OSError, TimeoutError):
-            # Rank 0 is lost or does not answer.
-            end = LeaseEnd(lease.first_number + _SKIPPED_NUMBERS, failed=True, committed=lease.committed)
-        if self._held.get(graph.record.graph_id) is lease:
+        unknown = LeaseEnd(lease.first_number + _SKIPPED_NUMBERS, failed=True)
+        end = None
+        while end is None and self._held.get(graph.record.graph_id) is lease:
+            try:
+                end = await self._workers.call(graph.record.addresses[0], ending, GRACE)
+            except LateError:
+                # A run may go on to the end of its current part, but a run that is stopped ends at once.
+                end = None if ending.cause is None else unknown
+            except DbfsError:
+                # Rank 0 is lost, or is no rank any more.
+                end = unknown
+        if end is not None and self._held.get(graph.record.graph_id) is lease:
             del self._held[graph.record.graph_id]
-            if end.committed < lease.decided:
-                # Some ranks may have the new version and some the old one.
-                graph.lost.update(range(graph.record.stripe.p))
+            # An answer came already, and was late itself: rank 0 has forgotten the lease.
+            end = end if end.number else unknown
             graph.numbers = itertools.count(end.number)
             graph.must_recover = graph.recovers and end.failed
+            if end.failed:
+                graph.doors = None
             self._forget_run(lease)
             self._start_runs()
 
@@ -211,7 +206,7 @@ class Leases:
         later = (at for at, other in enumerate(self._runs) if other.queued > run.queued)
         self._runs.insert(next(later, len(self._runs)), run)
         lease.run = run
-        lease.watch = RunWatch(run, self._workers.call)
+        lease.watch = RunWatch(run, self._workers)
 
     def _forget_run(self, lease: Lease) -> None:
         """Take the run under way off the list of runs."""

@@ -6,12 +6,14 @@ import distributed
 
 from dbfs.cluster.awaiting import AsyncView, awaitable, awaited, unchanged
 from dbfs.cluster.connect import current_client
+from dbfs.cluster.deadline import bounded
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
 
 
 @awaitable(unchanged)
+@bounded()
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
     """Return the graphs in the cluster, in the order of loading."""
     return ServiceClient.of(current_client(client)).call(ListGraphs())
@@ -23,6 +25,7 @@ def async_runs(listed: list[Run]) -> list[AsyncRun]:
 
 
 @awaitable(async_runs)
+@bounded()
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
     """Return the runs that wait or are under way, in the order of arrival."""
     client = current_client(client)
@@ -41,6 +44,7 @@ class Run:
         self.status = status
         self.client = client
 
+    @bounded()
     def cancel(self) -> None:
         """End the run by its next level. The call that waits for its result raises ``RunCancelledError``.
 

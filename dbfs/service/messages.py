@@ -69,14 +69,17 @@ class ChooseBackend(SchedulerMessage[str]):
         addresses: workers of the gang, by rank.
         backend: the requested backend, one of ``records.BACKENDS``.
         exchange: the requested exchange, one of ``records.EXCHANGES``.
+        deadline: seconds that the workers may take to answer.
 
     Raises:
+        LateError: a worker did not answer in time.
         BackendUnavailableError: see ``forming.choose_backend``.
     """
 
     addresses: tuple[str, ...]
     backend: str
     exchange: str
+    deadline: float
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,10 @@ class AddGraph(SchedulerMessage[Formed]):
 
     Attributes:
         record: the graph.
+        deadline: seconds that forming the gang may take.
 
     Raises:
+        LateError: a rank did not answer in time.
         ClientError: the graph's client left in the meantime.
         NameTakenError: the name is not reserved for the graph any more.
         WorkerLostError: a rank's worker left in the meantime.
@@ -94,6 +99,7 @@ class AddGraph(SchedulerMessage[Formed]):
     """
 
     record: GraphRecord
+    deadline: float
 
 
 @dataclass(frozen=True)

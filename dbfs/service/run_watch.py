@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
-from dbfs.service.worker_calls import WorkerCall
+from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.messages import GetPosition
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.spec import direction_name
@@ -29,12 +29,12 @@ class RunWatch:
 
     Args:
         run: the run; a look updates its ``progress``.
-        call: sends a message to a worker.
+        workers: calls workers.
     """
 
-    def __init__(self, run: RunEntry, call: WorkerCall) -> None:
+    def __init__(self, run: RunEntry, workers: WorkerCalls) -> None:
         self._run = run
-        self._call = call
+        self._workers = workers
         self._every = max(EVERY, _A_RANK * len(run.workers))
         self._looking: asyncio.Task[None] | None = None
         # A timer, because most runs are over before the first look: a task would cost them more.
@@ -51,17 +51,17 @@ class RunWatch:
 
     async def _look_again(self) -> None:
         while True:
-            await update_progress(self._run, self._call)
+            await update_progress(self._run, self._workers)
             await asyncio.sleep(self._every)
 
 
-async def update_progress(run: RunEntry, call: WorkerCall) -> None:
+async def update_progress(run: RunEntry, workers: WorkerCalls) -> None:
     """Ask the ranks for their positions, and note the run's progress if all ranks have one."""
     message = GetPosition(run.graph.record.graph_id, run.number)
 
     async def position(address: str) -> RunPosition | None:
         # The call is made in here: a look that is cancelled before it begins leaves no coroutine that is never awaited.
-        return await asyncio.wait_for(call(address, message), _PATIENCE)
+        return await workers.call(address, message, _PATIENCE)
 
     answers = await asyncio.gather(*map(position, run.graph.record.addresses), return_exceptions=True)
     positions = [answer for answer in answers if isinstance(answer, RunPosition)]

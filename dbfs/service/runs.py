@@ -13,8 +13,8 @@ from typing import Any
 import distributed
 
 from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
-from dbfs.cluster.gang import Deadline
-from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError
+from dbfs.cluster.deadline import GRACE, Deadline
+from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.records import RunProgress
 from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
 from dbfs.service.entries import first_cause
@@ -59,8 +59,8 @@ class Part:
 
 # Seconds that opening a line to rank 0 may take, and that rank 0 may take to read a run.
 _OPEN_SECONDS = 2.0
-# Seconds after the deadline in which rank 0's own error may still arrive: rank 0 waits half a second for its peers'.
-_LATE = 0.75
+# Seconds after which rank 0 is tried again if no line to it could be opened. A firewall stays, a busy moment passes.
+_AVOID_SECONDS = 60.0
 
 _senders: weakref.WeakKeyDictionary[distributed.Client, "RunSender"] = weakref.WeakKeyDictionary()
 
@@ -77,7 +77,8 @@ class RunSender:
         # By graph id. A lease is in this dictionary while no thread uses it.
         self._free: dict[str, _HeldLease] = {}
         self._lock = threading.Lock()
-        self._unreachable: set[str] = set()
+        # By graph id, until when rank 0 is not tried, in seconds of ``time.monotonic()``.
+        self._unreachable: dict[str, float] = {}
 
     @classmethod
     def of(cls, client: distributed.Client) -> "RunSender":
@@ -110,7 +111,7 @@ class RunSender:
             DbfsError: see ``Enqueue``.
         """
         done = 0
-        broken = graph_id in self._unreachable
+        broken = self._unreachable.get(graph_id, 0.0) > time.monotonic()
         while done < len(specs):
             rest = specs[done:]
             lease = self._take(graph_id)
@@ -121,13 +122,13 @@ class RunSender:
                     yield Part(answer)
                     return
                 try:
-                    lease = _HeldLease(answer, _context(self._service.client))
+                    lease = _HeldLease(answer, _context(self._service.client), min(_OPEN_SECONDS, deadline.last))
                 except LineClosedError:
                     # The lease ended meanwhile.
                     continue
                 except ExchangeUnavailableError:
-                    # A firewall may keep this client from the workers' doors.
-                    self._unreachable.add(graph_id)
+                    # A firewall may keep this client from the workers' doors, or rank 0 is late.
+                    self._unreachable[graph_id] = time.monotonic() + _AVOID_SECONDS
                     broken = True
                     continue
             for part in self._under_lease(lease, graph_id, rest, done, deadline, progress):
@@ -135,7 +136,9 @@ class RunSender:
                 yield part
             broken = broken or lease.broken
 
-    def update(self, graph_id: str, spec: UpdateSpec, deadline: Deadline, *, strict: bool) -> UpdateReport:
+    def update(
+        self, graph_id: str, spec: UpdateSpec, deadline: Deadline, *, strict: bool, batch_id: str | None
+    ) -> UpdateReport:
         """Change a graph by a few edges: under this client's lease on the gang, else through the scheduler's queue.
 
         Args:
@@ -143,27 +146,33 @@ class RunSender:
             spec: the update, with its edges.
             deadline: the run's deadline.
             strict: whether one duplicate or missing edge refuses the whole batch.
+            batch_id: id under which the caller may send the batch again. The scheduler knows these ids, so that such a
+                batch goes through the queue.
 
         Raises:
+            OutcomeUnknownError: the update was sent, and no answer came.
             DbfsError: see ``UpdateEdges``.
         """
         service, run_id = self._service, uuid.uuid4().hex
-        lease = self._take(graph_id)
+        lease = self._take(graph_id) if batch_id is None else None
         if lease is not None:
             update = LeasedUpdate(lease.serial, run_id, spec, strict, deadline.remaining)
-            report = self._update_under_lease(lease, graph_id, update)
+            report = self._update_under_lease(lease, graph_id, update, deadline)
             if report is not None:
                 return report
         client, pickled = service.client.id, Pickled.of(spec)
-        message = UpdateEdges(graph_id, client, run_id, deadline.remaining, spec.kind, pickled, strict)
+        seconds = deadline.remaining
+        message = UpdateEdges(graph_id, client, run_id, seconds, spec.kind, pickled, strict, batch_id or run_id)
         with service.cancelling(run_id):
-            return service.call(message)
+            return service.call_update(message, batch_id or run_id)
 
-    def _update_under_lease(self, lease: "_HeldLease", graph_id: str, update: LeasedUpdate) -> UpdateReport | None:
+    def _update_under_lease(
+        self, lease: "_HeldLease", graph_id: str, update: LeasedUpdate, deadline: Deadline
+    ) -> UpdateReport | None:
         """Send an update to rank 0; None if the lease is over or the line broke: then the scheduler finds out more."""
-        end, over = time.monotonic() + update.deadline + _LATE, True
+        end, over = time.monotonic() + update.deadline + GRACE, True
         try:
-            lease.line.send(pickle.dumps(update, protocol=5), _OPEN_SECONDS)
+            lease.line.send(pickle.dumps(update, protocol=5), min(_OPEN_SECONDS, deadline.last))
             answer = self._receive(lease, update, end, None)
             if not isinstance(answer, UpdateAnswer):
                 return None
@@ -228,10 +237,10 @@ class RunSender:
             lease.line.awake_seconds = GPU_AWAKE_SECONDS
         dropped = self._service.take_dropped(graph_id)
         run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)
-        end = time.monotonic() + run.deadline + _LATE
+        end = time.monotonic() + run.deadline + GRACE
         over = False
         try:
-            lease.line.send(pickle.dumps(run, protocol=5), _OPEN_SECONDS)
+            lease.line.send(pickle.dumps(run, protocol=5), min(_OPEN_SECONDS, deadline.last))
             while not over:
                 answer = self._receive(lease, run, end, progress)
                 if not isinstance(answer, RanksReports):
@@ -261,7 +270,7 @@ class RunSender:
         """Return rank 0's next answer; ``end`` is when to give up, in seconds of ``time.monotonic()``.
 
         Raises:
-            DeadlineExceededError: no answer came.
+            LateError, OutcomeUnknownError: no answer came.
             LineClosedError: the line broke.
         """
         if progress is not None or can_be_cancelled():
@@ -273,7 +282,9 @@ class RunSender:
             frame = lease.line.receive(end)
         except TimeoutError:
             late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from rank 0"
-            raise DeadlineExceededError(late) from None
+            if isinstance(run, LeasedUpdate):
+                raise OutcomeUnknownError(f"{late}; graph.version shows whether the update was made") from None
+            raise LateError(late) from None
         answer: RanksReports | UpdateAnswer | Refusal = pickle.loads(frame)
         return answer
 
@@ -312,9 +323,9 @@ class _HeldLease:
         granted: when the lease was granted, in seconds of ``time.monotonic()``.
     """
 
-    def __init__(self, grant: LeaseGrant, context: ssl.SSLContext | None) -> None:
+    def __init__(self, grant: LeaseGrant, context: ssl.SSLContext | None, seconds: float) -> None:
         self.serial = grant.lease
-        self.line = Line.open(grant.address, grant.token, context, _OPEN_SECONDS)
+        self.line = Line.open(grant.address, grant.token, context, seconds)
         self.broken = False
         self.waited = grant.waited
         self.granted = time.monotonic()

@@ -8,6 +8,7 @@ its runs end.
 import asyncio
 import contextlib
 import pickle
+import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -17,8 +18,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dbfs import config, dashboard
 from dbfs.errors import (
     DbfsError,
-    DeadlineExceededError,
     GraphNotFoundError,
+    LateError,
     NotOwnerError,
     RunCancelledError,
     RunNotFoundError,
@@ -62,11 +63,14 @@ from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
+from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.messages import AbortTasks, DropRankLabels, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport, RunSummary
-from dbfs_workers.rpc import NAME, Pickled, handlers
+from dbfs_workers.rpc import LATE, NAME, Pickled, handlers
+
+# Runs that were cancelled before they came; a message is late by some minutes at most.
+_GIVEN_UP_KEPT = 1024
 
 
 class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -89,6 +93,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._queue = RunQueue(self.history, lambda run: self._leases.revoke(run))
         self.runs = self._queue.runs
         self._tasks: set[asyncio.Future[None]] = set()
+        # By run id, the clients that cancelled a run which had not come yet.
+        self._given_up: dict[str, str] = {}
 
     async def start(self, scheduler: distributed.Scheduler) -> None:
         """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
@@ -118,13 +124,14 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
         """See ``ChooseBackend``."""
-        return await forming.choose_backend(message.addresses, message.backend, message.exchange, self._workers.call)
+        call = self._workers.until(time.monotonic() + message.deadline)
+        return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
 
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
         try:
-            graph = await self._table.add(message.record)
+            graph = await self._table.add(message.record, time.monotonic() + message.deadline)
         except Exception as error:
             log.graph_refused(message.record, error)
             raise
@@ -210,7 +217,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         error: DbfsError | None = RunCancelledError(f"run {run_id}: the update failed")
         try:
             report = await self._updates.apply(
-                ApplyUpdate(graph_id, client, run_id, kind, message.spec, (), message.strict)
+                ApplyUpdate(graph_id, client, run_id, kind, message.spec, (), message.strict, message.batch_id)
             )
             error = None
             return report
@@ -220,7 +227,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         finally:
             self._task_runs.end(EndTaskRun(run_id, client, Pickled.of([]), error))
             # The next call of this client finds the run in the history.
-            await asyncio.wait([over])
+            await asyncio.wait([over], timeout=LATE)
 
     @AwaitTaskRun.handler
     async def await_task_run(self, message: AwaitTaskRun) -> None:
@@ -242,16 +249,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``NoteRuns``."""
         self._leases.note(message)
 
-    @DecideUpdate.handler
-    async def decide_update(self, message: DecideUpdate) -> Decision:
-        """See ``DecideUpdate``."""
-        return self._updates.decide(self._leases.get(message.graph_id, message.lease), message)
+    @EnterUpdate.handler
+    async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:
+        """See ``EnterUpdate``."""
+        return Pickled.of(self._updates.enter(self._table.get(message.graph_id), message))
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
-        await asyncio.gather(*(update_progress(run, self._workers.call) for run in running))
+        await asyncio.gather(*(update_progress(run, self._workers) for run in running))
         return [run.status() for run in self.runs]
 
     @GetProgress.handler
@@ -268,6 +275,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 log.cancel_requested(run)
                 await self._stop(run, "a client called run.cancel() or dbfs cancel")
                 return
+        # A run that a client has given up may come after this message.
+        self._given_up[message.run_id] = message.client
+        if len(self._given_up) > _GIVEN_UP_KEPT:
+            del self._given_up[next(iter(self._given_up))]
         raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
 
     @PublishLabels.handler
@@ -279,12 +290,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
         publish = PublishRankLabels(message.graph_id, run_id, message.index)
-        calls = (asyncio.wait_for(self._workers.call(address, publish), message.deadline) for address in addresses)
+        calls = (self._workers.call(address, publish, message.deadline) for address in addresses)
         sizes: list[dict[Any, int]] = []
         for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
-            if isinstance(answer, TimeoutError):
-                late = f"labels of run {run_id}: no answer from rank {rank} within {message.deadline:g} s"
-                raise DeadlineExceededError(late)
+            if isinstance(answer, LateError):
+                raise LateError(f"labels of run {run_id}: rank {rank}: {answer}")
             if isinstance(answer, UnreachableError):
                 raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
             if isinstance(answer, BaseException):
@@ -359,8 +369,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
         run.of_tasks = isinstance(message, BeginTaskRun)
         run.update = message.update if isinstance(message, BeginTaskRun) else ""
+        if self._given_up.get(message.run_id) == message.client:
+            raise RunCancelledError(f"run {message.run_id}: its client gave up before the run came")
         try:
             async with self._queue.turn(run):
+                await self._updates.settle(run, run.remaining)
                 yield run
         finally:
             if run.client not in self.scheduler.clients:

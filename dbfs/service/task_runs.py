@@ -7,6 +7,7 @@ to the client's ``AwaitTaskRun`` carries the error, and the client submits no fu
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -16,9 +17,10 @@ from dbfs.service.entries import RunEntry
 from dbfs.service.messages import EndTaskRun
 from dbfs.service.worker_calls import GRACE
 from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import LATE
 
 
-class _Held:
+class Held:
     """A run that holds its workers.
 
     Attributes:
@@ -35,6 +37,18 @@ class _Held:
         self.ended: asyncio.Future[EndTaskRun] = loop.create_future()
         self.applying = asyncio.Lock()
 
+    def require_going_on(self) -> None:
+        """Check that the run need not end: a decision after that would come when its client has given up.
+
+        Raises:
+            DeadlineExceededError: the deadline has passed.
+            DbfsError: the run must end.
+        """
+        if self.stopped.done() and (error := self.stopped.result()) is not None:
+            raise error
+        if time.monotonic() > self.run.ends:
+            raise DeadlineExceededError(f"run {self.run.run_id}: not done after {self.run.deadline:g} s")
+
 
 class TaskRuns:
     """The runs of Dask tasks whose turn has come.
@@ -45,12 +59,12 @@ class TaskRuns:
 
     def __init__(self, is_present: Callable[[str], bool]) -> None:
         self._is_present = is_present
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
 
     async def hold(self, run: RunEntry, begun: asyncio.Future[str]) -> list[list[RankReport]]:
         """Keep the workers of a run until its client ends the run; return the reports by rank.
 
-        A client that does not end a run in time, because it is stopped or lost, loses the workers after ``GRACE``.
+        A client that does not end a run in time, because it is stopped or lost, loses the workers.
 
         Args:
             run: the run, whose turn has come.
@@ -59,11 +73,11 @@ class TaskRuns:
         Raises:
             DbfsError: the run ended early.
         """
-        held = self._held[run.run_id] = _Held(run)
+        held = self._held[run.run_id] = Held(run)
         begun.set_result(run.waited())
         try:
             either: tuple[asyncio.Future[Any], ...] = (held.stopped, held.ended)
-            await asyncio.wait(either, timeout=run.remaining + GRACE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=run.remaining + LATE, return_when=asyncio.FIRST_COMPLETED)
             if held.stopped.done() and self._is_present(run.client):
                 # The tasks of the level under way still use the workers.
                 await asyncio.wait([held.ended], timeout=GRACE)
@@ -83,7 +97,7 @@ class TaskRuns:
                 held.stopped.set_result(None)
 
     @contextlib.asynccontextmanager
-    async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
+    async def applying(self, run_id: str, client: str) -> AsyncIterator[Held]:
         """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.
 
         Raises:
@@ -92,9 +106,8 @@ class TaskRuns:
         """
         held = self._of_client(run_id, client)
         async with held.applying:
-            if held.stopped.done() and (error := held.stopped.result()) is not None:
-                raise error
-            yield held.run
+            held.require_going_on()
+            yield held
 
     def stop(self, run: RunEntry, error: DbfsError) -> None:
         """Have the client of a run end the run with an error."""
@@ -120,7 +133,7 @@ class TaskRuns:
         if held is not None and held.run.client == message.client and not held.ended.done():
             held.ended.set_result(message)
 
-    def _of_client(self, run_id: str, client: str) -> _Held:
+    def _of_client(self, run_id: str, client: str) -> Held:
         held = self._held.get(run_id)
         if held is None or held.run.client != client:
             raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")

@@ -53,6 +53,7 @@ class ApplyUpdate(SchedulerMessage[UpdateReport]):
         spec: the update. The scheduler passes it on unread.
         collections: by rank, Dask keys of the collections with the batch's edges; empty for an update without edges.
         strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -69,6 +70,7 @@ class ApplyUpdate(SchedulerMessage[UpdateReport]):
     spec: Pickled[UpdateSpec]
     collections: tuple[Hashable, ...]
     strict: bool
+    batch_id: Identifier
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class UpdateEdges(SchedulerMessage[UpdateReport]):
 
     Attributes:
         graph_id, client, run_id, deadline: as in ``Enqueue``.
-        kind, spec, strict: as in ``ApplyUpdate``; the spec has the edges.
+        kind, spec, strict, batch_id: as in ``ApplyUpdate``; the spec has the edges.
 
     Raises:
         InvalidOptionError: the graph takes no updates.
@@ -94,3 +96,4 @@ class UpdateEdges(SchedulerMessage[UpdateReport]):
     kind: str
     spec: Pickled[UpdateSpec]
     strict: bool
+    batch_id: Identifier

@@ -1,21 +1,19 @@
 """The scheduler's calls to workers."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 import distributed
 
-from dbfs.errors import WorkerLostError
+from dbfs.errors import LateError, WorkerLostError
 from dbfs_workers import rpc
-from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.messages import DetachGpus, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import A
 
 GRACE = 2.0
 """Seconds that the scheduler waits for a worker that should answer at once: it may be stopped, or out of reach."""
-
-LATE = 0.5
-"""Seconds after a run's deadline in which the ranks' own errors may still arrive."""
 
 # Seconds between two looks whether a worker that has not answered is still in the cluster.
 _LOOK_SECONDS = 0.2
@@ -26,7 +24,7 @@ class UnreachableError(WorkerLostError):
 
 
 class WorkerCall(Protocol):
-    """A function that sends a message to the worker at ``address`` and returns the answer."""
+    """A function that sends a message to the worker at ``address`` and returns the answer. It has its own deadline."""
 
     async def __call__(self, address: str, message: WorkerMessage[A]) -> A:
         """See ``WorkerCalls.call``."""
@@ -39,25 +37,40 @@ class WorkerCalls:
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
 
-    async def call(self, address: str, message: WorkerMessage[A]) -> A:
+    async def call(self, address: str, message: WorkerMessage[A], seconds: float) -> A:
         """Send a message to a worker and return the answer.
 
         Raises:
+            LateError: the worker did not answer within ``seconds``.
             UnreachableError: the connection broke, or the worker left the cluster.
             Exception: the worker's handler raised it.
         """
-        sending = asyncio.ensure_future(rpc.send(self._scheduler.rpc(address), message))
+        sending = asyncio.ensure_future(rpc.send(self._scheduler.rpc(address), message, seconds))
         try:
             # Dask tries for half a minute to connect to a worker that has left.
             while not (await asyncio.wait({sending}, timeout=_LOOK_SECONDS))[0]:
                 if address not in self._scheduler.workers:
                     raise UnreachableError(f"lost the worker {address}: the worker left; load the graph again")
             answer = sending.result()
+        except TimeoutError as error:
+            raise LateError(f"no answer from the worker {address} within {seconds:.3g} s") from error
         except OSError as error:
             raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
         finally:
             sending.cancel()
         return rpc.unpack(address, message, answer)
+
+    def until(self, end: float) -> WorkerCall:
+        """Return the calls that wait for answers until ``end``, in seconds of ``time.monotonic()``.
+
+        The messages that clear up have ``GRACE`` after that.
+        """
+
+        async def call(address: str, message: WorkerMessage[A]) -> A:
+            least = GRACE if isinstance(message, LeaveGang | DetachGpus) else 1e-3
+            return await self.call(address, message, max(least, end - time.monotonic()))
+
+        return call
 
     async def call_all(self, addresses: Iterable[str], message: WorkerMessage[Any]) -> None:
         """Send a message to the workers that are still in the cluster.
@@ -65,5 +78,5 @@ class WorkerCalls:
         Errors are ignored. A worker that does not answer within ``GRACE`` seconds is left alone.
         """
         present = [address for address in addresses if address in self._scheduler.workers]
-        calls = [asyncio.wait_for(self.call(address, message), GRACE) for address in present]
+        calls = [self.call(address, message, GRACE) for address in present]
         await asyncio.gather(*calls, return_exceptions=True)

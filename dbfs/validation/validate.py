@@ -18,9 +18,9 @@ import distributed
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbfs import config
 from dbfs.cluster.awaiting import AsyncView, in_thread
-from dbfs.cluster.gang import Deadline, Key, Ref, TaskGraph, release
+from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError, StaleRunError, ValidationError
@@ -104,6 +104,7 @@ def validate(
     return _validate(graph, plain)
 
 
+@bounded()
 def _validate(graph: Graph, result: BFSResult | Labels) -> Validation:
     check = _Check(graph)
     try:
@@ -136,7 +137,7 @@ class _Check:
         self.gang = graph.gang
         self.stripe = graph.stripe
         self.token = uuid.uuid4().hex
-        self.deadline = Deadline(config.seconds("deadline"))
+        self.deadline = of_call()
         self.futures: list[distributed.Future] = []
 
     def result(self, result: BFSResult) -> Validation:

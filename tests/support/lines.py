@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.follower import Follower
 from dbfs_workers.leases.leader import Leader
-from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
+from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import (
     EndOfUpdate,
@@ -58,15 +59,15 @@ class Calls:
     """See ``leader.GangCalls``.
 
     Attributes:
-        decision: the decision on all updates; an exception is raised.
+        answer: the scheduler's answer to all updates; an exception is raised, and None is no answer.
     """
 
     def __init__(self) -> None:
         self.aborts: list[tuple[int, Cause]] = []
         self.lost: list[tuple[int, int]] = []
         self.notes: list[NoteRuns] = []
-        self.decided: list[DecideUpdate] = []
-        self.decision: Decision | Exception = Decision(TOTALS, Pickled.of("report"))
+        self.entered: list[EnterUpdate] = []
+        self.answer: Pickled[Any] | Exception | None = Pickled.of("report")
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         self.aborts.append((number, cause))
@@ -80,11 +81,14 @@ class Calls:
         noted.set_result(None)
         return noted
 
-    def decide(self, update: DecideUpdate) -> Decision:
-        self.decided.append(update)
-        if isinstance(self.decision, Exception):
-            raise self.decision
-        return self.decision
+    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
+        self.entered.append(update)
+        entering: Future[Pickled[Any]] = Future()
+        if isinstance(self.answer, Exception):
+            entering.set_exception(self.answer)
+        elif self.answer is not None:
+            entering.set_result(self.answer)
+        return entering
 
 
 class Gang:
@@ -99,6 +103,7 @@ class Gang:
         updates: by rank, the parts of updates that the rank has made.
         fail_on: by rank and class of a part, the error with which the rank ends such parts.
         fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
+        refused: edges that each rank refuses in an update.
         hold: rank 0 makes no part while this is clear.
         stop_after: by a part's first traversal, how many of its traversals the ranks make, because the lease is revoked
             meanwhile.
@@ -109,7 +114,7 @@ class Gang:
         self.updates: dict[int, list[PartOfUpdate | EndOfUpdate]] = {0: [], 1: []}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
         self.stop_after: dict[int, int] = {}
-        self.fail_after = 0
+        self.fail_after = self.refused = 0
         self.hold = threading.Event()
         self.hold.set()
         self.follower = Follower(1, partial(self.make_run, 1), partial(self.make_update, 1))
@@ -155,7 +160,7 @@ class Gang:
             assert self.hold.wait(10)
         if (error := self.fail_on.get((rank, type(part)))) is not None:
             raise error
-        return prepared(rank) if isinstance(part, PartOfUpdate) else None
+        return replace(prepared(rank), refused=self.refused) if isinstance(part, PartOfUpdate) else None
 
 
 def send(line: Line, lease: int, traversals: int = 1) -> None:
@@ -163,9 +168,9 @@ def send(line: Line, lease: int, traversals: int = 1) -> None:
     line.send(pickle.dumps(LeasedRun(lease, "run", repeated(SPEC, traversals), 0, 5.0, ())), 5.0)
 
 
-def send_update(line: Line, lease: int, deadline: float = 5.0) -> None:
+def send_update(line: Line, lease: int, deadline: float = 5.0, *, strict: bool = False) -> None:
     """Send rank 0 an update."""
-    line.send(pickle.dumps(LeasedUpdate(lease, "run", BATCH, strict=False, deadline=deadline)), 5.0)
+    line.send(pickle.dumps(LeasedUpdate(lease, "run", BATCH, strict=strict, deadline=deadline)), 5.0)
 
 
 def receive(line: Line) -> RanksReports | UpdateAnswer | Refusal:

@@ -1,14 +1,21 @@
 """Updates under a lease: two ranks with lines between them, and what goes wrong between preparing and committing."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from dbfs_workers.errors import DeadlineExceededError, GraphTooLargeError, StaleRunError, WorkerLostError
+from dbfs_workers.errors import (
+    DeadlineExceededError,
+    GraphTooLargeError,
+    LateError,
+    OutcomeUnknownError,
+    StaleRunError,
+    WorkerLostError,
+)
 from dbfs_workers.leases.messages import LeaseEnd
-from dbfs_workers.leases.notes import Decision
 from dbfs_workers.leases.requests import EndOfUpdate, PartOfUpdate, Refusal, UpdateAnswer, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.rpc import Pickled
@@ -55,18 +62,18 @@ def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, g
         assert not found.over
         assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
         assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, COMMIT]
-        (decided,) = gang.calls.decided
-        assert (decided.run_id, decided.kind, decided.lease) == ("run", "insert-edges", 1)
-        assert [rank.info for rank in decided.ranks.value()] == [prepared(rank).info for rank in (0, 1)]
+        (entered,) = gang.calls.entered
+        assert (entered.run_id, entered.kind, entered.client) == ("run", "insert-edges", "me")
+        assert (entered.applied, entered.settled, entered.torn) == (True, True, "")
+        assert [rank.info for rank in entered.ranks.value()] == [prepared(rank).info for rank in (0, 1)]
         # The lease goes on.
         send(line, 1)
         receive(line)
         gang.leader.revoke(1)
         send_update(line, 1)
         assert isinstance(receive(line), Refusal)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(5, failed=False, committed=1)
-    assert max(notes.committed for notes in gang.calls.notes) == 1
-    assert len(gang.calls.decided) == 1
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(5, failed=False)
+    assert len(gang.calls.entered) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -77,7 +84,7 @@ def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: 
     with pytest.raises(GraphTooLargeError, match="no memory"):
         read_answer(found.answers[0])
     assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
-    assert not gang.calls.decided
+    assert not gang.calls.entered
     gang.leader.revoke(1)
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
@@ -85,48 +92,72 @@ def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: 
 
 
 def test_a_refused_update_is_forgotten(door: Door, gang: Gang) -> None:
-    gang.calls.decision = Decision(None, Pickled.of("refused"))
-    found = answer(gang, door)
-    assert [read_answer(one) for one in found.answers] == [Pickled.of("refused")]
+    gang.refused = 3
+    with closing(opened(door, gang.holder_token)) as line:
+        send_update(line, 1, strict=True)
+        found = receive(line)
+    assert isinstance(found, UpdateAnswer)
+    assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
     assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
-    assert gang.leader.wait_until_idle()[0].committed == 0
+    assert [entered.applied for entered in gang.calls.entered] == [False]
 
 
-def test_an_update_without_a_decision_is_forgotten(door: Door, gang: Gang) -> None:
-    gang.calls.decision = StaleRunError("lease 1 is over")
-    found = answer(gang, door)
+def test_a_scheduler_that_does_not_confirm_leaves_the_outcome_unknown(door: Door, gang: Gang) -> None:
+    gang.calls.answer = None
+    found = answer(gang, door, deadline=0.05)
     assert not found.over
-    with pytest.raises(StaleRunError, match="lease 1 is over"):
+    with pytest.raises(OutcomeUnknownError, match=r"run run: .* graph.version shows the outcome"):
         read_answer(found.answers[0])
-    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
+    # The end of the lease waits until the scheduler has the update.
+    assert not gang.leader.wait_until_idle()[1][-1].done()
+
+
+def test_what_the_scheduler_refuses_is_the_answer(door: Door, gang: Gang) -> None:
+    gang.calls.answer = StaleRunError("the graph was unloaded")
+    with pytest.raises(StaleRunError, match="the graph was unloaded"):
+        read_answer(answer(gang, door).answers[0])
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_does_not_commit_is_not_counted(door: Door, gang: Gang, rank: int) -> None:
+def test_a_rank_that_does_not_commit_tears_the_graph(door: Door, gang: Gang, rank: int) -> None:
     gang.fail_on[rank, EndOfUpdate] = StaleRunError("has prepared no version")
-    found = answer(gang, door)
+    assert answer(gang, door).over
+    assert [entered.torn for entered in gang.calls.entered] == ["has prepared no version"]
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+
+
+def test_a_rank_that_commits_late_leaves_the_version_unsettled(door: Door, gang: Gang) -> None:
+    make, goes_on = gang.make_update, threading.Event()
+
+    def late(part: object) -> object:
+        if isinstance(part, EndOfUpdate):
+            assert goes_on.wait(10)
+        return make(1, part)  # type: ignore[arg-type]
+
+    gang.follower._make_update = late
+    found = answer(gang, door, deadline=0.05)
+    goes_on.set()
+    # The version is decided, so the client has its report. The next run waits for the rank.
     assert found.over
-    with pytest.raises(WorkerLostError, match=r"load the graph again \(has prepared no version\)"):
-        read_answer(found.answers[0])
-    # The scheduler has decided once: with no commit counted, the graph is lost.
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True, committed=0)
+    assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
+    assert [(entered.settled, entered.torn) for entered in gang.calls.entered] == [(False, "")]
 
 
 def test_a_decided_update_is_committed_though_its_lease_ends(door: Door, gang: Gang) -> None:
-    decide = gang.calls.decide
+    make = gang.make_update
 
-    def stop_and_decide(update: object) -> Decision:
-        gang.follower.stop(1, lambda number: None)
-        gang.leader.stop(1, lambda number: None)
-        return decide(update)  # type: ignore[arg-type]
+    def stop_and_make(part: object) -> object:
+        if isinstance(part, EndOfUpdate):
+            gang.follower.stop(1, lambda number: None)
+            gang.leader.stop(1, lambda number: None)
+        return make(0, part)  # type: ignore[arg-type]
 
-    gang.leader._updates._decide = stop_and_decide
+    gang.leader._updates._make_update = stop_and_make
     answer(gang, door)
     assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, COMMIT]
-    assert gang.leader.wait_until_idle()[0].committed == 1
 
 
-def test_an_update_goes_on_without_its_holder(door: Door, gang: Gang) -> None:
+def test_an_update_whose_holder_gave_up_is_not_made(door: Door, gang: Gang) -> None:
     gang.hold.clear()
     line = opened(door, gang.holder_token)
     send_update(line, 1)
@@ -134,8 +165,26 @@ def test_an_update_goes_on_without_its_holder(door: Door, gang: Gang) -> None:
         time.sleep(0.001)
     line.close()
     gang.hold.set()
-    assert gang.leader.wait_until_idle()[0].committed == 1
-    assert halves(gang, 1) == [PartOfUpdate, COMMIT]
+    gang.leader.wait_until_idle()
+    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
+    assert not gang.calls.entered
+
+
+def test_a_decision_after_the_deadline_is_refused(door: Door, gang: Gang) -> None:
+    gang.hold.clear()
+    line = opened(door, gang.holder_token)
+    send_update(line, 1, deadline=0.01)
+    while not gang.updates[0]:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    gang.hold.set()
+    found = receive(line)
+    assert isinstance(found, UpdateAnswer)
+    with pytest.raises(DeadlineExceededError, match=r"not done after 0.01 s; (the graph|no answer from rank)"):
+        read_answer(found.answers[0])
+    assert halves(gang, 0)[-1] == FORGET
+    assert not gang.calls.entered
+    line.close()
 
 
 def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, gang: Gang) -> None:
@@ -150,9 +199,9 @@ def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, 
     gang.follower._make_update = slowly
     found = answer(gang, door, deadline=0.05)
     assert found.over
-    with pytest.raises(DeadlineExceededError, match="no answer from rank 1"):
+    with pytest.raises(LateError, match="no answer from rank 1"):
         read_answer(found.answers[0])
-    assert not gang.calls.decided
+    assert not gang.calls.entered
     end = time.monotonic() + 10
     while len(ended) < 2:
         assert time.monotonic() < end
@@ -160,9 +209,27 @@ def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, 
     assert ended[1] == FORGET
 
 
-def test_a_rank_that_is_gone_is_named(door: Door, gang: Gang) -> None:
+def test_no_update_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
+    """The scheduler then finds out whether a rank is lost, and has the lines remade."""
     gang.follower.close()
-    found = answer(gang, door)
+    with closing(opened(door, gang.holder_token)) as line:
+        send_update(line, 1)
+        assert isinstance(receive(line), Refusal)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+    assert not halves(gang, 0)
+
+
+def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None:
+    goes_on = threading.Event()
+    gang.follower._make_update = lambda part: goes_on.wait(10)
+    with closing(opened(door, gang.holder_token)) as line:
+        send_update(line, 1)
+        while not gang.updates[0]:
+            time.sleep(0.001)
+        gang.follower.close()
+        found = receive(line)
+        goes_on.set()
+    assert isinstance(found, UpdateAnswer)
     assert found.over
     with pytest.raises(WorkerLostError, match="lost rank 1"):
         read_answer(found.answers[0])

@@ -4,7 +4,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 
 import pytest
@@ -16,6 +16,7 @@ from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answe
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import _ports
+from dbfs_workers.reports import RankReport
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
 
@@ -369,12 +370,33 @@ def test_a_stop_between_two_parts_is_not_lost(door: Door, gang: Gang) -> None:
     assert ended == [4]
 
 
-def test_a_lost_peer_is_named(door: Door, gang: Gang) -> None:
+def test_no_run_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
+    """Its ranks would wait for the one that gets no part. The scheduler finds out why, and has the lines remade."""
     gang.leader.grant(1, "me", 4)
     gang.follower.close()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
+        assert isinstance(receive(line), Refusal)
+    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+    assert not gang.parts
+
+
+def test_a_peer_that_is_lost_in_the_middle_is_named(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    goes_on = threading.Event()
+
+    def waiting(part: PartOfRun, stops: object = None, /) -> Generator[RankReport, None, None]:
+        assert goes_on.wait(10)
+        yield REPORT
+
+    gang.follower._make_run = waiting  # type: ignore[assignment]
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        while not gang.parts:
+            time.sleep(0.001)
+        gang.follower.close()
         answer = receive(line)
+        goes_on.set()
     assert isinstance(answer, RanksReports)
     with pytest.raises(ConnectionError, match="lost rank 1"):
         read_answer(answer.ranks[1])

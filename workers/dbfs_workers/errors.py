@@ -161,6 +161,20 @@ class DeadlineExceededError(DbfsError, TimeoutError):
     """Raised if a run or a build took longer than its deadline; the message names rank, level and phase."""
 
 
+class LateError(DeadlineExceededError):
+    """Raised if a process did not answer in time: the scheduler, or a rank's worker. It may answer later.
+
+    Nothing is lost with a late process. A lost one raises ``WorkerLostError`` or ``SchedulerLostError``.
+    """
+
+
+class OutcomeUnknownError(DeadlineExceededError):
+    """Raised if a change of a graph met its deadline, and whether the change was made can't be known.
+
+    ``Graph.version`` shows the outcome later. A batch that is sent again with the same ``batch_id`` is made once.
+    """
+
+
 class RunCancelledError(DbfsError, InterruptedError):
     """Raised if a run was cancelled: by ``run.cancel()``, by unloading its graph, or because its client left."""
 

@@ -62,6 +62,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
             and ``nccl``.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host, or has no NCCL.
@@ -79,6 +80,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
     layout: str
     hosts: tuple[int, ...]
     handle: SegmentHandle | None
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class OpenToHosts(WorkerMessage[Address]):
     Attributes:
         graph_id: the graph.
         token: the token that the other hosts will show.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         ExchangeUnavailableError: the worker can't listen.
@@ -96,6 +99,7 @@ class OpenToHosts(WorkerMessage[Address]):
 
     graph_id: str
     token: bytes
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class ConnectHosts(WorkerMessage[None]):
         graph_id: the graph.
         doors: answers to ``OpenToHosts``, by host.
         token: the token of those doors.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         ExchangeUnavailableError: another host can't be reached.
@@ -114,6 +119,7 @@ class ConnectHosts(WorkerMessage[None]):
     graph_id: str
     doors: tuple[Address, ...]
     token: bytes
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class NameCommunicator(WorkerMessage[bytes]):
 
     Attributes:
         graph_id: the graph.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         ExchangeUnavailableError: NCCL can't make one.
@@ -129,6 +136,7 @@ class NameCommunicator(WorkerMessage[bytes]):
     """
 
     graph_id: str
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,7 @@ class ConnectByNccl(WorkerMessage[None]):
     Attributes:
         graph_id: the graph.
         unique_id: rank 0's answer to ``NameCommunicator``.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         ExchangeUnavailableError: NCCL failed, or not all ranks came in time.
@@ -145,6 +154,7 @@ class ConnectByNccl(WorkerMessage[None]):
 
     graph_id: str
     unique_id: bytes
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,7 @@ class JoinGpuGang(WorkerMessage[Pickled[Infos]]):
         graph_id: the graph.
         rank: the worker's rank.
         partition_key: Dask key of the rank's partition.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
         BackendUnavailableError: CuPy can't be imported.
@@ -164,6 +175,7 @@ class JoinGpuGang(WorkerMessage[Pickled[Infos]]):
     graph_id: str
     rank: int
     partition_key: Hashable
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -229,9 +241,11 @@ class LeaveGang(WorkerMessage[None]):
 
     Attributes:
         graph_id: the graph.
+        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
     """
 
     graph_id: str
+    epoch: int
 
 
 # Runs.

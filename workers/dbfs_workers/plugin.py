@@ -9,7 +9,7 @@ worker: clients fetch, count and free them like any task's result.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import dask
 import distributed
@@ -81,6 +81,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
+_EPOCHS_KEPT: Final = 1024
+
+
 class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
     """The workers' half of the service, one on each worker. ``dbfs_workers.messages`` documents what a handler does.
 
@@ -97,6 +101,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def __init__(self, memory_share: float = 1.0) -> None:
         self._memory_share = memory_share
         self.members: dict[str, Member] = {}
+        # By graph id, the latest of the most recent graphs.
+        self._epochs: dict[str, int] = {}
 
     def setup(self, worker: distributed.Worker) -> None:
         """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
@@ -144,6 +150,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @JoinHostGang.handler
     async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
         """See ``JoinHostGang``."""
+        self._take_epoch(message.graph_id, message.epoch)
         if message.exchange == "nccl":
             await self._join_by_nccl(message)
             return None
@@ -204,6 +211,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @OpenToHosts.handler
     async def open_to_hosts(self, message: OpenToHosts) -> Address:
         """See ``OpenToHosts``."""
+        self._take_epoch(message.graph_id, message.epoch)
         member, exchange = self._envoy(message.graph_id)
         await member.in_thread(exchange.disconnect)
         return self.door.admit(message.token, exchange.accept)
@@ -211,6 +219,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @ConnectHosts.handler
     async def connect_hosts(self, message: ConnectHosts) -> None:
         """See ``ConnectHosts``."""
+        self._take_epoch(message.graph_id, message.epoch)
         member, exchange = self._envoy(message.graph_id)
         try:
             await member.in_thread(exchange.connect, message.doors, message.token, self.door.opener())
@@ -220,18 +229,21 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @NameCommunicator.handler
     async def name_communicator(self, message: NameCommunicator) -> bytes:
         """See ``NameCommunicator``."""
+        self._take_epoch(message.graph_id, message.epoch)
         member, exchange = self._nccl_member(message.graph_id)
         return await member.in_thread(exchange.new_id)
 
     @ConnectByNccl.handler
     async def connect_by_nccl(self, message: ConnectByNccl) -> None:
         """See ``ConnectByNccl``."""
+        self._take_epoch(message.graph_id, message.epoch)
         member, exchange = self._nccl_member(message.graph_id)
         await member.in_thread(exchange.connect, message.unique_id)
 
     @JoinGpuGang.handler
     async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":
         """See ``JoinGpuGang``."""
+        self._take_epoch(message.graph_id, message.epoch)
         from dbfs_workers.members.on_gpu import CudaMember
 
         member = CudaMember(message.rank, message.partition_key, message.graph_id)
@@ -269,6 +281,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @LeaveGang.handler
     async def leave_gang(self, message: LeaveGang) -> None:
         """See ``LeaveGang``."""
+        self._take_epoch(message.graph_id, message.epoch)
         self.leases.leave(message.graph_id)
         self.updates.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
@@ -406,6 +419,19 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             StaleRunError: this worker is not a rank of that gang.
         """
         self._member(graph_id).require_room(stripe, specs)
+
+    def _take_epoch(self, graph_id: str, epoch: int) -> None:
+        """Note the attempt to form or connect a gang that a message belongs to.
+
+        Raises:
+            StaleRunError: a later attempt has begun, or the worker has left the gang.
+        """
+        latest = self._epochs.pop(graph_id, 0)
+        self._epochs[graph_id] = max(epoch, latest)
+        if len(self._epochs) > _EPOCHS_KEPT:
+            del self._epochs[next(iter(self._epochs))]
+        if epoch < latest:
+            raise StaleRunError(f"{self.worker.address}: a message of epoch {epoch}, in a gang of epoch {latest}")
 
     def _enter(self, graph_id: str, member: Member) -> None:
         """Become a member of a gang, in place of an earlier member of the same gang."""

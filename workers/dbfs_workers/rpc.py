@@ -10,6 +10,7 @@ array as an answer travels in a frame of its own, which neither end copies. Whoe
 by Dask's own messages, which are pickled, too (SECURITY.md).
 """
 
+import asyncio
 import functools
 import inspect
 import logging
@@ -17,7 +18,7 @@ import pickle
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import numpy as np
 from distributed.protocol import to_serialize
@@ -27,6 +28,9 @@ from dbfs_workers.received import check
 from dbfs_workers.text import printable
 
 logger = logging.getLogger(__name__)
+
+LATE: Final = 0.2
+"""Seconds after a run's deadline in which a rank's own error may still arrive at rank 0, or at the scheduler."""
 
 NAME = "dbfs"
 """Name of the plugins, on workers and on the scheduler."""
@@ -88,14 +92,18 @@ class Pickled(Generic[T]):
         return value
 
 
-async def send(server: Any, message: Message[Any]) -> Envelope | None:
+async def send(server: Any, message: Message[Any], seconds: float) -> Envelope | None:
     """Send a message to a scheduler or worker, given as Dask's rpc object, and return the answer for ``unpack``.
 
+    Every message between processes passes here, except those over lines, so none is waited for without an end.
+
     Raises:
+        TimeoutError: no answer came within ``seconds``. The server may still carry the message out.
         OSError: the connection broke. Many errors of handlers are also ``OSError``; those are in the answer.
     """
-    answer: Envelope | None = await getattr(server, message.operation)(message=pickle.dumps(message))
-    return answer
+    async with asyncio.timeout(seconds):
+        answer: Envelope | None = await getattr(server, message.operation)(message=pickle.dumps(message))
+        return answer
 
 
 def unpack(address: str, message: Message[A], answer: Envelope | None) -> A:

@@ -135,9 +135,9 @@ class Exchange(Protocol):
         ...
 
     def peer_lost(self, number: int, peer: int) -> None:
-        """End a run because the worker of rank ``peer`` is lost. From any thread; the run may not have begun here yet.
+        """End a run because the worker of rank ``peer`` is lost.
 
-        An exchange whose ranks notice a loss themselves does nothing.
+        From any thread; the run may not have begun here yet.
         """
         ...
 

@@ -270,7 +270,8 @@ class SharedMemoryExchange:
         self._abort(number, cause, message, self.rank)
 
     def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``: ranks that share memory notice the loss themselves."""
+        """See ``Exchange.peer_lost``. Ranks that share memory notice a dead process themselves, but no broken line."""
+        self._abort(number, Cause.LOST, "", peer)
 
     def close(self) -> None:
         """See ``Exchange.close``. The kernel frees the memory when every rank has closed, or its process has ended."""

@@ -18,15 +18,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dbfs_workers.errors import RunCancelledError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.follower import MakeRun, MakeUpdate
 from dbfs_workers.leases.leased_updates import LeasedUpdates
 from dbfs_workers.leases.messages import LeaseEnd
-from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns, RunNote, ended_run, run_under_way
-from dbfs_workers.leases.peer import LATE, SEND_SECONDS, Peer
+from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunNote, ended_run, run_under_way
+from dbfs_workers.leases.peer import SEND_SECONDS, Peer
 from dbfs_workers.leases.requests import (
     LeasedRun,
     LeasedUpdate,
@@ -40,6 +40,7 @@ from dbfs_workers.leases.requests import (
     more_follow,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.rpc import LATE, Pickled
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.ordering import DegreeOrder
 
@@ -54,7 +55,7 @@ _SEEN_AFTER: Final = 0.5
 
 
 class GangCalls(Protocol):
-    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all but one return at once."""
+    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all return at once."""
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Abort a run on all ranks."""
@@ -68,12 +69,8 @@ class GangCalls(Protocol):
         """Send notes to the scheduler, after all earlier ones. The future is done when the scheduler has the notes."""
         ...
 
-    def decide(self, update: DecideUpdate) -> Decision:
-        """Return the scheduler's decision on an update. Not called in the event loop, which it waits for.
-
-        Raises:
-            StaleRunError, WorkerLostError, InvalidOptionError: see ``DecideUpdate``; or this worker leaves the gang.
-        """
+    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
+        """Have the scheduler enter an update, after all earlier notes; the future has the report, pickled."""
         ...
 
 
@@ -106,7 +103,7 @@ class Leader:
         self._peers = peers
         self._make_run = make_run
         self._calls = calls
-        self._updates = LeasedUpdates(graph_id, peers, make_update, calls.decide)
+        self._updates = LeasedUpdates(graph_id, peers, make_update, calls.enter)
         self._part_seconds = part_seconds
         self._answer_seconds = answer_seconds
         self._order = order
@@ -129,8 +126,6 @@ class Leader:
         # Held while notes are sent, so that they keep their order.
         self._noting = threading.Lock()
         self._noted: Future[None] | None = None
-        # Updates under the lease that all ranks have committed, and those of them that the latest notes have counted.
-        self._committed = self._noted_commits = 0
         self._last = 0.0
         # Time of rank 0's own part in the latest part of a run.
         self._rank_seconds = 0.0
@@ -155,7 +150,6 @@ class Leader:
             self._lease, self._client, self._number, self._listed = lease, client, number, run_id
             self._holder = self._end_run = None
             self._each_seconds = 0.0
-            self._committed = self._noted_commits = 0
             if run_id:
                 self._begun.clear()
             self._revoked = self._failed = False
@@ -180,15 +174,15 @@ class Leader:
             if note is not None:
                 end_run(note.number)
 
-    def wait_until_idle(self) -> tuple[LeaseEnd, Future[None] | None]:
+    def wait_until_idle(self) -> tuple[LeaseEnd, list[Future[Any]]]:
         """Wait until no run is under way, and send the notes of all runs. Called after ``revoke``.
 
         Returns:
-            The state of the gang; and a future that is done when the scheduler has the notes, None if there were none
-            to send.
+            The state of the gang; and futures that are done when the scheduler has the notes and the updates.
         """
         with self._busy:
-            return LeaseEnd(self._number, self._failed, self._committed), self._send_notes(None)
+            sending = (self._send_notes(None), self._updates.entering)
+            return LeaseEnd(self._number, self._failed), [future for future in sending if future is not None]
 
     def serve(self, line: Line) -> None:
         """Make the runs that come over the holder's line, until the line closes."""
@@ -196,7 +190,7 @@ class Leader:
             while True:
                 run: LeasedRun | LeasedUpdate = pickle.loads(line.receive(None))
                 with self._busy:
-                    if self._revoked or run.lease != self._lease:
+                    if self._revoked or run.lease != self._lease or self._lines_broke():
                         line.send(pickle.dumps(Refusal()), SEND_SECONDS)
                     elif isinstance(run, LeasedUpdate):
                         self._update(line, run)
@@ -216,13 +210,21 @@ class Leader:
             if line is not None:
                 line.close()
 
+    def _lines_broke(self) -> bool:
+        """Return whether a line to another rank is closed: then the lease is over, and the scheduler has lines remade.
+
+        Each rank of a run would wait for the one that gets no part.
+        """
+        if any(peer.line.hung_up for peer in self._peers):
+            self._revoked = self._failed = True
+        return self._failed
+
     def _update(self, line: Line, update: LeasedUpdate) -> None:
         """Change the graph by a few edges, and send the holder the answer. Not ended early: the holder may leave."""
         note = RunNote(update.run_id, time.time(), 0, update=update.spec.kind)
         self._holder = line
         self._begun.set()
-        outcome = self._updates.make(update, note.began)
-        self._committed += outcome.committed
+        outcome = self._updates.make(update, self._client, note.began, lambda: line.hung_up)
         if outcome.over:
             self._revoked = self._failed = True
         if not outcome.decided:
@@ -267,7 +269,7 @@ class Leader:
             # The scheduler lists the run. A holder that has the answer may look at that list.
             noted = self._send_notes(None)
             if noted is not None:
-                wait([noted], timeout=SEND_SECONDS)
+                wait([noted], timeout=max(0.0, end + LATE - time.monotonic()))
         self._send_reports(line, answers, answered, last=True)
 
     def _traversals_in(self, seconds: float) -> int:
@@ -382,10 +384,8 @@ class Leader:
             ended = tuple(ended_run(self._ended.popleft()) for _ in range(len(self._ended)))
             # A run that ended since would be shown for ever.
             under_way = run_under_way(show) if show is not None and show is self._under_way else None
-            committed = self._committed
-            if ended or under_way or committed != self._noted_commits:
-                self._noted = self._calls.note(NoteRuns(self._graph_id, self._lease, ended, under_way, committed))
-                self._noted_commits = committed
+            if ended or under_way:
+                self._noted = self._calls.note(NoteRuns(self._graph_id, self._lease, ended, under_way))
             return self._noted
 
     def _look_after(self, note: RunNote) -> None:

@@ -17,29 +17,29 @@ class LeaseEnd:
     Attributes:
         number: the gang's serial number of the next run; 0 from ranks other than 0.
         failed: whether the lease's last run failed.
-        committed: number of updates under the lease that all ranks have committed.
     """
 
     number: int
     failed: bool
-    committed: int = 0
 
 
 @dataclass(frozen=True)
 class OpenDoor(WorkerMessage[Address]):
-    """Admit rank 0's line to this rank; return the address of the worker's door.
+    """Admit rank 0's line to this rank, in place of the one before; return the address of the worker's door.
 
     Attributes:
         graph_id: the graph.
         token: what rank 0 will show.
+        epoch: number of the attempt to open the gang's lines; a later one replaces an earlier one.
 
     Raises:
-        StaleRunError: the worker is not a rank of that gang.
+        StaleRunError: the worker is not a rank of that gang, or a later attempt has begun.
         ExchangeUnavailableError: the worker can't listen.
     """
 
     graph_id: str
     token: bytes
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,12 @@ class GrantLease(WorkerMessage[Address]):
         addresses: workers of the other ranks.
         doors: answers to ``OpenDoor`` of the other ranks.
         doors_token: the token of those doors.
+        epoch: the attempt of those doors. Rank 0 keeps lines of the same epoch, and opens new ones under a later one.
+        seconds: time that opening the lines may take.
         order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
 
     Raises:
-        StaleRunError: the worker is not a rank of that gang.
+        StaleRunError: the worker is not a rank of that gang, or a later lease was granted.
         ExchangeUnavailableError: the worker can't listen, or can't open a line to another rank.
     """
 
@@ -72,6 +74,8 @@ class GrantLease(WorkerMessage[Address]):
     addresses: tuple[str, ...]
     doors: tuple[Address, ...]
     doors_token: bytes
+    epoch: int
+    seconds: float
     order_key: Hashable | None
 
 

@@ -1,4 +1,4 @@
-"""The messages of rank 0 to the scheduler: notes of leased runs, and updates under a lease for it to decide.
+"""The messages of rank 0 to the scheduler: notes of leased runs, and the updates that rank 0 decided under a lease.
 
 The scheduler's history, lists, page and metrics learn of the runs from the notes. A run that is under way for a while
 is noted as under way, so that it can be seen and cancelled. Every run is noted once it has ended.
@@ -11,7 +11,6 @@ from dbfs_workers.errors import DbfsError
 from dbfs_workers.leases.requests import read_answer
 from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import Message, Pickled
-from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.text import Identifier
 from dbfs_workers.updates.messages import RankUpdate
 
@@ -29,7 +28,7 @@ class RunNote:
         answers: by part, the ranks' answers.
         ended: when the run ended, or was left because the lease was revoked; 0 while it is under way.
         shown: whether the run was noted as under way.
-        update: kind of the update, if the run is one that failed before the scheduler's decision; empty for traversals.
+        update: kind of the update, if the run is one that failed before rank 0's decision; empty for traversals.
     """
 
     run_id: str
@@ -83,58 +82,46 @@ class NoteRuns(Message[None]):
         lease: serial number of the lease.
         ended: runs that ended since the last message.
         under_way: the run under way; None if there is none, or for too short a time.
-        committed: number of updates under the lease that all ranks have committed.
     """
 
     graph_id: Identifier
     lease: int
     ended: tuple[RunEnded, ...]
     under_way: RunUnderWay | None
-    committed: int = 0
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The scheduler's decision on an update under a lease.
+class EnterUpdate(Message[Pickled[Any]]):
+    """Enter an update under a lease into the scheduler's record of the graph; return its report, pickled.
 
-    Attributes:
-        totals: counts of the version, which all ranks are to commit; None if they are to forget it.
-        report: what the update's client gets.
-    """
-
-    totals: GraphTotals | None
-    report: Pickled[Any]
-
-
-@dataclass(frozen=True)
-class DecideUpdate(Message[Decision]):
-    """Decide whether a version that all ranks have prepared becomes the graph's version. From rank 0.
-
-    The version is the graph's from the decision on. If rank 0 does not commit it on all ranks, the graph is lost. A
-    decision that is asked for again stays as it was.
+    From rank 0, which has decided: the ranks have the version already, or have forgotten it. Entered once, however
+    often the message comes.
 
     Attributes:
         graph_id: the graph.
-        lease: serial number of the lease.
+        client: id of the lease's holder.
         run_id: the update's run.
         kind: kind of the update, one of ``update_spec.KINDS``.
-        strict: whether one duplicate or missing edge refuses the whole batch.
         began: when rank 0 took the update, in seconds since the epoch.
         ranks: by rank, the version that the rank has prepared.
+        applied: whether the ranks commit the version; False if ``strict`` refused the batch.
+        settled: whether all ranks have said that they committed it. If not, the next run waits until they have.
+        torn: why a rank could not commit it, which makes the graph lost; empty if none failed.
 
     Raises:
-        StaleRunError: the lease is over.
-        WorkerLostError: a rank's worker is lost.
-        InvalidOptionError: the graph takes no updates.
+        GraphNotFoundError: the graph was unloaded.
+        WorkerLostError: the graph is lost.
     """
 
     graph_id: Identifier
-    lease: int
+    client: str
     run_id: Identifier
     kind: str
-    strict: bool
     began: float
     ranks: Pickled[tuple[RankUpdate, ...]]
+    applied: bool
+    settled: bool
+    torn: str
 
 
 def ended_run(note: RunNote) -> RunEnded:

@@ -4,15 +4,12 @@ import threading
 import time
 from typing import Final
 
-from dbfs_workers.errors import DeadlineExceededError, WorkerLostError
+from dbfs_workers.errors import LateError, WorkerLostError
 from dbfs_workers.leases.requests import answer_error, failed, more_follow, read_answer
 from dbfs_workers.lines.line import Line, LineClosedError
 
 SEND_SECONDS: Final = 2.0
 """Seconds that the other end of a line may take to read a frame."""
-
-LATE: Final = 0.5
-"""Seconds after the deadline in which a peer's own error may still arrive."""
 
 
 class Peer:
@@ -55,7 +52,7 @@ class Peer:
             # A late answer would be taken for the answer to the next part.
             self.line.close()
             late = f"run {run_id}: not done after {deadline:g} s; no answer from rank {self.rank}"
-            return answer_error(DeadlineExceededError(late))
+            return answer_error(LateError(late))
         except LineClosedError as error:
             return self.lost(run_id, error)
 

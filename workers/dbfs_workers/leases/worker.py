@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from functools import partial
@@ -10,12 +11,12 @@ from typing import Any, Final
 import distributed
 
 from dbfs_workers import rpc
-from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError, WorkerLostError
+from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.follower import Follower, MakeRun, MakeUpdate
 from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
-from dbfs_workers.leases.notes import DecideUpdate, Decision, NoteRuns
+from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import EndOfUpdate, PartOfRun, PartOfUpdate
 from dbfs_workers.levels.traversals import never
@@ -24,13 +25,13 @@ from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
 from dbfs_workers.reports import RankReport
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.updates.worker import Updates
 
-# Seconds that opening a line to another rank may take.
-_OPEN_SECONDS = 2.0
-# Times that the scheduler is asked for a decision while connections to it break, and seconds between these.
-_TRIES: Final = 5
+# Seconds that the scheduler may take to answer notes, and another rank the end of a run.
+_NOTE_SECONDS: Final = 10.0
+# Seconds after which a message that must reach the scheduler is sent again.
 _TRY_AGAIN_AFTER: Final = 0.2
 
 
@@ -47,22 +48,32 @@ class WorkerLeases:
         self._worker = worker
         self._door = door
         self._updates = updates
-        self._followers: dict[str, tuple[Follower, bytes]] = {}
-        self._leaders: dict[str, Leader] = {}
+        # By graph id, with the token of rank 0's line, and the epoch of the lines.
+        self._followers: dict[str, tuple[Follower, bytes, int]] = {}
+        self._leaders: dict[str, tuple[Leader, int]] = {}
         # By graph id, the serial number of the latest lease, and its holder's token.
         self._holders: dict[str, tuple[int, bytes]] = {}
 
     async def open_door(self, message: OpenDoor, member: Member) -> Address:
         """See ``OpenDoor``."""
+        epoch = self._followers[message.graph_id][2] if message.graph_id in self._followers else 0
+        if message.epoch < epoch:
+            raise StaleRunError(f"rank {member.rank}: lines of epoch {message.epoch}, and of {epoch} there are some")
         self.leave(message.graph_id)
         follower = Follower(member.rank, *self._parts_of(member, message.graph_id))
-        self._followers[message.graph_id] = follower, message.token
+        self._followers[message.graph_id] = follower, message.token, message.epoch
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
     async def grant(self, message: GrantLease, member: Member) -> Address:
         """See ``GrantLease``."""
-        if message.graph_id not in self._leaders:
-            lines = await asyncio.to_thread(_open_lines, self._door.opener(), message.doors, message.doors_token)
+        latest = self._holders.get(message.graph_id, (0, b""))[0]
+        if message.lease <= latest:
+            raise StaleRunError(f"rank 0: lease {message.lease} comes late, after lease {latest}")
+        if self._leaders.get(message.graph_id, (None, 0))[1] != message.epoch:
+            self._drop_leader(message.graph_id)
+            lines = await asyncio.to_thread(
+                _open_lines, self._door.opener(), message.doors, message.doors_token, message.seconds
+            )
             if member.closed:
                 # The graph was unloaded meanwhile.
                 for line in lines:
@@ -82,10 +93,9 @@ class WorkerLeases:
                     raise ExchangeUnavailableError(
                         f"{self._worker.address} has lost the order by degree; load the graph again"
                     )
-            self._leaders[message.graph_id] = Leader(
-                message.graph_id, peers, *parts, calls, member.part_seconds, member.answer_seconds, order
-            )
-        leader = self._leaders[message.graph_id]
+            leader = Leader(message.graph_id, peers, *parts, calls, member.part_seconds, member.answer_seconds, order)
+            self._leaders[message.graph_id] = leader, message.epoch
+        leader = self._leaders[message.graph_id][0]
         leader.grant(message.lease, message.client, message.number, message.run_id)
         self._refuse_holder(message.graph_id)
         self._holders[message.graph_id] = message.lease, message.token
@@ -93,7 +103,7 @@ class WorkerLeases:
 
     async def end(self, message: EndLease, member: Member) -> LeaseEnd:
         """See ``EndLease``."""
-        leader = self._leaders.get(message.graph_id)
+        leader = self._leaders.get(message.graph_id, (None, 0))[0]
         if leader is None:
             if message.graph_id in self._followers and message.cause is not None:
                 follower = self._followers[message.graph_id][0]
@@ -103,25 +113,34 @@ class WorkerLeases:
             await asyncio.to_thread(leader.revoke, message.lease)
         else:
             leader.stop(message.lease, lambda number: _end_run(member, number, message))
-        end, noted = await asyncio.to_thread(leader.wait_until_idle)
+        end, sending = await asyncio.to_thread(leader.wait_until_idle)
         # Not before: the holder may open its line while the lease is revoked. During the wait another message may have
         # ended this lease, and the next one may have begun.
         if self._holders.get(message.graph_id, (0, b""))[0] == message.lease:
             self._refuse_holder(message.graph_id)
-        if noted is not None:
-            # The scheduler must have the notes before it forgets the lease.
-            await asyncio.wrap_future(noted)
+            if end.failed:
+                # A line may be broken, or have an answer of the failed run under way.
+                self._drop_leader(message.graph_id)
+        if sending:
+            # The scheduler must have the notes and the updates before it forgets the lease.
+            await asyncio.wait([*map(asyncio.wrap_future, sending)], timeout=_NOTE_SECONDS)
         return end
 
     def leave(self, graph_id: str) -> None:
         """End the leases of a gang that this worker leaves."""
-        follower, token = self._followers.pop(graph_id, (None, b""))
-        leader = self._leaders.pop(graph_id, None)
-        for served in (follower, leader):
-            if served is not None:
-                served.close()
+        follower, token, _ = self._followers.pop(graph_id, (None, b"", 0))
+        if follower is not None:
+            follower.close()
         self._door.refuse(token)
+        self._drop_leader(graph_id)
         self._refuse_holder(graph_id)
+        self._holders.pop(graph_id, None)
+
+    def _drop_leader(self, graph_id: str) -> None:
+        """Close rank 0's lines to the other ranks; the next grant opens new ones."""
+        leader, _ = self._leaders.pop(graph_id, (None, 0))
+        if leader is not None:
+            leader.close()
 
     def close(self) -> None:
         """End all leases."""
@@ -158,7 +177,11 @@ class WorkerLeases:
         return make_run, make_update
 
     def _refuse_holder(self, graph_id: str) -> None:
-        self._door.refuse(self._holders.pop(graph_id, (0, b""))[1])
+        """Admit the holder's line no more; the serial number stays, for grants that come late."""
+        if graph_id in self._holders:
+            lease, token = self._holders[graph_id]
+            self._door.refuse(token)
+            self._holders[graph_id] = lease, b""
 
 
 class _Calls:
@@ -187,21 +210,22 @@ class _Calls:
         """See ``GangCalls``."""
         return asyncio.run_coroutine_threadsafe(self._send_in_order(notes), self._loop)
 
-    def decide(self, update: DecideUpdate) -> Decision:
+    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
         """See ``GangCalls``."""
-        asking = asyncio.run_coroutine_threadsafe(self._ask(update), self._loop)
-        return self._member.wait_for(asking)
+        return asyncio.run_coroutine_threadsafe(self._enter_in_order(update), self._loop)
 
-    async def _ask(self, update: DecideUpdate) -> Decision:
+    async def _enter_in_order(self, update: EnterUpdate) -> Pickled[Any]:
+        # The ranks have the version already, so a scheduler that is late gets the message again and again. The worker
+        # closes if the scheduler is lost, and the graph is lost then as well.
         address = self._worker.scheduler.address
-        for tried in range(1, _TRIES + 1):
-            try:
-                return rpc.unpack(address, update, await rpc.send(self._worker.scheduler, update))
-            except OSError as error:
-                if tried == _TRIES:
-                    raise WorkerLostError(f"run {update.run_id}: rank 0 lost the scheduler: {error}") from error
-            await asyncio.sleep(_TRY_AGAIN_AFTER)
-        raise AssertionError
+        async with self._order:
+            while True:
+                try:
+                    answer = await rpc.send(self._worker.scheduler, update, _NOTE_SECONDS)
+                except OSError:
+                    await asyncio.sleep(_TRY_AGAIN_AFTER)
+                else:
+                    return rpc.unpack(address, update, answer)
 
     def _call_peers(self, message: WorkerMessage[None]) -> None:
         for address in self._addresses:
@@ -229,7 +253,7 @@ class _Calls:
         # A server that can't be reached is lost, which ends the run by other ways. A worker that closes raises
         # RuntimeError: its own connections are closed.
         with contextlib.suppress(OSError, RuntimeError):
-            await rpc.send(server, message)
+            await rpc.send(server, message, _NOTE_SECONDS)
 
 
 def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:
@@ -245,12 +269,13 @@ def _end_run(member: Member, number: int, message: EndLease) -> None:
 
 
 def _open_lines(
-    open_line: Callable[[Address, bytes, float], Line], doors: tuple[Address, ...], token: bytes
+    open_line: Callable[[Address, bytes, float], Line], doors: tuple[Address, ...], token: bytes, seconds: float
 ) -> list[Line]:
     lines: list[Line] = []
+    end = time.monotonic() + seconds
     try:
         for address in doors:
-            lines.append(open_line(address, token, _OPEN_SECONDS))
+            lines.append(open_line(address, token, max(1e-3, end - time.monotonic())))
             lines[-1].notice_silence()
     except BaseException as error:
         for line in lines:

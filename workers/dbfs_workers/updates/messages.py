@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,21 @@ class RankUpdate:
     vertices: NDArray[np.int64]
     absent: int
     connected: int
+
+
+def totals_of(ranks: Sequence[RankUpdate]) -> GraphTotals:
+    """Return the counts of a version over all ranks."""
+    return GraphTotals(
+        sum(rank.info.m_local for rank in ranks),
+        sum(rank.connected for rank in ranks),
+        max(rank.info.max_degree for rank in ranks),
+    )
+
+
+def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:
+    """Return how many edges of an update are refused: duplicates of an insertion, or missing edges of a deletion."""
+    # An edge between two deleted vertices comes from both of them.
+    return 0 if kind == "delete-vertices" else sum(rank.refused for rank in ranks)
 
 
 @dataclass(frozen=True)
@@ -91,12 +106,13 @@ class PrepareUpdate(WorkerMessage[RankUpdate]):
 
 @dataclass(frozen=True)
 class CommitUpdate(WorkerMessage[None]):
-    """Make the prepared version the rank's partition.
+    """Make the prepared version the rank's partition. Ignored if the rank has that version, or a later one.
 
     Attributes:
         graph_id: the graph.
         run_id: the update's run.
         totals: counts of the version.
+        version: number of the version.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang, or has prepared no version in this run.
@@ -106,6 +122,7 @@ class CommitUpdate(WorkerMessage[None]):
     graph_id: str
     run_id: str
     totals: GraphTotals
+    version: int
 
 
 @dataclass(frozen=True)

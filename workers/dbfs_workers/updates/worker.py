@@ -120,7 +120,11 @@ class Updates:
     async def commit_update(self, message: CommitUpdate) -> None:
         """See ``CommitUpdate``."""
         member = self._member(message.graph_id)
-        prepared = self._take_prepared(member, message.graph_id, message.run_id)
+        prepared = self._take_prepared(message.graph_id, message.run_id)
+        if prepared is None:
+            # The commit of before may be under way.
+            await member.in_thread(_require_version, member, message.run_id, message.version)
+            return
         # Otherwise without a wait for another thread, which may come late on busy cores.
         if member.takes_over:
             await member.in_thread(member.take_over, prepared.partition, message.totals, prepared.facts)
@@ -139,18 +143,21 @@ class Updates:
         if totals is None:
             self._drop(graph_id, run_id)
             return
-        prepared = self._take_prepared(member, graph_id, run_id)
-        if member.takes_over:
-            member.alone(member.take_over, prepared.partition, totals, prepared.facts)
-        if isinstance(self._worker.data, dict | SpillBuffer):
-            self._put(member, prepared)
-            return
+        with member.in_use:
+            prepared = self._take_prepared(graph_id, run_id)
+            if prepared is None:
+                raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
+            if member.takes_over:
+                member.take_over(prepared.partition, totals, prepared.facts)
+            if isinstance(self._worker.data, dict | SpillBuffer):
+                self._put(member, prepared)
+                return
 
-        async def put() -> None:
-            self._put(member, prepared)
+            async def put() -> None:
+                self._put(member, prepared)
 
-        # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
-        member.wait_for(asyncio.run_coroutine_threadsafe(put(), self._worker.loop.asyncio_loop))
+            # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
+            member.wait_for(asyncio.run_coroutine_threadsafe(put(), self._worker.loop.asyncio_loop))
 
     def _put(self, member: Member, prepared: _Prepared) -> None:
         """Make a version the rank's partition."""
@@ -159,11 +166,9 @@ class Updates:
         if prepared.changes is not None:
             member.log.add(prepared.changes, prepared.partition.m_local)
 
-    def _take_prepared(self, member: Member, graph_id: str, run_id: str) -> _Prepared:
-        prepared = self._prepared.pop(graph_id, None)
-        if prepared is None or prepared.run_id != run_id:
-            raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
-        return prepared
+    def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
+        prepared = self._prepared.get(graph_id)
+        return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
 
     def _drop(self, graph_id: str, run_id: str) -> None:
         prepared = self._prepared.get(graph_id)
@@ -178,3 +183,13 @@ class Updates:
         """Forget the prepared version, and the batch, of a gang that this worker leaves."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
+
+
+def _require_version(member: Member, run_id: str, version: int) -> None:
+    """Check that a rank has committed a version. Called in a thread that has the member for itself.
+
+    Raises:
+        StaleRunError: the rank has an earlier version.
+    """
+    if member.latest is None or member.latest.version < version:
+        raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
