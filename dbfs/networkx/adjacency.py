@@ -47,25 +47,26 @@ class Adjacency:
         np.cumsum(np.bincount(targets, minlength=starts.size - 1), out=starts[1:])
         return Adjacency(starts, sources[np.argsort(targets, kind="stable")])
 
-    def matches(self, against: Adjacency) -> bool:
-        """Return whether each vertex has as many neighbours here as edges lead to the vertex in ``against``."""
-        counts = np.bincount(against.neighbours, minlength=self.starts.size - 1)
-        return bool(np.array_equal(counts, self.degrees))
+    def mirrors(self, other: Adjacency) -> bool:
+        """Return whether the edges here are those of ``other``, reversed."""
+        n = self.starts.size - 1
+        (sources, targets), (others, ends) = self.pairs(), other.pairs()
+        return bool(np.array_equal(np.sort(sources * n + targets), np.sort(ends * n + others)))
 
 
 def read_adjacency(neighbours: Mapping[Any, Mapping[Any, Any]], vertices: Mapping[Any, int]) -> Adjacency:
     """Read NetworkX's mapping of nodes to neighbours (``G.adj``, ``G.pred``).
 
     Args:
-        neighbours: by node, in the order of the vertices, a mapping whose keys are the neighbours.
-        vertices: the vertex of each node.
+        neighbours: by node a mapping whose keys are the neighbours.
+        vertices: the vertex of each node, in the order of the vertices.
     """
-    n = len(vertices)
-    flat = list(itertools.chain.from_iterable(neighbours.values()))
-    # In a view (a subgraph, a reversed graph) the length of a row takes as long as reading the row.
-    starts = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, neighbours.values()), np.int64, n), out=starts[1:])
-    return Adjacency(starts, np.fromiter(map(vertices.__getitem__, flat), np.int64, len(flat)))
+    # The length of a row that a multigraph's filter thins out counts neighbours that the row does not have.
+    rows = [list(iter(neighbours[node])) for node in vertices]
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
+    flat = map(vertices.__getitem__, itertools.chain.from_iterable(rows))
+    return Adjacency(starts, np.fromiter(flat, np.int64, int(starts[-1])))
 
 
 def shortest_edges(

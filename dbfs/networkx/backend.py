@@ -18,7 +18,7 @@ from dbfs.networkx import (  # noqa: F401
     sums,
     traversal,
 )
-from dbfs.networkx.backend_graph import BackendGraph
+from dbfs.networkx.backend_graph import BackendGraph, is_view
 from dbfs.networkx.registry import OFFERS
 
 _BACKEND: Final = "dbfs"
@@ -35,7 +35,13 @@ class Backend:
     def convert_from_nx(graph: nx.Graph, **_: Any) -> BackendGraph:
         """Return the graph for traversals; NetworkX's arguments name attributes, which play no part in traversals."""
         known = _converted(graph)
-        return BackendGraph(graph, hold=False) if known is None else known
+        if known is not None:
+            return known
+        view = is_view(graph)
+        if view:
+            # NetworkX empties its cache when a graph changes, and knows nothing of a graph behind the view.
+            graph.__networkx_cache__ = None
+        return BackendGraph(graph, hold=view)
 
     @staticmethod
     def convert_to_nx(value: Any, *, name: str | None = None) -> Any:  # noqa: ARG004

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.graphs import require_both_ways
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import load
 from dbfs.networkx import cluster
@@ -49,10 +51,20 @@ class BackendGraph:
         self._directed: bool = graph.is_directed()
         self._multigraph: bool = graph.is_multigraph()
         self._edges: int = graph.number_of_edges()
+        self._title: str = type(graph).__name__ + (f" named {graph.name!r}" if graph.name else "")
+        if not self._directed and is_view(graph):
+            require_both_ways(graph)
         self.adjacency = read_adjacency(graph._adj, self._vertices)
-        self._original: Callable[[], nx.Graph | None] = (lambda: graph) if hold else weakref.ref(graph)
+        self._before: Mapping[Any, Mapping[Any, Any]] = graph._pred if self._directed else {}
+        self._held = graph if hold else None
+        self._original = weakref.ref(graph)
         self._loaded: dict[Way, Graph] = {}
         self._loading = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NetworkX keeps a conversion with its graph, which users pickle and copy. There None stands for the conversion:
+        # NetworkX takes None for a graph that was not converted yet.
+        return (type(None), ()) if self._held is None else (from_networkx, (self._held,))
 
     @property
     def original(self) -> nx.Graph:
@@ -73,16 +85,12 @@ class BackendGraph:
 
     @functools.cached_property
     def against(self) -> Adjacency:
-        """The neighbours against the edges, in the order of ``G.pred`` as long as the NetworkX graph exists."""
+        """The neighbours against the edges, in the order of ``G.pred`` unless the NetworkX graph has changed since."""
         if not self._directed:
             return self.adjacency
-        graph = self._original()
-        if graph is not None and len(graph) == len(self):
-            try:
-                read = read_adjacency(graph._pred, self._vertices)
-            except KeyError:  # the graph has changed since
-                return self.adjacency.transposed()
-            if read.matches(self.adjacency):
+        with contextlib.suppress(KeyError):  # a node of the graph is gone, or new
+            read = read_adjacency(self._before, self._vertices)
+            if read.mirrors(self.adjacency):
                 return read
         return self.adjacency.transposed()
 
@@ -180,17 +188,30 @@ class BackendGraph:
         except TypeError:
             return False
 
+    def __str__(self) -> str:
+        # What NetworkX's messages say of a graph.
+        return f"{self._title} with {len(self)} nodes and {self._edges} edges"
+
     def __repr__(self) -> str:
         kind = "directed " if self._directed else ""
         return f"<dbfs.networkx.BackendGraph: {kind}{len(self):,} nodes, {self._edges:,} edges>"
 
 
+def is_view(graph: nx.Graph) -> bool:
+    """Return whether a graph shows the nodes and edges of another one, which may change without NetworkX's notice."""
+    return hasattr(graph, "_graph") or not isinstance(graph._adj, dict)
+
+
 def from_networkx(graph: nx.Graph) -> BackendGraph:
     """Convert a NetworkX graph, which must not change afterwards; NetworkX's functions take the result in its place.
 
-    With ``backend="dbfs"`` NetworkX converts by itself, and keeps the converted graph until the graph changes.
+    With ``backend="dbfs"`` NetworkX converts by itself, and keeps the converted graph until the graph changes. A view
+    (``G.subgraph(...)``, ``G.reverse(copy=False)``) is converted anew by each call.
 
     Args:
         graph: any NetworkX graph: directed or not, with or without parallel edges.
+
+    Raises:
+        EdgeInputError: the graph is undirected, and its filter shows an edge in one direction only.
     """
     return BackendGraph(graph, hold=True)

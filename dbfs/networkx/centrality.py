@@ -46,7 +46,8 @@ def harmonic_centrality(
     sources: Any = None,
 ) -> dict[Any, float]:
     """Return for each node of ``nbunch`` the sum of the inverse distances from the sources."""
-    wanted, origins = list(dict.fromkeys(G.nodes_in(nbunch))), list(dict.fromkeys(G.nodes_in(sources)))
+    # As in NetworkX, the order of the nodes is that of their set.
+    wanted, origins = list(set(G.nodes_in(nbunch))), list(set(G.nodes_in(sources)))
     targets, starts = G.vertices(wanted), G.vertices(origins)
     found = np.zeros(len(G))
     if not targets.size or not starts.size:
@@ -61,7 +62,8 @@ def harmonic_centrality(
     else:
         for distances in searches.many_distances(G, starts.tolist()):
             found += _inverses(distances)
-    return dict(zip(wanted, found[targets].tolist(), strict=True))
+    # As in NetworkX, a sum without addends is an integer.
+    return {node: total or 0 for node, total in zip(wanted, found[targets].tolist(), strict=True)}
 
 
 @offered(refused={"paths": NO_TRAVERSAL, "weight": NO_WEIGHTS})

@@ -33,7 +33,7 @@ def bidirectional_shortest_path(G: BackendGraph, source: Hashable, target: Hasha
 @offered()
 def has_path(G: BackendGraph, source: Hashable, target: Hashable) -> bool:
     """Return whether a path leads from one node to another."""
-    return _distance(G, source, target) is not None
+    return distance(G, source, target) is not None
 
 
 @offered(refused={"weight": NO_WEIGHTS}, single=("source", "target"))
@@ -71,10 +71,10 @@ def shortest_path_length(
         return single_target_shortest_path_length(G, target)
     if target is None:
         return single_source_shortest_path_length(G, source)
-    distance = _distance(G, source, target)
-    if distance is None:
+    length = distance(G, source, target)
+    if length is None:
         raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
-    return distance
+    return length
 
 
 @offered()
@@ -169,7 +169,7 @@ def _paths(
     return paths
 
 
-def _distance(graph: BackendGraph, source: Hashable, target: Hashable) -> int | None:
+def distance(graph: BackendGraph, source: Hashable, target: Hashable) -> int | None:
     """Return the distance between two nodes; None if no path joins them."""
     require(graph, source, "Source {} is not in G")
     require(graph, target, "Target {} is not in G")

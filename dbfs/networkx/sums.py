@@ -10,10 +10,11 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.errors import InvalidOptionTypeError
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 from dbfs.networkx.components import is_connected, is_strongly_connected
-from dbfs.networkx.paths import shortest_path_length
+from dbfs.networkx.paths import distance
 from dbfs.networkx.registry import NO_TRAVERSAL, NO_WEIGHTS, offered
 
 _METHODS = ("unweighted", "dijkstra", "bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
@@ -53,7 +54,7 @@ def hyper_wiener_index(G: BackendGraph, weight: None = None) -> float:
 @offered(refused={"weight": NO_WEIGHTS}, single=())
 def schultz_index(G: BackendGraph, weight: None = None) -> float:
     """Return the sum of ``d (k + l)`` over all pairs at distance d with degrees k and l; infinite if disconnected."""
-    return sum(far for _, far in _far_degrees(G)) if _connected(G) else math.inf
+    return float(sum(far for _, far in _far_degrees(G))) if _connected(G) else math.inf
 
 
 @offered(refused={"weight": NO_WEIGHTS}, single=())
@@ -72,12 +73,11 @@ def global_efficiency(G: BackendGraph) -> float:
 @offered()
 def efficiency(G: BackendGraph, u: Hashable, v: Hashable) -> float:
     """Return the inverse distance of two nodes, 0 if no path joins them."""
-    try:
-        length = shortest_path_length(G, u, v)
-    except nx.NetworkXNoPath:
-        return 0
-    assert isinstance(length, int)
-    return 1 / length
+    for name, node in (("u", u), ("v", v)):
+        if node is None:
+            raise InvalidOptionTypeError(f"{name} must be a node, not None; efficiency needs two nodes")
+    length = distance(G, u, v)
+    return 0 if length is None else 1 / length
 
 
 @offered(refused={"weight": NO_WEIGHTS, "sp": NO_TRAVERSAL}, single=())

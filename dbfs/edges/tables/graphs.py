@@ -56,8 +56,30 @@ def _opener(graph: Any) -> Callable[[Any, bool], EdgeList] | None:
     return None
 
 
+def require_both_ways(graph: Any) -> None:
+    """Check that an undirected graph of NetworkX has each edge at both of its ends, which a filter may break.
+
+    Raises:
+        EdgeInputError: an edge can be crossed in one direction only.
+    """
+    keyed = graph.is_multigraph()
+    ends = {(u, v, key) for u, row in graph.adjacency() for v in row for key in (row[v] if keyed else ("",))}
+    for u, v, key in ends:
+        if (v, u, key) not in ends:
+            raise EdgeInputError(
+                f"{_name(graph)}: the graph is undirected, but its filter shows the edge ({u!r}, {v!r}) and hides "
+                f"({v!r}, {u!r}); the filter must answer alike for both"
+            )
+
+
+def _name(graph: Any) -> str:
+    return str(graph.name) or "NetworkX graph"
+
+
 def _networkx(graph: Any, undirected: bool) -> EdgeList:
-    name = str(graph.name) or "NetworkX graph"
+    name = _name(graph)
+    if hasattr(graph, "_graph") and not graph.is_directed():
+        require_both_ways(graph)
     lone = [node for node, degree in graph.degree if degree == 0]
     directed = bool(graph.is_directed()) and not undirected
     return open_pairs(graph.edges(), directed=directed, name=name, lone=lone)
