@@ -49,9 +49,10 @@ PARTS = {
 }
 
 
-# Tests of NetworkX that are left out. This one compares bounds with plain searches on 500 random graphs, by weight too,
-# which the backend refuses: six minutes of small traversals. test_networkx_functions.py makes the comparison.
-LEFT_OUT = "test_use_bounds_on_off_consistency"
+# A test of NetworkX with 500 cases, which take ten minutes: bounds against plain searches on random graphs, by weight
+# too, which the backend leaves to NetworkX. Parts have cases with each density, number of nodes and seed.
+BOUNDS = "test_use_bounds_on_off_consistency"
+SOME_BOUNDS = [f"{step % 5 / 5}-{10 + step}-{step}" for step in range(10)]
 
 # NetworkX tests this function only by others that call its code.
 UNTESTED = ["generic_bfs_edges"]
@@ -67,7 +68,32 @@ def test_every_function_belongs_to_a_part() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_networkx_passes_its_own_tests(part: str, tmp_path: Path) -> None:
     modules, functions = PARTS[part]
-    counts = tmp_path / "counts.json"
+    passed, found = run(modules, " or ".join([f"not {BOUNDS}", *SOME_BOUNDS]), tmp_path)
+    assert passed > 0
+    assert set(functions.split()) <= found["ran"].keys()
+    # A function leaves a call to NetworkX for a parameter that it refuses, and never after it has begun.
+    refusing = {name for name, offer in OFFERS.items() if offer.refused}
+    assert found["fell back"].keys() & OFFERS.keys() <= refusing
+    assert not found["raised"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_networkx_passes_all_its_tests_of_bounds(tmp_path: Path) -> None:
+    passed, found = run("algorithms.tests.test_distance_measures", BOUNDS, tmp_path)
+    assert passed == 500
+    assert not found["raised"]
+
+
+def run(modules: str, select: str, folder: Path) -> tuple[int, dict[str, dict[str, int]]]:
+    """Run tests of NetworkX on the backend; return how many passed, and the counts of its calls.
+
+    Args:
+        modules: modules of NetworkX's tests.
+        select: the tests to run, as for ``pytest -k``.
+        folder: a folder to run in.
+    """
+    counts = folder / "counts.json"
     settings = {
         "NETWORKX_TEST_BACKEND": "dbfs",
         # NetworkX runs other functions, and calls that the backend refuses. Most tests would end at the first of these.
@@ -75,23 +101,18 @@ def test_networkx_passes_its_own_tests(part: str, tmp_path: Path) -> None:
         "NETWORKX_CALLS": str(counts),
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    options = ["-q", "-p", "tests.support.networkx_calls", "-p", "no:cacheprovider", "-c", os.devnull]
-    options += ["-k", f"not {LEFT_OUT}"]
+    options = ["-q", "-p", "tests.support.networkx_calls", "-p", "no:cacheprovider", "-c", os.devnull, "-k", select]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", "--pyargs"]
+        [sys.executable, "-m", "pytest", *options, f"--rootdir={folder}", "--pyargs"]
         + [f"networkx.{module}" for module in modules.split()],
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | settings,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert re.search(r"\d+ passed", done.stdout)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
     assert "xfailed" not in done.stdout
-    found = json.loads(counts.read_text())
-    assert set(functions.split()) <= found["ran"].keys()
-    # A function leaves a call to NetworkX for a parameter that it refuses, and never after it has begun.
-    refusing = {name for name, offer in OFFERS.items() if offer.refused}
-    assert found["fell back"].keys() & OFFERS.keys() <= refusing
-    assert not found["raised"]
+    return int(passed[1]), json.loads(counts.read_text())
