@@ -22,7 +22,7 @@ FULL := $(PYTEST) --timeout=600
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not long and not alone"
 	$(BIN)/python $(FULL) --worker-processes -m "full and not long and alone"
-	$(BIN)/python $(FULL) --worker-processes -m "not full" tests/test_parity.py
+	$(BIN)/python $(FULL) --worker-processes -m "not full and not long" tests/test_parity.py
 
 # What takes long (the mark "long"): soaks, whole matrices, many seeds. None of these tests is in make test-all.
 test-long: kernels
@@ -48,7 +48,7 @@ kernels: .venv/installed-dev
 # In two processes: half of a test's time is waiting for workers that start.
 pytest: kernels
 	$(FORGET)
-	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "not full"
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "not full and not long"
 
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev
