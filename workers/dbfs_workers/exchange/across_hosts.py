@@ -134,7 +134,7 @@ class EnvoyExchange(SharedMemoryExchange):
         for host, link in self._links.items():
             if host < self._host:
                 try:
-                    line = open_line(doors[host], token, CONNECT_SECONDS)
+                    line = open_line(doors[host], token, end - time.monotonic())
                     line.send(self._host.to_bytes(4, "little"), CONNECT_SECONDS)
                 except LineClosedError as error:
                     raise ExchangeUnavailableError(f"rank {self.rank}, to rank {link.envoy}: {error}") from error

@@ -69,19 +69,25 @@ class Line:
             address: where the door listens.
             token: the token that the door expects, ``TOKEN_BYTES`` long.
             context: TLS for the line; None for plain TCP.
-            timeout: seconds that opening may take.
+            timeout: seconds that opening may take: connecting, TLS and the door's answer together.
 
         Raises:
             ExchangeUnavailableError: nothing listens there, or the host can't be reached.
             LineClosedError: the token is not valid there, or no longer.
         """
+        end = time.monotonic() + timeout
         host, port = address
         try:
-            connection = socket.create_connection(address, timeout)
+            connection = socket.socket(family(host))
             try:
+                _wait_until(end, connection)
+                connection.connect(address)
                 if context is not None:
+                    _wait_until(end, connection)
                     connection = context.wrap_socket(connection, server_hostname=host)
+                _wait_until(end, connection)
                 connection.sendall(_GREETING + token)
+                _wait_until(end, connection)
                 welcome = connection.recv(1)
             except BaseException:
                 connection.close()
@@ -94,16 +100,18 @@ class Line:
         return cls(connection)
 
     @classmethod
-    def greet(cls, connection: socket.socket, context: ssl.SSLContext | None, timeout: float) -> tuple["Line", bytes]:
+    def greet(cls, connection: socket.socket, timeout: float) -> tuple["Line", bytes]:
         """Take a connection that arrived at a door; return the line and the token that came over it.
+
+        A connection of TLS has not shaken hands yet.
 
         Raises:
             OSError: no greeting and token came within ``timeout`` seconds.
         """
         end = time.monotonic() + timeout
         connection.settimeout(timeout)
-        if context is not None:
-            connection = context.wrap_socket(connection, server_side=True)
+        if isinstance(connection, ssl.SSLSocket):
+            connection.do_handshake()
         greeting = _read(connection, len(_GREETING) + TOKEN_BYTES, end)
         if not greeting.startswith(_GREETING):
             raise ConnectionRefusedError("not a line of dbfs")
@@ -203,6 +211,11 @@ class Line:
         self._connection.close()
 
 
+def family(host: str) -> socket.AddressFamily:
+    """Return the family of the addresses at which a door on a host listens."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def new_token() -> bytes:
     """Return a random token."""
     return os.urandom(TOKEN_BYTES)
@@ -234,12 +247,23 @@ def _read(connection: socket.socket, size: int, end: float | None) -> bytes:
 
 def _receive(connection: socket.socket, most: int, end: float | None) -> bytes:
     """Return what arrives next, at most ``most`` bytes; errors as of ``_read``."""
-    left = None if end is None else end - time.monotonic()
-    if left is not None and left <= 0:
-        raise TimeoutError("no answer in time")
-    if left is not None or connection.gettimeout() is not None:
-        connection.settimeout(left)
+    if end is not None:
+        _wait_until(end, connection)
+    elif connection.gettimeout() is not None:
+        connection.settimeout(None)
     arrived = connection.recv(most)
     if not arrived:
         raise ConnectionResetError("closed by the other end")
     return arrived
+
+
+def _wait_until(end: float, connection: socket.socket) -> None:
+    """Have the next call of a connection wait until ``end``, in seconds of ``time.monotonic()``.
+
+    Raises:
+        TimeoutError: ``end`` is past.
+    """
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    connection.settimeout(left)
