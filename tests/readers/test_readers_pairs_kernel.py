@@ -12,9 +12,13 @@ GRAMMARS = {
     "space": PairGrammar(b" ", 1, 12, comments=(b"%",), extra=0),
     "values": PairGrammar(b" ", 0, INT64_MAX, comments=(b"%",), extra=2),
     "arcs": PairGrammar(b" ", 1, 99, prefix=b"a", extra=1, comments=(b"c",)),
-    "tab": PairGrammar(b"\t", 0, INT64_MAX, comments=(b"#", b"%", b"//")),
-    "comma": PairGrammar(b",", 0, INT64_MAX, comments=(b"#",)),
+    "either": PairGrammar(b"", 0, INT64_MAX, comments=(b"#", b"%", b"//")),
+    "blanks": PairGrammar(b"", 0, INT64_MAX, extra=1, comments=(b"#",)),
+    "tabs": PairGrammar(b"", 0, INT64_MAX, extra=1, tail=b"\t", comments=(b"#",)),
+    "tab": PairGrammar(b"\t", 0, INT64_MAX, extra=1, tail=b"\t", comments=(b"#",)),
+    "comma": PairGrammar(b",", 0, INT64_MAX, extra=1, tail=b",", comments=(b"#",)),
     "semicolon": PairGrammar(b";", 0, 9, comments=(b"#",)),
+    "sets": PairGrammar(b" ", 1, 2, right=12, comments=(b"%",)),
 }
 WORDS = [
     "1",
@@ -33,6 +37,9 @@ WORDS = [
     "a",
     "c",
     "c x",
+    '"a"',
+    '"',
+    "{",
 ]
 MARKS = [
     " ",
@@ -71,9 +78,9 @@ def by_lines(block, grammar):
 @given(data=st.data())
 def test_same_as_the_pattern(name, data):
     grammar = GRAMMARS[name]
-    gap = grammar.separator.decode()
+    gap, after = (grammar.separator or b"\t").decode(), grammar.tail.decode()
     good = st.tuples(st.sampled_from(WORDS[:6]), st.sampled_from(WORDS[:6])).map(
-        lambda pair: f"{'a ' * bool(grammar.prefix)}{pair[0]}{gap}{pair[1]}{(gap + '5') * (grammar.extra or 0)}\n"
+        lambda pair: f"{'a ' * bool(grammar.prefix)}{pair[0]}{gap}{pair[1]}{(after + '5') * grammar.extra}\n"
     )
     part = st.one_of(good, good, st.sampled_from(WORDS), st.sampled_from(MARKS))
     block = "".join([*data.draw(st.lists(part, max_size=12)), "\n"]).encode()

@@ -47,8 +47,9 @@ def edge_list(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
     ids = st.integers(0, 9) | st.integers(0, 2**63 - 1)
     pairs = draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=20))
     mark = draw(st.sampled_from(list(GAPS)))
-    more = st.sampled_from(["", "", f"{mark}0.5", f'{mark}12{mark}"x"', f"{mark}3"])
-    rows = [f"{u}{draw(GAPS[mark])}{v}{draw(more)}" for u, v in pairs]
+    values = draw(st.integers(0, 2))
+    value = st.sampled_from(["0.5", '"x"', "3", *(['"a,b;c"', ""] if mark != "\t" else [])])
+    rows = [f"{u}{draw(GAPS[mark])}{v}" + "".join(mark + draw(value) for _ in range(values)) for u, v in pairs]
     header = draw(st.sampled_from([[], ["# c"], [f"source{mark}target"], ["", "% c", f"a{mark}b{mark}c"]]))
     return "g.txt", finish(draw, header, rows, NOISE["#"]), [(u + 1, v + 1) for u, v in pairs]
 

@@ -17,10 +17,27 @@ GRAMMARS = [
     pairs.PairGrammar(b" ", low=1, high=12, extra=1, comments=(b"%",)),
     pairs.PairGrammar(b" ", low=1, high=12, extra=2, comments=(b"%",)),
     pairs.PairGrammar(b" ", low=1, high=12, prefix=b"a", extra=1, comments=(b"c",)),
-    *(pairs.PairGrammar(mark, low=0, high=INT64_MAX, comments=(b"#", b"%", b"//")) for mark in (b"\t", b",", b";")),
+    pairs.PairGrammar(b" ", low=1, high=3, right=9, comments=(b"%",)),
+    *(
+        pairs.PairGrammar(separator, low=0, high=INT64_MAX, extra=extra, tail=tail, comments=(b"#", b"%", b"//"))
+        for separator, tail in ((b"", b" "), (b"", b"\t"), (b"\t", b"\t"), (b",", b","), (b";", b";"), (b"|", b"|"))
+        for extra in (0, 1, 2)
+    ),
 ]
 LAYOUTS = [metis_piece.MetisLayout(4, 9, lead, step) for lead in (0, 1, 2) for step in (1, 2)]
 GOOD = ["1 2", "1\t2", "1,2", "1;2", "a 1 2 3", "1 2 3", "1 2 0.5 1e-3", "2 1 -7", "3 , 4 , x", "a 2 1 nan", ""]
+GOOD += [
+    '1,2,"a,""b"',
+    "1 2\t3",
+    "1\t2\tx y",
+    "1,2,",
+    "1|2",
+    "1 2 # 3",
+    "1 2 {'a': 1}",
+    '1;2; "x" ;"y"',
+    "1 2 3\t",
+    "1,2,,4",
+]
 ODD = [
     "# 1 2",
     "%",
@@ -53,9 +70,19 @@ ODD = [
     "13 1",
     "\ufeff1 2",
     "a a 1 2",
+    "007 1",
+    "1 00",
+    '1,2,"x',
+    '1,2,"x"y',
+    '1;2;x"y',
+    "1 2#3",
+    "1 2 3 {x y}",
+    "1 2 {x\0",
+    '1\t2\t"x\ty"\t3',
+    "1\t2\t\t",
 ]
 
-line = st.sampled_from(GOOD) | st.sampled_from(ODD) | st.text(alphabet='0123 \t,;#%ac.-+e"/\r\0', max_size=8)
+line = st.sampled_from(GOOD) | st.sampled_from(ODD) | st.text(alphabet='0123 \t,;|#%{ac.-+e"/\r\0', max_size=8)
 texts = st.lists(st.tuples(line, st.sampled_from(["\n", "\r\n", " \n"])), min_size=1, max_size=5).map(
     lambda lines: "".join(text.replace("\n", "") + end for text, end in lines).encode()
 )
@@ -67,8 +94,10 @@ alike = st.lists(st.sampled_from(GOOD + ODD), min_size=1, max_size=2).flatmap(
 )
 
 
-@pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: f"{grammar.separator!r}{grammar.extra}")
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize(
+    "grammar", GRAMMARS, ids=lambda grammar: f"{grammar.separator!r}{grammar.tail!r}{grammar.extra}"
+)
+@settings(max_examples=50, deadline=None)
 @given(block=texts | alike)
 @example(block=b"a 1 2 3a4\n" * 3)
 @example(block=b"a 1 2 3a4\n" * 3 + b"\n")

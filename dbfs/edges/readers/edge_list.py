@@ -9,7 +9,7 @@ import re
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, header_number, require_bytes
 from dbfs.edges.readers.matrix_market import BANNER
-from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, parse_line
+from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, columns_of, parse_line
 from dbfs.errors import TruncatedFileError
 
 COMMENTS = (b"#", b"%", b"//")
@@ -84,5 +84,13 @@ def is_names(text: bytes) -> bool:
 
 
 def _grammar(line: Line) -> PairGrammar:
+    """Return the grammar of a file by its first line of data."""
     found = _MARKED_SEPARATOR.match(line.text)
-    return PairGrammar(found.group(1) if found else b"\t", low=0, high=INT64_MAX, comments=COMMENTS)
+    if found:
+        separator = tail = found.group(1)
+    else:
+        separator = b""
+        after = re.match(rb" *+[^ \t]++[ \t]++[^ \t]++([ \t]++)[^ \t]", line.text)
+        tail = b"\t" if after and b"\t" in after.group(1) else b" "
+    columns = columns_of(line.text, separator, tail)
+    return PairGrammar(separator, low=0, high=INT64_MAX, extra=max(len(columns) - 2, 0), tail=tail, comments=COMMENTS)

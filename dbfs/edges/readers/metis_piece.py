@@ -24,6 +24,7 @@ EXPANSION = 44
 _COMMENTS = re.compile(rb"^(?:%[^\n\r\0]*+\r?+\n)++", re.MULTILINE)
 _NEWLINE = ord("\n")
 _SPACE = ord(" ")
+_ZERO = ord("0")
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,9 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
     values = np.fromstring(block, dtype=np.int64, sep=" ")
     place = np.arange(values.size) - np.repeat(before[: counts.size], counts) - layout.lead
     listed = (place >= 0) & (place % layout.step == 0)
+    # A neighbour that begins with a zero is out of range, or a code such as 007 that is no number.
+    if (text[starts[listed]] == _ZERO).any():
+        return None
     neighbours = values[listed] - 1
     vertices = np.repeat(np.arange(vertex, vertex + counts.size), (counts - layout.lead) // layout.step)
     if neighbours.size and (neighbours.min() < 0 or neighbours.max() >= layout.n or (neighbours == vertices).any()):
@@ -182,6 +186,8 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
         raise LineError(f"{len(words)} numbers; {expected}")
     neighbours = []
     for word in words[layout.lead :: layout.step]:
+        if len(word) > 1 and word.startswith(b"0"):
+            raise LineError(f"{why_not_id(word)}; {expected}")
         # Longer numbers are past any n, and Python may refuse to convert them.
         neighbour = int(word) if len(word) < 20 else 0
         if not 1 <= neighbour <= layout.n:

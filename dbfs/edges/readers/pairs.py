@@ -32,6 +32,12 @@ from dbfs_workers.storage.reading import Reading, ReadLimits
 
 # Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
 _EXPANSION = 16
+# A zero before other digits belongs to a code, such as 007, that is no number.
+_ID = rb"(?:0|[1-9][0-9]{0,18}+)"
+_WHOLE_ID = re.compile(_ID)
+# Data in braces, or a comment, at the end of a line without marks.
+_REST = re.compile(rb"(?<=[ \t])(?:(\{)|#).*+", re.DOTALL)
+AS_STRINGS = "Ids with leading zeros are strings, which a CSV file with a line of column names may hold"
 
 
 @dataclass(frozen=True)
@@ -39,30 +45,43 @@ class PairGrammar:
     """Grammar of the lines of a file of edges. Blank lines and comments may stand anywhere.
 
     Attributes:
-        separator: between columns: b"," or b";" (blanks around it are ignored), b" " for any run of blanks, b"\\t" for
-            a run of spaces with at most one tab, since two tabs enclose an empty column.
+        separator: between columns. A mark, such as b"," or b"\\t": blanks around it are ignored. b" ": any run of
+            blanks. b"": a run of spaces with at most one tab, since two tabs enclose an empty column.
         low: the smallest id, 0 or 1; it is subtracted from each id.
         high: the largest id.
+        right: the largest id of a target, if sources and targets are two sets; the targets are then numbered after the
+            sources. None for one set.
         prefix: the word that starts each line, or empty.
-        extra: number of columns after the two ids; None for any number.
+        extra: number of columns after the two ids.
+        tail: between these columns: a mark, whose columns may be empty, hold blanks, or stand in quotes; or b" " for
+            the separator. With an empty separator and b" " the column that begins with a brace is the line's last one
+            (NetworkX writes an edge's data so), and a word that begins with ``#`` begins a comment.
         comments: starts of comment lines: marks, or letters, which count only as a word of their own.
     """
 
     separator: bytes
     low: int
     high: int
+    right: int | None = None
     prefix: bytes = b""
-    extra: int | None = None
+    extra: int = 0
+    tail: bytes = b" "
     comments: tuple[bytes, ...] = ()
 
     @property
     def expected(self) -> str:
         """Description of a line, for messages."""
-        gap = {b" ": " ", b"\t": "<tab or space>"}.get(self.separator, self.separator.decode())
-        columns = ([self.prefix.decode()] if self.prefix else []) + ["u", "v"]
-        columns += [f"value {i + 1}" for i in range(self.extra or 0)]
-        most = "2^63-1" if self.high == INT64_MAX else self.high
-        return f"expected {gap.join(columns)!r} with integer ids {self.low} to {most}"
+        gap = _SHOWN.get(self.separator, self.separator.decode())
+        after = _SHOWN.get(self.tail, self.tail.decode()) if self.tail != b" " else gap
+        ids = gap.join([*([self.prefix.decode()] if self.prefix else []), "u", "v"])
+        values = [f"value {i + 1}" for i in range(min(self.extra, 2))]
+        values += [f"... value {self.extra}"] if self.extra > 2 else []
+        high = min(self.high, INT64_MAX if self.right is None else self.right)
+        most = "2^63-1" if high == INT64_MAX else high
+        return f"expected {after.join([ids, *values])!r} with integer ids {self.low} to {most}"
+
+
+_SHOWN = {b"": "<tab or space>", b"\t": "<tab>"}
 
 
 @dataclass(frozen=True)
@@ -80,29 +99,45 @@ class _Patterns:
     skipped: re.Pattern[bytes]
 
 
+# All repeats are possessive: without backtracking a long block needs no stack, and junk fails in one pass.
+def _blanks(separator: bytes) -> bytes:
+    """Return the pattern of blanks that may stand around a mark, or begin a line."""
+    return rb" *+" if separator in (b"", b"\t") else rb"[ \t]*+"
+
+
+def _gap(separator: bytes) -> bytes:
+    """Return the pattern of what stands between two columns."""
+    if separator == b" ":
+        return rb"[ \t]++"
+    if separator == b"":
+        return rb"(?: ++\t?+ *+|\t *+)"
+    return _blanks(separator) + re.escape(separator) + _blanks(separator)
+
+
+def _tail(grammar: PairGrammar) -> bytes:
+    """Return the pattern of the rest of a line after the second id."""
+    end, times = rb"[ \t]*+\r?+\n", b"{%d}+" % grammar.extra
+    if grammar.tail != b" ":
+        quoted = rb'"(?:[^"\n\r\0]|"")*+"' + _blanks(grammar.tail)
+        value = rb"(?:" + quoted + rb'|(?!")[^\n\r\0' + re.escape(grammar.tail) + rb"]*+)"
+        return rb"(?:" + _gap(grammar.tail) + value + rb")" + times + end
+    value = rb"[^\s\0]++"
+    if grammar.separator == b"":
+        value = rb"(?:\{[^\n\r\0]*+|" + value + rb")"
+        end = rb"(?:[ \t]++#[^\n\r\0]*+)?+" + end
+    return rb"(?:" + _gap(grammar.separator) + value + rb")" + times + end
+
+
 @lru_cache(maxsize=64)
 def _patterns(grammar: PairGrammar) -> _Patterns:
-    # All repeats are possessive: without backtracking a long block needs no stack, and junk fails in one pass.
-    lead = rb"[ \t]*+"
-    match grammar.separator:
-        case b" ":
-            gap = rb"[ \t]++"
-        case b"\t":
-            lead, gap = rb" *+", rb"(?: ++\t?+ *+|\t *+)"
-        case separator:
-            gap = rb"[ \t]*+" + separator + rb"[ \t]*+"
-    if grammar.extra is None:
-        start = rb"[ \t]" if grammar.separator in b" \t" else rb"[ \t]*+" + grammar.separator
-        tail = rb"(?:" + start + rb"[^\n\r\0]*+)?+[ \t]*+\r?+\n"
-    else:
-        tail = (gap + rb"[^\s\0]++") * grammar.extra + rb"[ \t]*+\r?+\n"
+    lead, gap, tail = _blanks(grammar.separator), _gap(grammar.separator), _tail(grammar)
     if grammar.prefix:
         lead += re.escape(grammar.prefix) + gap
     marks = rb"|".join(re.escape(mark) + (rb"(?![^ \t\r\n])" if mark.isalpha() else b"") for mark in grammar.comments)
     comment = rb"[ \t]*+(?:" + marks + rb")[^\n\r\0]*+\r?+\n"
     skipped = rb"[ \t]*+\r?+\n" + (rb"|" + comment if marks else b"")
-    data = lead + rb"[0-9]{1,19}+" + gap + rb"[0-9]{1,19}+" + tail
-    ids = lead + rb"([0-9]{1,19}+)" + gap + rb"([0-9]{1,19}+)" + tail
+    data = lead + _ID + gap + _ID + tail
+    ids = lead + rb"(" + _ID + rb")" + gap + rb"(" + _ID + rb")" + tail
     return _Patterns(
         block=re.compile(rb"(?:\n++|" + data + rb"|" + skipped + rb")*+"),
         line=re.compile(ids + rb"|" + skipped),
@@ -127,43 +162,66 @@ def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
     if found.group(1) is None:
         return None
     u, v = int(found.group(1)), int(found.group(2))
-    for vertex in (u, v):
-        if not grammar.low <= vertex <= grammar.high:
+    last = grammar.high if grammar.right is None else grammar.right
+    for vertex, high in ((u, grammar.high), (v, last)):
+        if not grammar.low <= vertex <= high:
             raise LineError(f"id {vertex} is out of range; {grammar.expected}")
-    return u - grammar.low, v - grammar.low
+    before = 0 if grammar.right is None else grammar.high - grammar.low + 1
+    return u - grammar.low, v - grammar.low + before
 
 
 def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     """Return why a line without carriage return breaks the grammar."""
     if reason := unreadable(text):
         return reason
-    columns = _columns(text, grammar.separator)
+    columns = columns_of(text, grammar.separator, grammar.tail)
     if grammar.prefix and columns.pop(0) != grammar.prefix:
         return f"doesn't start with {grammar.prefix.decode()!r}"
     for column in columns[:2]:
-        if not re.fullmatch(rb"[0-9]{1,19}", column):
+        if not _WHOLE_ID.fullmatch(column):
             return why_not_id(column)
     if len(columns) < 2:
         return "the second id is missing"
-    return f"{len(columns)} columns"
+    if len(columns) == 2 + grammar.extra:
+        return "the columns are not separated as in the first line, or quotes don't enclose a whole column"
+    return f"{len(columns)} columns" + (
+        "" if grammar.separator == b" " else "; all lines need as many as the first one"
+    )
 
 
-def _columns(text: bytes, separator: bytes) -> list[bytes]:
-    """Split a line at the separator of a grammar, in time linear in its length."""
-    text = text.strip(b" \t") if separator != b"\t" else text.rstrip(b" \t").lstrip(b" ")
+def columns_of(text: bytes, separator: bytes, tail: bytes) -> list[bytes]:
+    """Split a line (without line end) into columns, in time linear in its length; the arguments are a grammar's."""
     if separator == b" ":
-        return re.split(rb"[ \t]++", text)
-    if separator == b"\t":
+        return re.split(rb"[ \t]++", text.strip(b" \t"))
+    if separator != b"":
+        return _marked(text, separator)
+    text = text.rstrip(b" \t").lstrip(b" ")
+    if tail == b" ":
         # A tab separates columns, also empty ones; a run of spaces separates columns that have text.
+        text = _REST.sub(lambda rest: rest.group(1) or b"", text).rstrip(b" \t")
         return [word for column in text.split(b"\t") for word in re.split(rb" ++", column.strip(b" "))]
-    return [column.strip(b" \t") for column in text.split(separator)]
+    ids = re.match(rb"([^ \t]*+)" + _gap(b"") + rb"([^ \t]*+) *+\t?+", text)
+    return [text] if ids is None else [*ids.groups(), *_marked(text[ids.end() :], tail)]
+
+
+def _marked(text: bytes, mark: bytes) -> list[bytes]:
+    """Split a line at the marks that stand in no quotes."""
+    if b'"' not in text:
+        return [column.strip(b" \t") for column in text.split(mark)]
+    blanks, one = _blanks(mark), re.escape(mark)
+    value = rb'"(?:[^"]|"")*+"' + blanks + rb"(?=" + one + rb"|$)|[^" + one + rb"]*+"
+    return [
+        column.strip(b" \t") for column in re.findall(rb"(?:^|" + one + rb")" + blanks + rb"(" + value + rb")", text)
+    ]
 
 
 def why_not_id(token: bytes) -> str:
-    """Return why a token that isn't 1 to 19 decimal digits is not an id."""
+    """Return why a token is not an id: a decimal integer of 1 to 19 digits without leading zeros."""
     shown = repr(token[:40].decode("utf-8", "replace"))
     if not token:
         return "an id is missing"
+    if re.fullmatch(rb"0[0-9]+", token):
+        return f"id {shown} has a leading zero: as an integer it would be another id's. {AS_STRINGS}"
     if re.fullmatch(rb"[0-9]+", token):
         return f"id {shown} is past 2^63-1"
     if re.fullmatch(rb"-[0-9]+", token):
@@ -191,9 +249,10 @@ def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
     text = np.frombuffer(block, np.uint8)
     # The shortest line has 4 bytes. Pages of the arrays that receive no edge take no memory.
     src, dst = np.empty(text.size // 4 + 1, np.int64), np.empty(text.size // 4 + 1, np.int64)
-    extra = -1 if grammar.extra is None else grammar.extra
     prefix = np.frombuffer(grammar.prefix, np.uint8)
-    count = parse_pairs(text, prefix, ord(grammar.separator), grammar.low, grammar.high, extra, src, dst)
+    marks = (ord(grammar.separator or b"\0"), ord(grammar.tail))
+    right = -1 if grammar.right is None else grammar.right
+    count = parse_pairs(text, prefix, *marks, grammar.low, grammar.high, right, grammar.extra, src, dst)
     return (src[:count], dst[:count]) if count >= 0 else None
 
 
