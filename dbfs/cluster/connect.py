@@ -1,7 +1,9 @@
 """Clients: connect to a scheduler or a new local cluster, and choose the workers that become a graph's ranks."""
 
+import asyncio
 import importlib.util
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import distributed
@@ -90,6 +92,9 @@ def connect(
 def _remote_client(address: str, seconds: float, set_as_default: bool) -> distributed.Client:
     began = time.monotonic()
     try:
+        # Dask's client waits without an end for a scheduler that takes connections, but is stopped.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _ask(address, seconds)).result()
         return distributed.Client(address, timeout=seconds, set_as_default=set_as_default)
     except ValueError as error:
         raise InvalidOptionError(f"{error}; expected a scheduler's address such as tcp://HOST:8786") from error
@@ -104,6 +109,22 @@ def _remote_client(address: str, seconds: float, set_as_default: bool) -> distri
         # A timeout that strikes between two attempts has no text; Dask's own sentence around it has.
         reason = str(error.__cause__ or "") or str(error) or "timed out"
         raise NoWorkersError(f"no scheduler answered at {address} {waited}: {reason}") from error
+
+
+async def _ask(address: str, seconds: float) -> None:
+    """Have a scheduler answer one message.
+
+    Raises:
+        OSError: no scheduler answered within ``seconds``.
+    """
+    arguments = distributed.Security().get_connection_args("client")
+    async with asyncio.timeout(seconds):
+        comm = await distributed.comm.connect(address, timeout=seconds, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            await comm.read()
+        finally:
+            comm.abort()
 
 
 def _require_ucx(address: str | None) -> None:
