@@ -301,9 +301,11 @@ def test_missing_where_it_is_read(tmp_path):
 def test_not_a_file(tmp_path):
     with pytest.raises(MissingFileError, match="no file there; expected files of edges"):
         open_edges(tmp_path)
-    os.mkfifo(tmp_path / "pipe.txt")
-    with pytest.raises(FormatError, match="is not a regular file"):
-        open_edges(tmp_path / "pipe.txt")
+    (tmp_path / "gone.txt").symlink_to("nowhere")
+    for path in (tmp_path / "gone.txt", tmp_path, tmp_path / "*.txt"):
+        # Edges of a folder or a pattern that are passed over would be missing without a word.
+        with pytest.raises(MissingFileError, match=r"gone\.txt: no such file"):
+            open_edges(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")

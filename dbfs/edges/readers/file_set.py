@@ -11,8 +11,9 @@ from typing import Any
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import IdKind
 from dbfs.edges.readers.schemes import require_listed
-from dbfs.edges.readers.source import explained, file_system
+from dbfs.edges.readers.source import explained
 from dbfs.errors import EdgeInputError, MissingFileError
+from dbfs_workers.storage.files import file_system
 from dbfs_workers.storage.pieces import Piece
 
 _MAGIC = "*?["
@@ -88,12 +89,12 @@ def members(path: str | os.PathLike[str]) -> list[str] | None:
 
 def _local(name: str) -> list[str] | None:
     if Path(name).is_dir():
-        inside = (path for path in Path(name).rglob("*") if path.is_file())
+        inside = (path for path in Path(name).rglob("*") if not path.is_dir())
         return sorted(str(path) for path in inside if not _hidden(path.relative_to(name).as_posix()))
     if Path(name).exists() or not any(mark in name for mark in _MAGIC):
         return None
     # Path.glob refuses absolute patterns.
-    return sorted(match for match in glob.glob(name, recursive=True) if Path(match).is_file())  # noqa: PTH207
+    return sorted(match for match in glob.glob(name, recursive=True) if not Path(match).is_dir())  # noqa: PTH207
 
 
 def _remote(name: str) -> list[str] | None:

@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, cast
 
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
+from dbfs_workers.storage.files import file_system, open_file
 from dbfs_workers.storage.saved.folder import is_refused, own_error
 
 Compression = Literal["gzip", "xz", "bz2", "zstd"]
@@ -103,7 +104,7 @@ class Source:
         """
         require_listed(self.path)
         with explained(self.path, self.compression):
-            raw = _open_raw(self.path)
+            raw = open_file(self.path)
         try:
             with explained(self.path, self.compression):
                 stream = _decompressed(raw if look is None else cast(IO[bytes], _Watched(raw, look)), self.compression)
@@ -129,7 +130,7 @@ class Source:
         """
         require_listed(self.path)
         text = bytearray()
-        with explained(self.path, self.compression), _open_raw(self.path) as raw:
+        with explained(self.path, self.compression), open_file(self.path) as raw:
             stream = _decompressed(cast(IO[bytes], _InSteps(raw)), self.compression)
             # A buffer of the stream holds nothing after reads of its own size.
             while len(text) < size and (part := stream.read(_ZSTD_BYTES)):
@@ -138,7 +139,7 @@ class Source:
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """Open a binary file for a library that seeks in it: as a file of pyarrow if it is on a disk.
+        """Open a binary file for a library that seeks in it.
 
         Raises:
             MissingFileError, FormatError, UnreadableFileError, InvalidOptionError: as of ``chunks``, for errors of the
@@ -146,7 +147,7 @@ class Source:
         """
         require_listed(self.path)
         with explained(self.path, None):
-            raw = _open_raw(self.path) if "://" in self.path else _open_native(self.path)
+            raw = open_file(self.path)
         try:
             yield raw
         finally:
@@ -270,9 +271,7 @@ def find_source(path: str | os.PathLike[str]) -> Source:
         info: dict[str, Any] = files.info(inner)
         if info.get("type") == "directory":
             raise FormatError(f"{name} is a directory; expected one file of edges")
-        if info.get("type") != "file":
-            raise FormatError(f"{name} is not a regular file; expected a file that can be read more than once")
-        with _open_raw(name) as raw:
+        with open_file(name) as raw:
             start = raw.read(START_BYTES)
     if not start:
         raise TruncatedFileError(f"{name} is empty; expected edges")
@@ -280,7 +279,8 @@ def find_source(path: str | os.PathLike[str]) -> Source:
     content = content_of(name, start)
     if compression is None and content == "text":
         require_text(name, start)
-    return Source(name, compression, info.get("size"), content)
+    # Files of /proc have a size of 0, whatever they hold.
+    return Source(name, compression, info.get("size") or None, content)
 
 
 def content_of(name: str, start: bytes) -> Content:
@@ -321,28 +321,6 @@ def is_utf8(start: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def file_system(path: str) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL, and the path in that file system."""
-    # Imported here to keep ``import dbfs`` fast.
-    import fsspec
-
-    # A local name may hold "::" or "*", which ``url_to_fs`` would read as a chain or a pattern.
-    if "://" not in path:
-        return fsspec.filesystem("file"), path
-    return cast(tuple[Any, str], fsspec.core.url_to_fs(path))
-
-
-def _open_raw(path: str) -> IO[bytes]:
-    files, inner = file_system(path)
-    return cast(IO[bytes], files.open(inner, "rb"))
-
-
-def _open_native(path: str) -> Any:
-    import pyarrow as pa
-
-    return pa.OSFile(path)
 
 
 @contextmanager

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from dbfs_workers.errors import DbfsError, FormatError, MissingFileError, OutputError, UnreadableFileError
+from dbfs_workers.storage.files import file_system
 
 _LOCAL = ("file://", "local://")
 
@@ -180,12 +181,7 @@ class Folder:
             files.rm_file(f"{inner}/{name}")
 
     def _file_system(self) -> tuple[Any, str]:
-        import fsspec
-
-        # A local name may hold "::" or "*", which ``url_to_fs`` would read as a chain or a pattern.
-        if self.local:
-            return fsspec.filesystem("file"), self.path
-        return cast(tuple[Any, str], fsspec.core.url_to_fs(self.path))
+        return file_system(self.path)
 
 
 def own_error(error: Exception) -> Exception:
