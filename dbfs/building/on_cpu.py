@@ -78,6 +78,8 @@ class HostBuilder(Builder):
             hosts=hosts,
             layout=options.layout,
         )
+        if edges.reader_bytes:
+            needed.build["reading"] = edges.reader_bytes
         needed = replace(needed, numbering=numbering)
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 

@@ -1,5 +1,8 @@
 """Loading of saved graphs. With the number of ranks that saved it each rank takes its file as it is.
 
+A rank copies the file, or maps it. Whoever truncates a file that is mapped ends the process (SIGBUS), so that files
+which others hold are copied: see ``with_mapping``.
+
 With another number of ranks, or another layout, the graph is built of the edges in the files, as of any edge list.
 """
 
@@ -29,6 +32,7 @@ from dbfs.building.memory import (
 )
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, TaskGraph, host_of, release, run_on
+from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.saved import SavedEdges, forget_vertices
 from dbfs.edges.readers.schemes import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
@@ -43,6 +47,27 @@ from dbfs_workers.storage.saved.parts import RankFacts
 from dbfs_workers.tasks import saved as tasks
 
 logger = logging.getLogger(__name__)
+
+
+def with_mapping(edges: EdgeList, mapped: bool | None, *, shared: bool) -> EdgeList:
+    """Return a saved graph whose files the ranks map or copy, as ``mapped`` says; other edges as they are.
+
+    Args:
+        edges: the edges.
+        mapped: None to map the files, unless they are in a store or other programs may use the cluster.
+        shared: whether other programs may use the cluster.
+
+    Raises:
+        InvalidOptionError: ``mapped`` is given for edges that are no saved graph, or true for a graph in a store.
+    """
+    if not isinstance(edges, SavedEdges):
+        if mapped is not None:
+            raise InvalidOptionError(f"mapped= is for saved graphs; {edges.name} is none")
+        return edges
+    if mapped and not edges.folder.local:
+        raise InvalidOptionError(f"mapped=True is for files on a disk; {edges.name} is in a store")
+    chosen = edges.folder.local and not shared if mapped is None else mapped
+    return replace(edges, folder=replace(edges.folder, mapped=chosen))
 
 
 def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
@@ -74,22 +99,37 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
 def estimate_as_saved(
     edges: SavedEdges, backend: str, memory: int | None = None, *, hosts: Hosts | None = None
 ) -> Estimate:
-    """Estimate the bytes of a rank that takes its file as it is: there is no build.
+    """Estimate the bytes of the rank with the most edges, which takes its file as it is: there is no build.
 
-    ``hosts`` says which ranks share memory, if they are on CPUs.
+    A file that is mapped counts as one that is copied. ``hosts`` says which ranks share memory, if they are on CPUs.
     """
     manifest = edges.manifest
+    stripe, files = manifest.stripe, [rank.edges for rank in manifest.ranks if rank.edges is not None]
+    m_local = max(place.length for rank in manifest.ranks for place in rank.partition.arrays[1::2])
+    kept = max((sum(place.length for place in file.arrays[::2]) for file in files), default=0)
     options: dict[str, Any] = {
         "in_edges": manifest.in_edges,
         "ordered": manifest.order is not None,
-        "kept_edges": manifest.input_edges if manifest.keeps_edges else 0,
+        "kept_edges": stripe.p * kept,
     }
     if backend == "cuda":
-        needed = estimate_device_bytes(manifest.stripe, manifest.m, 0, directed=edges.directed, **options)
+        needed = estimate_device_bytes(stripe, stripe.p * m_local, 0, directed=edges.directed, **options)
     else:
-        needed = estimate_bytes(manifest.stripe, manifest.m, 0, hosts=hosts, **options)
+        needed = estimate_bytes(stripe, stripe.p * m_local, 0, hosts=hosts, **options)
+        if manifest.order is not None:
+            # On rank 0: the vertices by position, as saved, and the positions.
+            needed.partition["degree order"] = 8 * manifest.n
+        if manifest.ids.tables:
+            needed.partition["ids"] = _largest_table(manifest)
     needed = replace(needed, build={}, memory=memory)
     return replace(needed, peaks=(needed.peak_bytes,))
+
+
+def _largest_table(manifest: Manifest) -> int:
+    """Return the bytes of the largest table of ids on a rank."""
+    sizes = [table.file.nbytes for table in manifest.ids.tables]
+    ranges = _id_ranges(manifest, len(manifest.ranks))
+    return max(sizes) if len(ranges) == len(sizes) else -(-sum(sizes) // len(ranges))
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ class EdgeList(ABC):
         return 0
 
     @property
+    def reader_bytes(self) -> int:
+        """Bytes that a worker holds from its first read of a piece to the end of the build."""
+        return 0
+
+    @property
     def has_names(self) -> bool:
         """Whether vertices have ids other than their numbers plus ``first_id``, though the pieces hold vertices."""
         return False

@@ -14,6 +14,7 @@ import distributed
 from dbfs import config
 from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
+from dbfs.building.saved import with_mapping
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
@@ -59,6 +60,7 @@ def load(
     layout: str = "1d",
     backend: str = "auto",
     deadline: float | str | None = None,
+    mapped: bool | None = None,
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -112,6 +114,10 @@ def load(
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
         deadline: seconds (or a Dask duration) that the load may take; ``dbfs.build-deadline`` if None.
+        mapped: for a saved graph: True if ranks on CPUs map its files instead of copying them into their memory, False
+            if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
+            program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
+            files on a cluster that this program started, and copies them on all others.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.display.progress``.
 
     Raises:
@@ -125,7 +131,8 @@ def load(
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
-            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have.
+            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or ``mapped`` is given for
+            edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     if replace and name is None:
@@ -140,6 +147,7 @@ def load(
         if not isinstance(edges, str) or edges not in loaded:
             raise
         raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
+    listed = with_mapping(listed, mapped, shared=client.cluster is None)
     options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)

@@ -22,6 +22,7 @@ from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.saved import Json, change_array, change_manifest, copied, load_arrays, put
+from tests.support.special_files import put as put_special
 
 ARRAYS = random(60, 200, 3)
 OTHER = random(60, 200, 4)
@@ -92,7 +93,27 @@ FILES: dict[str, tuple[Callable[[Path], object], type[DbfsError], str]] = {
         FormatError,
         r"edges-0-\w+.arrow has .* bytes; the manifest says",
     ),
-    "a folder for a file": (lambda path: to_folder(files(path, "rank-0")[0]), UnreadableFileError, "Is a directory"),
+    "a folder for a file": (lambda path: to_folder(files(path, "rank-0")[0]), FormatError, "is a directory; expected"),
+    "a pipe for a partition": (
+        lambda path: put_special("a named pipe", files(path, "rank-1")[0]),
+        FormatError,
+        r"rank-1-\w+.arrow is a named pipe; expected a regular file",
+    ),
+    "a pipe for edges": (
+        lambda path: put_special("a named pipe", files(path, "edges-0")[0]),
+        FormatError,
+        r"edges-0-\w+.arrow is a named pipe",
+    ),
+    "a device for an order": (
+        lambda path: put_special("a device", files(path, "order")[0]),
+        FormatError,
+        r"order-\w+.arrow is a device; expected a regular file",
+    ),
+    "a pipe for a manifest": (
+        lambda path: put_special("a named pipe", path / "manifest.json"),
+        FormatError,
+        "manifest.json is a named pipe; expected a regular file",
+    ),
     "ranks exchanged": (lambda path: exchange(*files(path, "rank")), DbfsError, r"rank-\d-\w+.arrow has .* bytes; the"),
     "kinds exchanged": (lambda path: exchange(*files(path)[:3:2]), DbfsError, r"-\w+.arrow has .* bytes; the manifest"),
     "no manifest": (
@@ -144,14 +165,15 @@ def edit(path: Path, change: Callable[[Json], object]) -> None:
 
 
 @pytest.mark.parametrize("case", FILES)
+@pytest.mark.parametrize("mapped", [True, False])
 def test_files_that_are_not_as_they_were_saved(
-    client: distributed.Client, leaves_nothing: None, saved: Path, tmp_path: Path, case: str
+    client: distributed.Client, leaves_nothing: None, saved: Path, tmp_path: Path, case: str, mapped: bool
 ) -> None:
     path = copied(saved, tmp_path / "graph")
     mangle, error, message = FILES[case]
     mangle(path)
     with pytest.raises(error, match=message) as found:
-        dbfs.load(path, client=client, ranks=2)
+        dbfs.load(path, client=client, ranks=2, mapped=mapped)
     assert str(path) in str(found.value)
 
 

@@ -28,6 +28,7 @@ from tests.support.saved import assert_same, counts, load_arrays, read_manifest
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("mapped", [False, True])
 def test_any_ranks_load_what_any_ranks_saved(
     client: distributed.Client,
     leaves_nothing: None,
@@ -36,12 +37,13 @@ def test_any_ranks_load_what_any_ranks_saved(
     order: str,
     directed: bool,
     keep_edges: bool,
+    mapped: bool,
 ) -> None:
     arrays = random(300, 900, ranks)
     with load_arrays(client, arrays, directed=directed, ranks=ranks, order=order, keep_edges=keep_edges) as graph:
         graph.save(tmp_path / "graph")
         for loading in (1, 2, 3, 4):
-            with dbfs.load(tmp_path / "graph", client=client, ranks=loading) as again:
+            with dbfs.load(tmp_path / "graph", client=client, ranks=loading, mapped=mapped) as again:
                 assert again.ranks == loading
                 assert_same(again, arrays, graph, source=7)
 
@@ -120,7 +122,7 @@ def test_mapped_partitions_are_read_only_and_survive_a_move(client: distributed.
         nbytes = graph.nbytes
     found = read_manifest(tmp_path / "graph")
     facts = RankFacts(found.stripe, 0, found.directed, found.input_edges)
-    part = tasks.load_partition(Folder(str(tmp_path / "graph")), found.ranks[0], facts, "cpu", 1)
+    part = tasks.load_partition(Folder(str(tmp_path / "graph"), mapped=True), found.ranks[0], facts, "cpu", 1)
     assert part.in_edges is not None
     assert not any(array.flags.writeable for array in (part.row_offsets, part.columns, part.in_edges.columns))
     assert all(array.flags.aligned for array in (part.row_offsets, part.columns, part.in_edges.row_offsets))
@@ -239,8 +241,9 @@ def test_the_estimate_of_a_saved_graph(client: distributed.Client, tmp_path: Pat
     built = dbfs.estimate(tmp_path / "graph", 3)
     assert not as_saved.build
     assert built.build
-    assert as_saved.partition["columns"] == 4 * -(-graph.m // 2)
-    assert as_saved.partition["input edges"] == 8 * 10_000
+    assert as_saved.partition["columns"] == 4 * max(info.m_local for info in graph.record.infos)
+    # All edges were in one piece, which one rank keeps.
+    assert as_saved.partition["input edges"] == 8 * 20_000
     assert as_saved.partition_bytes > built.partition_bytes
     assert dbfs.estimate(tmp_path / "graph", 2, BuildOptions(order="given")).build
     assert not dbfs.estimate(tmp_path / "graph", 2, backend="cuda", memory="1GiB").build

@@ -1,11 +1,13 @@
 """Led levels: one rank runs the levels of all, against SciPy; the rows that ranks share; what ends a run meanwhile."""
 
+import mmap
 import os
 import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,19 @@ def test_shared_rows_are_the_rows() -> None:
     # The files end with the arrays.
     with pytest.raises(ExchangeUnavailableError, match="the rows of rank 0 can't be mapped"):
         HostRows(before[0].stripe).copied(tokens, lambda: 2**30)
+
+
+def test_rows_leave_the_memory_of_a_file_s_copy() -> None:
+    """The arrays of a saved graph are parts of one array, which is not needed beside their copies."""
+    (rows, _) = rows_of(path(500_001), 2)
+    whole = np.concatenate([rows.row_offsets.view(np.uint8), rows.columns.view(np.uint8)])
+    cut = rows.row_offsets.nbytes
+    parts = replace(rows, row_offsets=whole[:cut].view(np.int64), columns=whole[cut:].view(np.uint32))
+    shared = share(parts)
+    np.testing.assert_array_equal(shared.row_offsets, rows.row_offsets)
+    np.testing.assert_array_equal(shared.columns, rows.columns)
+    # Memory that was given back has zeros when it is looked at again; the ends of the arrays are within pages.
+    assert np.count_nonzero(whole) < 2 * mmap.PAGESIZE
 
 
 def files_of_rows() -> int:

@@ -1,7 +1,7 @@
 """Saved graphs (``Graph.save``): their manifest, and their edges as pieces for any number of ranks.
 
-``dbfs.building.saved`` loads a graph with the number of ranks that saved it without these pieces: each rank maps its
-file.
+``dbfs.building.saved`` loads a graph with the number of ranks that saved it without these pieces: each rank takes its
+file as it is.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ class SavedEdges(EdgeList):
     def path(self) -> str:
         """See ``EdgeList``."""
         return self.folder.path
+
+    @property
+    def reader_bytes(self) -> int:
+        """See ``EdgeList``: a copy of the vertices by position."""
+        needed = self.manifest.order is not None and not self.manifest.keeps_edges
+        return 4 * self.manifest.n if needed and not self.folder.mapped else 0
 
     @property
     def has_names(self) -> bool:

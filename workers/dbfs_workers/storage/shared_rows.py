@@ -163,7 +163,8 @@ def _move(source: NDArray[np.int64] | NDArray[np.uint32], file: int, offset: int
     while done < source.nbytes:
         done += os.pwrite(file, content[done : done + _STEP], offset + done)
         end = (source.ctypes.data + done) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end > first and source.flags.owndata:
+        if end > first:
+            # Of a mapped file, this gives back the pages and not the content.
             _madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
             first = end
 

@@ -71,7 +71,7 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
 
 
 def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
-    """Return a rank's partition as it was saved: mapped from the file on a CPU, in the GPU's memory with ``cuda``.
+    """Return a rank's partition as it was saved: mapped or copied on a CPU, in the GPU's memory with ``cuda``.
 
     Rows that a rank may lead are copied into memory that peers can map instead: see ``shared_rows.share``.
 

@@ -2,8 +2,8 @@
 
 A folder has a file of each rank's partition, and where the graph has them files of the kept input edges, of the degree
 order and of the ids. Each file is an Arrow IPC file of one or several record batches. The manifest says where the
-arrays lie in the files, so that a rank maps its file and takes the arrays as they are, without a parser. The manifest
-also has checksums of all files, block by block.
+arrays lie in the files, so that a rank maps or copies its file and takes the arrays as they are, without a parser. The
+manifest also has checksums of all files, block by block.
 
 The manifest is written last, and replaced in one step. Until then the folder has no graph, or still the one before:
 the names of files have a token of the save, so that a new graph never writes into the files of an older one, which

@@ -27,7 +27,7 @@ _MOST_THREADS = 8
 
 
 class Content:
-    """The bytes of a saved file on the host: a map of the file, or a copy if the folder is in a store.
+    """The bytes of a saved file on the host: a map of the file, or a copy. See ``Folder.mapped``.
 
     Args:
         folder: the folder.
@@ -44,7 +44,7 @@ class Content:
         self._folder = folder
         self._file = file
         self._threads = threads
-        self._map = folder.mapped(file.name) if folder.local else None
+        self._map = folder.map(file.name) if folder.mapped else None
         require_size(folder, file, folder.size(file.name) if self._map is None else len(self._map))
 
     def all(self) -> list[NDArray[np.generic]]:
@@ -73,8 +73,7 @@ class Content:
     def _checked(self, first: int, last: int) -> memoryview:
         """Check the blocks from byte ``first`` to ``last``; return these bytes, or the whole file if it is mapped."""
         step = max(1, _GROUP_BYTES // self._file.block_bytes) * self._file.block_bytes
-        copy = bytearray(0 if self._map is not None else last - first)
-        whole = memoryview(self._map if self._map is not None else copy)
+        whole = np.empty(last - first, np.uint8).data if self._map is None else memoryview(self._map)
 
         def check(start: int) -> None:
             stop = min(start + step, last)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dbfs_workers.errors import DbfsError, FormatError, MissingFileError, OutputError, UnreadableFileError
-from dbfs_workers.storage.files import file_system
+from dbfs_workers.storage.files import LocalFile, file_system
 
 _LOCAL = ("file://", "local://")
 
@@ -20,9 +20,11 @@ class Folder:
 
     Attributes:
         path: absolute path, or a URL that fsspec understands, without a slash at its end.
+        mapped: whether ranks map the folder's files. They copy files otherwise, and those of a store.
     """
 
     path: str
+    mapped: bool = False
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> "Folder":
@@ -41,7 +43,7 @@ class Folder:
 
     @property
     def local(self) -> bool:
-        """Whether files of the folder can be mapped."""
+        """Whether the folder is on a disk."""
         return "://" not in self.path
 
     def file(self, name: str) -> str:
@@ -78,6 +80,9 @@ class Folder:
         """
         path = self.file(name)
         with _reading(path):
+            if self.local:
+                with LocalFile(path) as raw:
+                    return raw.seek(0, os.SEEK_END)
             files, inner = self._file_system()
             info: dict[str, Any] = files.info(f"{inner}/{name}")
         if info.get("type") != "file":
@@ -97,20 +102,21 @@ class Folder:
                 to[: len(found)] = found
                 return len(found)
             done = 0
-            with Path(self.path, name).open("rb", buffering=0) as raw:
+            with LocalFile(self.file(name)) as raw:
+                raw.seek(start)
                 # A read returns at most 2 GiB, and may return less.
-                while read := os.preadv(raw.fileno(), [to[done:]], start + done):
+                while read := raw.readinto(to[done:]):
                     done += read
             return done
 
-    def mapped(self, name: str) -> mmap.mmap | bytes:
+    def map(self, name: str) -> mmap.mmap | bytes:
         """Return a file of a local folder as read-only memory that is the system's page cache.
 
         Raises:
             MissingFileError, FormatError, UnreadableFileError: see ``size``.
         """
-        with _reading(self.file(name)), Path(self.path, name).open("rb") as raw:
-            size = os.fstat(raw.fileno()).st_size
+        with _reading(self.file(name)), LocalFile(self.file(name)) as raw:
+            size = raw.seek(0, os.SEEK_END)
             # An empty file can't be mapped.
             return mmap.mmap(raw.fileno(), size, prot=mmap.PROT_READ) if size else b""
 

@@ -21,7 +21,7 @@ Ends = tuple[Any, Any] | None
 
 
 def id_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
-    """Return the ids of the vertices from ``first`` to ``stop``; those of one whole file are mapped, not copied.
+    """Return the ids of the vertices from ``first`` to ``stop``; those of one whole file as they are in it.
 
     Raises:
         FormatError: the ids do not ascend, or are no ids.
