@@ -37,7 +37,8 @@ from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.messages import StartRank, WorkerMessage
+from dbfs_workers.leases.messages import OpenDoor
+from dbfs_workers.messages import JoinHostGang, LeaveGang, StartRank, WorkerMessage
 from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
@@ -404,3 +405,22 @@ def test_a_message_without_a_handler_is_a_typed_error(client: distributed.Client
 
 async def call_worker(dask_scheduler: distributed.Scheduler, address: str, message: WorkerMessage[Any]) -> Any:
     return await WorkerCalls(dask_scheduler).call(address, message, 9.0)
+
+
+def test_messages_of_an_earlier_attempt_are_refused(client: distributed.Client) -> None:
+    """They come late, from a time before the worker was stopped; the gang has lines and an exchange since then."""
+
+    def send(message: WorkerMessage[Any]) -> None:
+        client.run_on_scheduler(call_worker, address=address, message=message)
+
+    with dbfs.load("path:n=50", client=client, ranks=2) as graph:
+        address = graph.gang.addresses[1]
+        graph.bfs_many([0, 1])
+        for message in (LeaveGang(graph.record.graph_id, 0), OpenDoor(graph.record.graph_id, b"0" * 32, 0)):
+            with pytest.raises(StaleRunError, match="of epoch 0"):
+                send(message)
+        assert graph.bfs_many([0, 1])[0].reached == 50
+    stripe, key = graph.record.stripe, graph.record.partition_keys[1]
+    addresses = graph.record.addresses
+    with pytest.raises(StaleRunError, match="of epoch 1, in a gang of epoch"):
+        send(JoinHostGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "comm", "1d", (0, 0), None, 1))

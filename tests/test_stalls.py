@@ -1,5 +1,6 @@
 """Processes that are stopped before, in and after each public call: it ends by its deadline, and nothing is lost."""
 
+import ctypes
 import itertools
 import os
 import signal
@@ -60,6 +61,21 @@ def test_a_rank_that_is_late_once_leaves_leases_as_they_were(there: Processes) -
         for _ in range(3):
             assert graph.bfs_many([0, 1], deadline=30)[1].reached == graph.n
     assert graph.bfs(0, deadline=30).engine == "resident"
+    graph.unload()
+
+
+def test_a_task_that_holds_the_interpreter_of_a_rank(there: Processes) -> None:
+    """The rank answers nothing meanwhile, as a stopped one, but no signal tells of it."""
+    graph = made_anew(there)
+    graph.bfs_many([0, 1])
+    held = there.client.submit(
+        lambda: ctypes.PyDLL(None).sleep(2), workers=[graph.gang.addresses[2]], allow_other_workers=False, pure=False
+    )
+    with pytest.raises(DeadlineExceededError):
+        while not held.done():
+            graph.bfs(0, deadline=DEADLINE)
+    held.result()
+    assert graph.bfs_many([0, 1], deadline=30)[1].reached == graph.n
     graph.unload()
 
 
