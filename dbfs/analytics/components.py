@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dbfs.analytics.degrees import hub
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
+from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_number
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Components:
+class Components(StaysHere):
     """The connected components of a graph, numbered by falling size, those of equal size by their smallest vertex.
 
     Attributes:
@@ -42,6 +43,11 @@ class Components:
     labels: NDArray[np.int64] = field(repr=False)
     sizes: NDArray[np.int64] = field(repr=False)
     ids_of: Callable[[NDArray[np.int64]], Ids] = field(repr=False)
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send labels, sizes or to_arrow() instead"
 
     @property
     def count(self) -> int:

@@ -20,10 +20,11 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 import distributed
 
 from dbfs.cluster.deadline import of_call
+from dbfs.cluster.own_process import StaysHere, require_own
 from dbfs.errors import ClientError, LateError
 
 P = ParamSpec("P")
-S = TypeVar("S")
+S = TypeVar("S", bound=StaysHere)
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -79,7 +80,11 @@ _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("dbfs_ca
 
 
 def require_other_thread(client: distributed.Client) -> None:
-    """Raise ``ClientError`` if this thread runs the client's event loop, which a synchronous call would block."""
+    """Raise ``ClientError`` if this thread runs the client's event loop, which a synchronous call would block.
+
+    So it does in a forked child, where no thread runs the loop.
+    """
+    require_own(client)
     if client.asynchronous:
         raise ClientError(
             "a synchronous call in the thread of the client's event loop, which the call would block; "
@@ -88,7 +93,11 @@ def require_other_thread(client: distributed.Client) -> None:
 
 
 def require_open(client: distributed.Client) -> None:
-    """Raise ``ClientError`` if a client is closed. Dask closes a client that can't reach its scheduler."""
+    """Raise ``ClientError`` if a client is closed, or of another process.
+
+    Dask closes a client that can't reach its scheduler.
+    """
+    require_own(client)
     if client.status in ("closing", "closed"):
         raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
 
@@ -276,7 +285,7 @@ def unchanged(value: T) -> T:
     return value
 
 
-class AsyncView(Generic[S]):
+class AsyncView(StaysHere, Generic[S]):
     """Base of the objects that an asynchronous client's calls return: methods of a synchronous object as awaitables.
 
     Attributes:
@@ -286,6 +295,11 @@ class AsyncView(Generic[S]):
     def __init__(self, synchronous: S, client: distributed.Client) -> None:
         self.synchronous = synchronous
         self._client = client
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return self.synchronous.elsewhere
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.synchronous!r}>"

@@ -5,6 +5,7 @@ Dask's own exit handler closes the workers first, and then reports the graphs on
 
 import contextlib
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -63,6 +64,9 @@ def _close_all() -> None:
                 if client.cluster is not None:
                     client.cluster.close()
 
+
+# A forked child has no part in the clusters of its parent. It could not even wait for their end.
+os.register_at_fork(after_in_child=_frees.clear)
 
 # For good, because asyncio logs a lost wait when Python frees it, which may be long after the close.
 logging.getLogger("asyncio").addFilter(not_a_lost_wait)

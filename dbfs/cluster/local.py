@@ -12,6 +12,7 @@ from distributed.utils import LoopRunner, format_dashboard_link
 from dbfs.cluster import closing, interrupts
 from dbfs.cluster.kernels import warm_up
 from dbfs.cluster.main_guard import require_main_guard
+from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
 from dbfs_workers.gpus import visible_gpus
 
@@ -49,7 +50,9 @@ class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is u
     """A client of a local cluster that frees the graphs, and closes the cluster, when it closes."""
 
     def close(self, *arguments: Any, **keywords: Any) -> Any:
-        """Free the graphs, then close the client, the cluster and the event loop."""
+        """Free the graphs, then close the client, the cluster and the event loop; in a forked child do nothing."""
+        if is_inherited(self):
+            return None
         with closing.without_log():
             closing.free(self)
             done = super().close(*arguments, **keywords)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import of_call
+from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
@@ -100,6 +101,7 @@ class LabelReader:
         run_id: str,
         depth: int,
     ) -> None:
+        require_own(graph.gang.client)
         self._graph = graph
         self._gang = gang = graph.gang
         self._stripe = graph.stripe

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph
+from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import (
     GraphNotFoundError,
@@ -41,7 +42,7 @@ _FEW = 64
 _FEW_PART = 8
 
 
-class NamedVertices(GraphCounts):
+class NamedVertices(StaysHere, GraphCounts):
     """The vertices of a graph, and the ids that callers have for them.
 
     Args:
@@ -59,6 +60,14 @@ class NamedVertices(GraphCounts):
         self.placed_orders: list[distributed.Future] = []
         # One of many threads fetches or places: each copy has n numbers.
         self._fetching = threading.Lock()
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        name = repr(self.record.name) if self.record.named else "name"
+        before = "" if self.record.named else "load the graph with name=, and "
+        in_task = f"dbfs.open({name}, client=distributed.get_client())"
+        return f"{before}open the graph there: dbfs.open({name}), in a task {in_task}"
 
     @property
     def gang(self) -> Gang:

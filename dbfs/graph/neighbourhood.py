@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.own_process import StaysHere
 from dbfs.graph.subgraph import Subgraph, cut_out
 from dbfs_workers.storage.id_table import as_python
 from dbfs_workers.storage.label_table import data_frame, label_table
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 
-class Neighbourhood:
+class Neighbourhood(StaysHere):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
 
     Attributes:
@@ -34,6 +35,11 @@ class Neighbourhood:
         self.vertices: Ids = graph.ids_of(numbers)
         self.distances = distances
         self._numbers = numbers
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send vertices and distances, or to_pandas(), instead"
 
     @classmethod
     def of(cls, result: BFSResult) -> Self:

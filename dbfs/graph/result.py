@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import bounded
+from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph import tables
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 
-class BFSResult:
+class BFSResult(StaysHere):
     """The result of ``Graph.bfs``.
 
     Attributes:
@@ -61,6 +62,11 @@ class BFSResult:
         # Whether the last update had something to do.
         self._repaired = False
         self._take(spec, engine, outcome)
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send distances(), to_arrow() or to_dict() instead"
 
     def _take(self, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
         """Take over the labels and counts of a traversal."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dbfs.cluster.awaiting import check_cancelled
+from dbfs.cluster.own_process import StaysHere
 
 if TYPE_CHECKING:
     from dbfs.graph.result import BFSResult
@@ -30,7 +31,7 @@ class Change:
     ids: Ids
 
 
-class Watch:
+class Watch(StaysHere):
     """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
 
     Attributes:
@@ -42,6 +43,11 @@ class Watch:
         self.result = result
         self.timeout = timeout
         self._deadline = deadline
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send the changes instead"
 
     def update(self) -> Change | None:
         """Bring the result up to date now; return the change, or None if no batch came. Errors as for ``update``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Final
 
@@ -17,6 +18,16 @@ _SETTINGS: Final = "nx.config.backends.dbfs"
 _lock = threading.Lock()
 # By address, clients of schedulers that the settings named; under None the client of a cluster within this process.
 _clients: dict[str | None, distributed.Client] = {}
+
+
+def _after_fork() -> None:
+    """Forget the clients of the parent: a forked child starts others. Another thread may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def ranks() -> int | None:

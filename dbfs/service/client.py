@@ -17,6 +17,7 @@ from dbfs.cluster.awaiting import awaitable, check_cancelled, late, require_open
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
 from dbfs.cluster.gang import scheduler_lost
+from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
     DbfsError,
@@ -200,8 +201,8 @@ class ServiceClient:
 
     def send(self, message: SchedulerMessage[Any]) -> None:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""
-        client = self._client()
-        if client is not None and client.status == "running":
+        client = self._usable()
+        if client is not None:
             client.loop.add_callback(_send, client.scheduler, message)
 
     def free_all(self) -> None:
@@ -211,8 +212,8 @@ class ServiceClient:
 
     def drop(self, graph_id: str, run_id: str, index: int) -> None:
         """Have the labels of a traversal released, by the next run of the graph or after ``_FLUSH_AFTER`` seconds."""
-        client = self._client()
-        if client is None or client.status != "running":
+        client = self._usable()
+        if client is None:
             return
         with self._lock:
             first, self._flushing = not self._flushing, True
@@ -224,6 +225,11 @@ class ServiceClient:
         """Return the graph's dropped labels for a message that is about to be sent, and forget them here."""
         with self._lock:
             return tuple(self._dropped.pop(graph_id, []))
+
+    def _usable(self) -> distributed.Client | None:
+        """Return the Dask client; None if the client is gone, does not run, or is of another process."""
+        client = self._client()
+        return None if client is None or client.status != "running" or is_inherited(client) else client
 
     def _flush(self) -> None:
         with self._lock:

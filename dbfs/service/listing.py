@@ -7,6 +7,7 @@ import distributed
 from dbfs.cluster.awaiting import AsyncView, awaitable, awaited, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded
+from dbfs.cluster.own_process import StaysHere
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
@@ -32,7 +33,7 @@ def runs(*, client: distributed.Client | None = None) -> list[Run]:
     return [Run(status, client) for status in ServiceClient.of(client).call(ListRuns())]
 
 
-class Run:
+class Run(StaysHere):
     """A run that waits or is under way.
 
     Attributes:
@@ -43,6 +44,11 @@ class Run:
     def __init__(self, status: RunStatus, client: distributed.Client) -> None:
         self.status = status
         self.client = client
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "connect there, and call dbfs.runs()"
 
     @bounded()
     def cancel(self) -> None:

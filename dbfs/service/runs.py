@@ -14,6 +14,7 @@ import distributed
 
 from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
 from dbfs.cluster.deadline import GRACE, Deadline
+from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.records import RunProgress
 from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
@@ -86,7 +87,9 @@ class RunSender:
 
         Raises:
             VersionMismatchError: see ``dbfs.install``.
+            ClientError: the client is another process's, whose lines must not be touched.
         """
+        require_own(client)
         sender = _senders.get(client)
         return sender if sender is not None else _senders.setdefault(client, cls(ServiceClient.of(client)))
 
