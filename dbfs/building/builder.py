@@ -24,7 +24,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
-from dbfs.errors import InvalidOptionError, TruncatedFileError
+from dbfs.errors import InvalidOptionError
 from dbfs.records import GraphIds
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
@@ -215,6 +215,7 @@ class Builder(ABC):
             self._require_room_to_number()
             dealt_out = self._deal_out(pieces)
             dealt = self._read_and_number(dealt_out) if edges.n is None else self._read_and_count(edges.n, dealt_out)
+            edges.require_count(dealt.m)
             self.require_fit(dealt.n, dealt.m, dealt)
         if self.options.keep_edges:
             dealt = self._read_and_keep(dealt)
@@ -233,8 +234,7 @@ class Builder(ABC):
         self._release_read(dealt)
         awaited = [futures[key] for key in (*info_keys, *added.awaited)]
         infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
-        if infos[0].input_edges != dealt.m:
-            raise self._wrong_count(dealt.m, infos[0].input_edges)
+        replace(edges, m=dealt.m, stated=None).require_count(infos[0].input_edges)
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
         built = Built(
@@ -276,10 +276,6 @@ class Builder(ABC):
     @abstractmethod
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that make the partitions of the pieces."""
-
-    def _wrong_count(self, promised: int | None, read: int) -> TruncatedFileError:
-        name = self.edges.name
-        return TruncatedFileError(f"{name}: {promised:,} edges are promised (by its header), {read:,} were read")
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> dict[Key, distributed.Future]:
         futures = self.gang.submit(graph, keys)
@@ -324,8 +320,6 @@ class Builder(ABC):
 
         arguments = [_task_argument(piece) for piece in pieces]
         found = number_ids(arguments, self.gang.p, name, self.token, self._submit, gather)
-        if self.edges.m not in (None, found.m):
-            raise self._wrong_count(self.edges.m, found.m)
         ids, tables = found.ids, found.tables
         if found.distinct.dense or self.options.ids == "dense":
             release(tables)

@@ -4,13 +4,17 @@ Readers, generators and ``arrays`` make EdgeLists; ``dbfs.building`` cuts them i
 EdgeList of a file or a generator does not hold the edges themselves.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dbfs.edges.kinds import DistinctIds, IdKind
+from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.text import printable
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class EdgeList(ABC):
         directed: whether edges can be crossed in one direction only.
         mirrored: whether the pieces hold undirected edges in both directions already.
         first_id: the id of vertex 0, if ``n`` is known; the id of each other vertex is as much larger than its number.
+        stated: number of edges that a comment states. It may be off: reading another number is a warning.
     """
 
     name: str
@@ -34,6 +39,7 @@ class EdgeList(ABC):
     directed: bool
     mirrored: bool
     first_id: int = field(default=0, kw_only=True)
+    stated: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -42,6 +48,17 @@ class EdgeList(ABC):
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into pieces of about ``piece_edges`` edges (at least 1), in order; at least one piece."""
+
+    def require_count(self, read: int) -> None:
+        """Compare the number of edges that were read with those promised, and with those stated.
+
+        Raises:
+            TruncatedFileError: other than promised.
+        """
+        if self.m not in (None, read):
+            raise TruncatedFileError(f"{self.name}: {self.m:,} edges are promised (by its header), {read:,} were read")
+        if self.stated not in (None, read):
+            logger.warning("%s: a comment states %s edges, %s were read", self.name, f"{self.stated:,}", f"{read:,}")
 
     @property
     def symmetrise(self) -> bool:

@@ -86,8 +86,9 @@ def edge_list(
         _refuse_format("a graph", format)
         _refuse_columns("a graph", source, target)
         return open_graph(edges, directed=directed)
-    if _is_array_of_pairs(edges):
-        return edge_list((edges[:, 0], edges[:, 1]), directed=directed, format=format, source=source, target=target)
+    if _is_array_of_ends(edges):
+        ends = np.asarray(edges) if edges.shape[0] == 2 else np.asarray(edges).T
+        return edge_list((ends[0], ends[1]), directed=directed, format=format, source=source, target=target)
     if is_pairs(edges) and not _is_pair_of_lists(edges):
         _refuse_format("an iterable of pairs", format)
         _refuse_columns("an iterable of pairs", source, target)
@@ -130,7 +131,8 @@ def _refusal(edges: Any) -> str:
     if shape == (2, 2):
         return (
             "edges must not be an array of shape (2, 2), which may be two edges or a matrix: pass (edges[:, 0], "
-            "edges[:, 1]) for edges, or scipy.sparse.csr_array(edges) for a matrix"
+            "edges[:, 1]) for edges, one in each row, (edges[0], edges[1]) for one in each column, or "
+            "scipy.sparse.csr_array(edges) for a matrix"
         )
     if len(shape) == 2:
         way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"
@@ -143,9 +145,13 @@ def _refusal(edges: Any) -> str:
     )
 
 
-def _is_array_of_pairs(edges: Any) -> TypeGuard[NDArray[Any]]:
-    """Return whether an array has a row for each edge. An array of 2 x 2 may be a matrix as well."""
-    return isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 2 and edges.shape[0] != 2
+def _is_array_of_ends(edges: Any) -> TypeGuard[NDArray[Any]]:
+    """Return whether an array, or a tensor of PyTorch, has a row or a column for each edge.
+
+    An array of shape (2, 2) may be read both ways, and may be a matrix as well.
+    """
+    array = isinstance(edges, np.ndarray) or type(edges).__module__.partition(".")[0] == "torch"
+    return array and len(edges.shape) == 2 and (edges.shape[0] == 2) != (edges.shape[1] == 2)
 
 
 def _is_pair_of_lists(edges: Any) -> bool:

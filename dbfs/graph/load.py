@@ -74,7 +74,7 @@ def load(
             - the path or URL of a graph that ``Graph.save`` saved;
             - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;
             - a graph of NetworkX, igraph, rustworkx or NetworKit;
-            - an iterable of pairs, or an array of shape (m, 2);
+            - an iterable of pairs, or an array of shape (m, 2) or (2, m);
             - a pair ``(src, dst)`` of arrays of integers or strings, also of dask arrays;
             - a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j.
         client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
@@ -84,7 +84,8 @@ def load(
             from a graph; a matrix is undirected if it is symmetric; tables, pairs and arrays are undirected.
         format: the format of a file; None guesses it from the file's name and header.
         source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
-            that are tuples. A table of two columns needs no names.
+            that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
+            ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.

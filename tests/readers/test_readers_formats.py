@@ -72,7 +72,7 @@ FILES = {
         "# Directed graph (once): x\n# Nodes: 3 Edges: 2\n# From\tTo\n30\t7\r\n7\t900\n",
         [(30, 7), (7, 900)],
         None,
-        2,
+        None,
         True,
         False,
     ),
@@ -151,6 +151,9 @@ def test_suffix_may_be_wrong(tmp_path, name, packed):
         ("a.txt", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", [(0, 1)]),
         ("noname", "c x\np sp 2 1\na 1 2 3\n", [(0, 1)]),
         ("out.ucidata", "% asym\n7 8 1 9\n", [(7, 8)]),
+        ("out.words", "% sym unweighted\n% 1 2 2\n1\t2\n", [(1, 2)]),
+        ("one.mtx", "%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", [(0, 1)]),
+        ("indented", " \t%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", [(0, 1)]),
         ("A.MTX", "%%matrixmarket matrix coordinate pattern general\n2 2 1\n1 2\n", None),
     ],
 )

@@ -65,10 +65,10 @@ FORMAT = {
     "gr-leading-zero": ("a.gr", "p sp 3 2\na 1 2 9\na 01 3 9\n", "line 3: 'a 01 3 9': id '01' has a leading zero"),
     "metis-leading-zero": ("a.graph", "3 1\n2\n01\n\n", "line 3: '01': id '01' has a leading zero"),
     # Headers of edge lists.
-    "snap-count": (
-        "a.txt",
-        "# Nodes: 5 Edges: 1e5\n1 2\n",
-        "line 1: '# Nodes: 5 Edges: 1e5': the count of edges is '1e5'",
+    "names-and-more-columns": (
+        "a.csv",
+        "source target\n1 10 20\n",
+        "line 1: 'source target': 2 columns, and 3 in the next line; expected a name for each column",
     ),
     "p-line": ("a.el", "p xx 3 2\n1 2\n", "line 1: 'p xx 3 2'"),
     # Other formats.
@@ -101,7 +101,8 @@ FORMAT = {
     "mtx-vector": ("a.mtx", "%%MatrixMarket vector coordinate real general\n1 1\n5\n", "line 1"),
     "mtx-field": ("a.mtx", "%%MatrixMarket matrix coordinate rael general\n", "field 'rael' is unknown"),
     "mtx-symmetry": ("a.mtx", "%%MatrixMarket matrix coordinate real odd\n", "symmetry 'odd' is unknown"),
-    "mtx-not-square": ("a.mtx", MTX + "3 4 1\n1 2\n", "line 2: '3 4 1': not square"),
+    "mtx-not-square": ("a.mtx", MTX + "3 4 1\n1 2\n", "line 2: '3 4 1': not square; bipartite=True makes"),
+    "mtx-three-percents": ("a.mtx", "%" + MTX + "3 3 1\n1 2\n", "line 1: '%%%MatrixMarket"),
     "mtx-negative-count": ("a.mtx", MTX + "3 3 -1\n1 2\n", "line 2: '3 3 -1': the count of entries is '-1'"),
     "mtx-float-count": ("a.mtx", MTX + "3.0 3 1\n1 2\n", "the count of rows is '3.0'; expected an integer"),
     "mtx-huge-count": ("a.mtx", MTX + f"{BIG} {BIG} 1\n1 2\n", f"the count of rows is '{BIG}'"),
@@ -114,11 +115,11 @@ FORMAT = {
     "mtx-id-past-n": ("a.mtx", MTX + "3 3 2\n1 2\n4 2\n", "line 4: '4 2': id 4 is out of range"),
     "mtx-value-missing": ("a.mtx", REAL + "3 3 2\n1 2 .5\n1 3\n", "line 4: '1 3': 2 columns; expected 'u v value 1'"),
     "mtx-value-too-many": ("a.mtx", MTX + "3 3 2\n1 2\n1 3 4\n", "line 4: '1 3 4': 3 columns; expected 'u v'"),
-    "mtx-no-rows": ("a.mtx", MTX + "0 0 1\n1 1\n", "a matrix without rows has no entries"),
+    "mtx-no-rows": ("a.mtx", MTX + "0 0 1\n1 1\n", "a matrix without rows or columns has no entries"),
     "mtx-as-edge-list": (
         "edge-list:a.mtx",
         MTX + "3 3 1\n1 2\n",
-        "line 1: '%%MatrixMarket matrix coordinate pattern general': a Matrix Market file",
+        "line 2: '3 3 1': may be the size line of a matrix, because a banner stands above",
     ),
     # .gr
     "gr-header": ("a.gr", "c x\np xx 3 1\n1 2\n", "line 2: 'p xx 3 1': expected the header 'p tw n m' or 'p sp n m'"),
@@ -176,7 +177,6 @@ TRUNCATED = {
     "comments-only": ("a.txt", "# a\n\n% b\n", "holds no edges"),
     "names-only": ("a.csv", "source,target\n", "holds no edges"),
     "comments-only-unknown": ("a.xyz", "# a\n", "holds only comments"),
-    "snap-count": ("a.txt", "# Nodes: 9 Edges: 1000\n1 2\n", "promises 1000 edges"),
     "mtx-banner-only": ("a.mtx", MTX + "% c\n", "ends before its size line"),
     "mtx-too-few": (
         "a.mtx",

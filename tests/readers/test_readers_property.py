@@ -48,9 +48,10 @@ def edge_list(draw: st.DrawFn) -> tuple[str, bytes, list[tuple[int, int]]]:
     pairs = draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=20))
     mark = draw(st.sampled_from(list(GAPS)))
     values = draw(st.integers(0, 2))
+    names = ["Source", "Target", "weight", "time"][: 2 + values]
     value = st.sampled_from(["0.5", '"x"', "3", *(['"a,b;c"', ""] if mark != "\t" else [])])
     rows = [f"{u}{draw(GAPS[mark])}{v}" + "".join(mark + draw(value) for _ in range(values)) for u, v in pairs]
-    header = draw(st.sampled_from([[], ["# c"], [f"source{mark}target"], ["", "% c", f"a{mark}b{mark}c"]]))
+    header = draw(st.sampled_from([[], ["# c"], [mark.join(names)], ["", "% c", mark.join(names)]]))
     return "g.txt", finish(draw, header, rows, NOISE["#"]), [(u + 1, v + 1) for u, v in pairs]
 
 

@@ -196,7 +196,7 @@ ARROW: dict[str, Mangled] = _typed("arrow", arrow) | {
     }.items()
 }
 
-_PAIRS = npy(np.array([[1, 2], [3, 4]]))
+_PAIRS = npy(np.array([[1, 2], [3, 4], [5, 6]]))
 _HEADER = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2), }"
 _NPY: dict[str, tuple[bytes, dict[str, Any], type[DbfsError], str]] = {
     "magic-only": (b"\x93NUMPY", {}, FormatError, "no valid NumPy array: EOF: reading magic string"),
@@ -220,8 +220,8 @@ _NPY: dict[str, tuple[bytes, dict[str, Any], type[DbfsError], str]] = {
         TruncatedFileError,
         f"its header promises {2**50:,} rows, which take {2**54:,} bytes, and 0 follow",
     ),
-    "cut": (_PAIRS[:-1], {}, TruncatedFileError, "its header promises 2 rows, which take 32 bytes, and 31 follow"),
-    "text-after": (_PAIRS + b"\n", {}, FormatError, "its header promises 2 rows, which take 32 bytes, and 33 follow"),
+    "cut": (_PAIRS[:-1], {}, TruncatedFileError, "its header promises 3 rows, which take 48 bytes, and 47 follow"),
+    "text-after": (_PAIRS + b"\n", {}, FormatError, "its header promises 3 rows, which take 48 bytes, and 49 follow"),
     "pickled": (npy(np.array([[1, "x"]], object)), {}, FormatError, "holds pickled Python objects, which are not read"),
     "pickled-column": (
         npy(np.array([(1, "x")], [("a", "i8"), ("b", "O")])),
@@ -230,19 +230,25 @@ _NPY: dict[str, tuple[bytes, dict[str, Any], type[DbfsError], str]] = {
         "holds pickled Python objects, which are not read: they could run any code",
     ),
     "one-dimension": (npy(np.arange(4)), {}, EdgeInputError, "holds an array of shape 4; expected m x 2"),
-    "two-rows": (
-        npy(np.zeros((2, 5), int)),
+    "two-by-two": (
+        npy(np.zeros((2, 2), int)),
         {},
         EdgeInputError,
-        "an array of shape 2 x 5; expected m x 2, or a one-dim",
+        "an array of shape 2 x 2, which may have an edge in",
     ),
+    "two-rows-cut": (npy(np.zeros((2, 5), int))[:-1], {}, TruncatedFileError, "its header promises 5 rows, which take"),
     "three-columns": (npy(np.zeros((5, 3), int)), {}, EdgeInputError, "holds an array of shape 5 x 3; expected m x 2"),
     "no-shape": (npy(np.array(5)), {}, EdgeInputError, "holds an array of shape (); expected m x 2"),
     "floats": (npy(np.zeros((3, 2))), {}, EdgeInputError, "column '0' holds double; ids are integers"),
     "bools": (npy(np.zeros((3, 2), bool)), {}, EdgeInputError, "column '0' holds bool; ids are"),
     "times": (npy(np.zeros((3, 2), "M8[s]")), {}, EdgeInputError, "column '0' holds timestamp[s]; ids are"),
     "complex": (npy(np.zeros((3, 2), complex)), {}, EdgeInputError, "column '0' holds complex128; expected ids"),
-    "negative": (npy(np.array([[1, 2], [3, -4]])), {}, EdgeInputError, "row 1: column '1' is -4; integer ids are 0 or"),
+    "negative": (
+        npy(np.array([[1, 2], [3, -4], [5, 6]])),
+        {},
+        EdgeInputError,
+        "row 1: column '1' is -4; integer ids are 0 or",
+    ),
     "past-int64": (
         npy(np.array([[1, 2**63]], np.uint64)),
         {},
@@ -299,7 +305,12 @@ _NPZ: dict[str, tuple[bytes, dict[str, Any], type[DbfsError], str]] = {
     ),
     "shape-floats": (matrix(shape=np.array([3.0, 3.0])), {}, FormatError, "the matrix must be square"),
     "shape-one": (matrix(shape=np.array(3)), {}, FormatError, "the matrix must be square (one row per vertex), not 3"),
-    "shape-negative": (matrix(shape=np.array([-3, -3])), {}, FormatError, "the matrix has -3 rows; expected 0 or more"),
+    "shape-negative": (
+        matrix(shape=np.array([-3, -3])),
+        {},
+        FormatError,
+        "the matrix has -3 rows or columns; expected",
+    ),
     "indptr-missing": (
         matrix(indptr=None),
         {},

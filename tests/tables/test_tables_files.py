@@ -164,13 +164,19 @@ def test_a_parquet_file_with_a_number_of_vertices_in_a_set(tmp_path):
 
 
 SETS = {
-    "kinds": ({"2.csv": "a,b\n1,2\n"}, "2.csv has ids of integers, and", "of strings; all files of a graph need ids"),
+    "kinds": (
+        {"2.csv": "from,to\n1,2\n"},
+        "2.csv has ids of integers, and",
+        "of strings; all files of a graph need ids",
+    ),
     "numbers": (
         {"2.mtx": "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"},
         "vertices of its own",
     ),
     "direction": ({"2.txt": "# Directed graph: x\n1 2\n"}, "2.txt is directed and", "pass directed="),
-    "columns": ({"2.csv": "a,b,c\nx,y,z\n"}, "has 3 columns ('a', 'b', 'c')"),
+    "columns": ({"2.csv": "a,b,c\nx,y,z\n"}, "2.csv has the columns 'a', 'b', 'c', and", "1.parquet 'from', 'to'"),
+    "a column more": ({"2.csv": "to,from,c\nx,y,z\n"}, "2.csv has the columns 'to', 'from', 'c', and", "1.parquet"),
+    "a column less": ({"2.csv": "from,too\nx,y\n"}, "2.csv has the columns 'from', 'too', and", "1.parquet 'from'"),
 }
 
 

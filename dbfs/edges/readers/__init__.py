@@ -1,17 +1,18 @@
 """Readers of files of edges: text formats, and tables and arrays in binary formats.
 
-Text: Matrix Market, METIS, edge lists (SNAP's and plain ones), ``.gr`` of PACE and DIMACS, CSV with a header. Binary:
-Parquet, Arrow, NumPy's ``.npy`` and ``.npz``. In comes the path of a file, a folder or a pattern that client and
-workers can read. Out goes an EdgeList; the client reads only a file's header or footer (METIS: also its line starts),
-and workers read the edges.
+Text: Matrix Market, METIS, edge lists (SNAP's, KONECT's and plain ones), adjacency lists, ``.gr`` of PACE and DIMACS,
+CSV and NCOL. Binary: Parquet, Arrow, NumPy's ``.npy`` and ``.npz``. In comes the path of a file, a folder or a pattern
+that client and workers can read, and what the caller says of it: ``ReadOptions``. Out goes an EdgeList; the client
+reads only a file's header or footer (METIS: also its line starts), and workers read the edges.
 """
 
 import os
 from collections.abc import Callable
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.adjacency import open_adjacency_list
 from dbfs.edges.readers.arrow import open_arrow
-from dbfs.edges.readers.csv_table import is_csv_table, open_csv
+from dbfs.edges.readers.csv_table import open_csv, open_ncol
 from dbfs.edges.readers.edge_list import open_edge_list
 from dbfs.edges.readers.file_set import members, open_set
 from dbfs.edges.readers.gr import open_gr
@@ -21,6 +22,7 @@ from dbfs.edges.readers.matrix_market import open_matrix_market
 from dbfs.edges.readers.metis import open_metis
 from dbfs.edges.readers.npy import open_npy
 from dbfs.edges.readers.npz import open_npz
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.parquet import open_parquet
 from dbfs.edges.readers.saved import open_saved, saved_folder
 from dbfs.edges.readers.source import Source, find_source
@@ -29,21 +31,24 @@ from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
 __all__ = ["FORMATS", "open_edges"]
 
-Ends = tuple[ColumnNames, ColumnNames]
-
-_TEXTS: dict[str, Callable[[Head, bool | None], EdgeList]] = {
-    "matrix-market": open_matrix_market,
-    "metis": open_metis,
-    "edge-list": open_edge_list,
-    "gr": open_gr,
+_COLUMNS = ("source", "target")
+_TEXTS: dict[str, tuple[Callable[[Head, ReadOptions], EdgeList], tuple[str, ...]]] = {
+    "matrix-market": (open_matrix_market, ("bipartite",)),
+    "metis": (open_metis, ()),
+    "edge-list": (open_edge_list, ("sep", "header", "comment", "bipartite")),
+    "gr": (open_gr, ()),
+    "adjacency-list": (open_adjacency_list, ("sep", "comment")),
+    "ncol": (open_ncol, ("comment",)),
+    "csv": (open_csv, ("sep", "header", "comment", *_COLUMNS)),
 }
-_BINARIES: dict[str, Callable[[Source, bool | None, Ends], EdgeList]] = {
-    "parquet": open_parquet,
-    "arrow": open_arrow,
-    "npy": open_npy,
-    "npz": open_npz,
+"""By format: what opens a file, and the options that say something of it beyond format, direction and strictness."""
+_BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str, ...]]] = {
+    "parquet": (open_parquet, _COLUMNS),
+    "arrow": (open_arrow, _COLUMNS),
+    "npy": (open_npy, _COLUMNS),
+    "npz": (open_npz, (*_COLUMNS, "bipartite")),
 }
-FORMATS = (*_TEXTS, "csv", *_BINARIES)
+FORMATS = (*_TEXTS, *_BINARIES)
 
 
 def open_edges(
@@ -53,75 +58,83 @@ def open_edges(
     directed: bool | None = None,
     source: ColumnNames = None,
     target: ColumnNames = None,
+    sep: str | None = None,
+    header: bool | None = None,
+    comment: str | None = None,
+    strict: bool = False,
+    bipartite: bool | None = None,
 ) -> EdgeList:
     """Open a file of edges, a saved graph, or the files of a folder or a pattern: read their heads, not their edges.
 
     A file of a text format may be compressed as gz, xz, bz2 or zst. A compressed file is one piece, since it can only
-    be streamed.
+    be streamed. What the arguments leave open comes from the file's name, header and comments. A file that can be read
+    in two ways is refused, and the message names the argument that decides.
 
     Args:
         path: a file that client and workers see under the same path, or a URL that fsspec understands; the folder of
             a saved graph; a folder, or a pattern with ``*``, whose tables or edge lists hold one graph's edges
             together.
-        format: one of ``FORMATS``; None to guess it from the header and the name.
+        format: ``matrix-market``, ``metis``, ``edge-list``, ``gr``, ``adjacency-list``, ``ncol``, ``csv``,
+            ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of itself.
         directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
-        source, target: names of the columns of a table; see ``dbfs.load``.
+        source, target: names of the columns of a table; see ``dbfs.load``. The columns of a table without names are
+            ``0``, ``1`` and so on.
+        sep: what separates columns of text: one character; a blank stands for any run of blanks.
+        header: whether the first line of text that is no comment names the columns. With a value, ids may be strings in
+            any text that holds an edge in a line.
+        comment: what begins a comment line: such lines are passed over anywhere. By default ``#``, ``%`` and ``//`` do,
+            but among edges between strings a line that begins so is refused. An empty text: there are no comments.
+        strict: whether a number of edges in a comment is a promise: another number is then an error, else a warning.
+        bipartite: whether sources and targets are two sets of vertices, so that an id of the one is another vertex than
+            the same id of the other: for matrices, rectangular ones too, and for KONECT's files, which say so
+            themselves. The targets have the ids after those of the sources. Edges are undirected unless ``directed``.
 
     Returns:
         An EdgeList whose pieces read their part of the file.
 
     Raises:
-        InvalidOptionError: the format is unknown or has no named columns, or ``dbfs.read.schemes`` does not allow the
-            URL's scheme.
+        InvalidOptionError: the format is unknown, or has no place for an option; or ``dbfs.read.schemes`` does not
+            allow the URL's scheme.
+        InvalidOptionTypeError: an option is of another type.
         MissingFileError: there is no such file.
         TruncatedFileError: the file is empty, ends in its header, or is shorter than its header promises.
         FormatError: the file isn't in the format (the message names the line), or its first edge comes after more than
             64 MiB of comments and blank lines.
-        EdgeInputError: the table's columns are not there, or hold no ids.
+        EdgeInputError: the table's columns are not there, or hold no ids; or the columns of files of one graph differ.
         UnreadableFileError: the file system or the network fails.
     """
     if format is not None and format not in FORMATS:
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
-    ends = (source, target)
+    options = ReadOptions(format, directed, source, target, sep, header, comment, strict, bipartite)
     folder = saved_folder(path)
     if folder is not None:
-        if ends != (None, None):
-            raise InvalidOptionError(f"source= and target= name columns of a table; {folder.path} is a saved graph")
-        return open_saved(folder, directed=directed, format=format)
+        return open_saved(folder, options)
     paths = members(path)
     if paths is None:
-        return _open_one(path, format, directed, ends)
-    return open_set(os.fsdecode(path), paths, lambda one: _open_one(one, format, directed, ends))
+        return _open_one(path, options)
+    return open_set(os.fsdecode(path), paths, options, _open_one)
 
 
-def _open_one(
-    path: str | os.PathLike[str],
-    format: str | None,  # noqa: A002
-    directed: bool | None,
-    ends: Ends,
-) -> EdgeList:
-    found = find_source(path)
+def _open_one(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList:
+    found, format = find_source(path), options.format  # noqa: A001
     if found.content != "text":
         if format not in (None, found.content):
             raise FormatError(
                 f"{found.path} is {found.content!r} by its first bytes; the option format says {format!r}"
             )
-        return _BINARIES[found.content](found, directed, ends)
+        binary, taken = _BINARIES[found.content]
+        options.require_only(taken, found.content, found.path)
+        return binary(found, options)
     if format in _BINARIES:
         raise FormatError(f"{found.path} is no {format} file by its first bytes; the option format says {format!r}")
     head = Head(found)
-    named = ends != (None, None)
-    if format == "csv" or (named and format is None):
-        return open_csv(head, directed, ends)
-    if named:
-        raise InvalidOptionError(f"source= and target= name columns of a table; format {format!r} has none")
+    guess = format or ("csv" if options.named else guess_format(head))
+    text, taken = _TEXTS[guess]
+    options.require_only(taken, guess, found.path)
     try:
-        guess = format or guess_format(head)
-        if format is None and guess == "edge-list" and is_csv_table(head):
-            return open_csv(head, directed, ends)
-        return _TEXTS[guess](head, directed)
+        return text(head, options)
     except FormatError as error:
-        guessed = None if format is None else _guess(head)
+        guessed = None if format in (None, "csv") else _guess(head)
         if guessed in (None, format):
             raise
         raise FormatError(

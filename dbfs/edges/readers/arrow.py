@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
@@ -24,24 +24,24 @@ _WHAT = "Arrow file"
 _BATCH_ROWS = 1 << 18
 
 
-def open_arrow(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ArrowFile:
+def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
     """Read the footer of an Arrow file; arguments and errors as of ``open_parquet``."""
     with source.opened() as raw, decoding(source.path, _WHAT):
         file = _opened(raw)
-        columns = choose_ends(file.schema.names, *ends, source.path)
-        kinds = require_kinds(file.schema, columns, source.path)
+        columns = options.columns(file.schema.names, source.path)
+        kinds = require_kinds(file.schema, columns.ends, source.path)
         batches = int(file.num_record_batches)
-        rows = _opened(raw, _places(file.schema, columns)[:1]).get_batch(0).num_rows if batches else 0
+        rows = _opened(raw, _places(file.schema, columns.ends)[:1]).get_batch(0).num_rows if batches else 0
     return ArrowFile(
         name=source.path,
         n=None,
         m=None,
-        directed=bool(directed),
+        directed=bool(options.directed),
         mirrored=False,
         source=source,
         batches=batches,
         batch_rows=rows,
-        ends=columns,
+        columns=columns,
         kinds=kinds,
     )
 
@@ -108,25 +108,16 @@ class ArrowPiece:
 
 
 @dataclass(frozen=True)
-class ArrowFile(FileEdges):
+class ArrowFile(TableFile):
     """Edges in the rows of an Arrow file.
 
     Attributes:
         batches: number of record batches.
         batch_rows: rows of the first one, which sizes the pieces: writers make batches of one length.
-        ends: the columns of an edge's ends.
-        kinds: kind of each part of an id.
     """
 
     batches: int
     batch_rows: int
-    ends: Ends
-    kinds: tuple[IdKind, ...]
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
 
     def cut(self, piece_edges: int) -> Sequence[ArrowPiece]:
         """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""

@@ -1,96 +1,155 @@
-"""Edge lists: text files with an edge per line, two id columns and any further ones; SNAP's files among them.
+"""Edge lists: text files with an edge per line, two id columns and any further ones; SNAP's and KONECT's among them.
 
-Source: Leskovec, Krevl, "SNAP Datasets: Stanford Large Network Dataset Collection", 2014. Its files open with comments
-``# Directed graph ...`` (or ``Undirected``) and ``# Nodes: n Edges: m``. The result is a ``PairFile`` of external ids.
+The result is a ``PairFile`` of external ids; a ``CsvFile`` if ids are strings, or the ends are not the first columns.
 """
 
+import itertools
 import re
+from dataclasses import replace
 
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.csv_table import open_csv
 from dbfs.edges.readers.head import Head
-from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, header_number, require_bytes
-from dbfs.edges.readers.matrix_market import BANNER
+from dbfs.edges.readers.heading import Heading, is_names, read_heading
+from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, require_bytes
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, columns_of, parse_line
-from dbfs.errors import TruncatedFileError
+from dbfs.edges.tables.ends import POSITIONS, Columns
+from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
-COMMENTS = (b"#", b"%", b"//")
-
-# Repeats are possessive: without backtracking a line of any length takes linear time.
-DIRECTION = re.compile(rb"[#%/]++\s*+(un)?directed graph\b", re.IGNORECASE)
-_COUNTS = re.compile(rb"[#%/]++\s*+Nodes:\s*+(\S++)\s++Edges:\s*+(\S++)", re.IGNORECASE)
-_MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;]*+\s*+([,;])")
-# Blank lines, and comments that say nothing of the graph.
-_PASSED_OVER = re.compile(
-    rb"(?:\n++|[ \t]*+(?:(?=#|%|//)(?![#%/]++[ \t]*+(?:directed|undirected|nodes))[^\n\r\0]*+)?+\r?+\n)*+",
-    re.IGNORECASE,
-)
+_MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
+_AFTER_IDS = re.compile(rb" *+[^ \t]++[ \t]++[^ \t]++([ \t]++)[^ \t]")
+# Lines among which a leading zero makes the ids of a table strings.
+_SAMPLE_LINES = 100
+_IF_NAMES = "If the vertices have names, pass header=True or header=False: whether the first line names the columns"
 
 
-def open_edge_list(head: Head, directed: bool | None) -> PairFile:
+def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     """Read an edge list's comments and its first lines.
 
-    The first line of data sets the separator of columns: commas, semicolons, or spaces and tabs. Columns after the
-    first two are ignored. Ids are external: any integers from 0 to 2^63-1. Edges are undirected unless a comment in
-    SNAP's form says ``Directed``. A line of column names may stand before the data.
+    The first line of data sets the separator of columns (commas, semicolons, bars, or spaces and tabs) and their
+    number. A line of column names may stand before the data; the ends are then the columns of well-known names, at any
+    place, or else the only two. Further columns are ignored. Ids are external: any integers from 0 to 2^63-1; or
+    strings, in files named ``.csv`` or ``.tsv``, and where the caller says whether a line names the columns. Edges are
+    undirected unless a comment or the caller says otherwise.
 
     Raises:
-        FormatError: the first line of data has no two ids, or the file is in another format.
-        TruncatedFileError: the file holds no edge, or is too short for the count that its comment states.
+        FormatError: the first line of data has no two ids, or the file is in another format; or a comment speaks of
+            direction in no known form.
+        TruncatedFileError: the file holds no edge, or is too short for a count that is a promise.
+        EdgeInputError: the columns of the ends can't be told.
+        InvalidOptionError: ``bipartite`` is asked for, and no comment gives the numbers of vertices.
     """
     source = head.source
-    stated: bool | None = None
-    m: int | None = None
-    named = False
-    for line in head.lines(_PASSED_OVER):
-        text = line.text.strip()
-        if line.number == 1 and text.startswith(BANNER):
-            raise bad_line(source.path, 1, text, "a Matrix Market file; expected an edge list")
-        if text.startswith(COMMENTS):
-            if stated is None and (found := DIRECTION.match(text)):
-                stated = found.group(1) is None
-            if counts := _COUNTS.match(text):
-                m = header_number(source, line, counts.group(2), "the count of edges")
-        elif text and not named and is_names(text):
-            named = True
-        elif text:
-            break
-    else:
+    heading = read_heading(head, options, is_names)
+    first, remarks = heading.first, heading.remarks
+    if first is None:
         raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
-    grammar = _grammar(line)
+    grammar = _grammar(first, options)
+    row = columns_of(first.text, grammar.separator, grammar.tail)
+    names = [] if heading.header is None else _names(heading.header, row, grammar, source.path)
+    table = options.header is not None or source.bare_name.endswith((".csv", ".tsv"))
+    columns = Columns((), POSITIONS)
+    if table and not _digits(row) and all(row[:2]) and (names or options.header is False):
+        return open_csv(head, options)
+    if names and (table or _digits(row)):
+        columns = options.columns(names, source.path)
+        heading.require_untyped(names, row, source.path, options)
+    if columns.names and columns.ends.columns != names[:2]:
+        return open_csv(head, options)
+    if table and _digits(row) and _has_codes(heading, grammar):
+        return open_csv(head, replace(options, header=bool(names)))
     try:
-        parse_line(line.text, grammar)
+        parse_line(first.text, grammar)
     except LineError as error:
-        raise bad_line(source.path, line.number, line.text, str(error)) from None
-    if m is not None:
-        require_bytes(source, line.start, 4 * m, f"{m} edges")
+        hint = "" if options.header is not None or _digits(row) or not is_names(first.text) else f". {_IF_NAMES}"
+        raise bad_line(source.path, first.number, first.text, f"{error}{hint}") from None
+    if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
+        reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
+        raise bad_line(source.path, first.number, first.text, reason)
+    sides = _sides(heading, options, source.path)
+    if sides is not None:
+        grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
+    if options.strict and remarks.edges is not None:
+        require_bytes(source, first.start, 4 * remarks.edges, f"{remarks.edges} edges")
     return PairFile(
         name=source.path,
-        n=None,
-        m=m,
-        directed=bool(stated) if directed is None else directed,
+        first_id=grammar.low,
+        n=None if sides is None else sum(sides),
+        m=remarks.edges if options.strict else None,
+        directed=remarks.directed(options),
         mirrored=False,
+        stated=remarks.edges,
         source=source,
+        columns=columns,
         grammar=grammar,
-        body=line.start,
-        edge_bytes=head.mean_line(line.start),
+        body=first.start,
+        edge_bytes=head.mean_line(first.start),
     )
 
 
-def is_names(text: bytes) -> bool:
-    """Return whether a line holds column names: two or more words that each start with a letter or an underscore."""
-    # A mark separates columns, also empty ones; a run of blanks separates columns that have text.
-    columns = re.split("[,;]", text.decode("utf-8", "replace"))
-    words = [word.strip("\"'") for column in columns for word in column.split() or [""]]
-    return len(words) > 1 and all(word[:1].isalpha() or word[:1] == "_" for word in words)
-
-
-def _grammar(line: Line) -> PairGrammar:
+def _grammar(line: Line, options: ReadOptions) -> PairGrammar:
     """Return the grammar of a file by its first line of data."""
     found = _MARKED_SEPARATOR.match(line.text)
-    if found:
-        separator = tail = found.group(1)
-    else:
-        separator = b""
-        after = re.match(rb" *+[^ \t]++[ \t]++[^ \t]++([ \t]++)[^ \t]", line.text)
-        tail = b"\t" if after and b"\t" in after.group(1) else b" "
-    columns = columns_of(line.text, separator, tail)
-    return PairGrammar(separator, low=0, high=INT64_MAX, extra=max(len(columns) - 2, 0), tail=tail, comments=COMMENTS)
+    separator = b"" if found is None else found.group(1)
+    if options.sep is not None:
+        separator = options.sep.encode().strip(b" ")
+    tail = separator or b" "
+    if not separator and options.sep is None and b"\t" in line.text:
+        after = _AFTER_IDS.match(line.text)
+        if not _digits(columns_of(line.text, b"", b" ")):
+            # Names may hold spaces.
+            separator = tail = b"\t"
+        elif after and b"\t" in after.group(1):
+            tail = b"\t"
+    extra = max(len(columns_of(line.text, separator, tail)) - 2, 0)
+    return PairGrammar(separator, low=0, high=INT64_MAX, extra=extra, tail=tail, comments=options.marks)
+
+
+def _names(header: Line, row: list[bytes], grammar: PairGrammar, path: str) -> list[str]:
+    """Return the names of the columns.
+
+    Raises:
+        FormatError: there are more or fewer than columns in the first row.
+    """
+    for separator, tail in ((grammar.separator, grammar.tail), (b"\t", b"\t")):
+        names = columns_of(header.text, separator, tail)
+        if len(names) == len(row):
+            return [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
+    reason = f"{len(columns_of(header.text, grammar.separator, grammar.tail))} columns, and {len(row)} in the next line"
+    raise bad_line(path, header.number, header.text, f"{reason}; expected a name for each column")
+
+
+def _digits(row: list[bytes]) -> bool:
+    """Return whether the first two columns hold digits alone."""
+    return len(row) > 1 and all(column.isdigit() for column in row[:2])
+
+
+def _has_codes(heading: Heading, grammar: PairGrammar) -> bool:
+    """Return whether an id of the first lines is a code, such as 007, that is no number."""
+    lines = itertools.chain([heading.first], itertools.islice(heading.rest, _SAMPLE_LINES - 1))
+    rows = (columns_of(line.text, grammar.separator, grammar.tail) for line in lines if line is not None)
+    return any(re.match(rb"0[0-9]", column) for row in rows for column in row[:2])
+
+
+def _sides(heading: Heading, options: ReadOptions, path: str) -> tuple[int, int] | None:
+    """Return the numbers of vertices of two sets; None if sources and targets are of one set.
+
+    Raises:
+        FormatError, InvalidOptionError: the comments, or the options, say that there are two sets, and no comment gives
+            their numbers.
+    """
+    remarks = heading.remarks
+    two_sets = remarks.two_sets if options.bipartite is None else options.bipartite
+    if not two_sets or remarks.sides is not None:
+        return remarks.sides if two_sets else None
+    if options.bipartite:
+        raise InvalidOptionError(
+            f"bipartite=True needs the numbers of vertices of both sets, which {path} does not give: a file of KONECT "
+            "gives them in its second line, '% edges left right'"
+        )
+    raise FormatError(
+        f"{path} says that it is bipartite, so that the same id on the left and on the right is two vertices. It does "
+        "not say how many vertices there are: add '% edges left right' as its second line, or pass bipartite=False if "
+        "no id is on both sides"
+    )

@@ -1,10 +1,12 @@
-"""FileEdges: the base of the edge lists of all file formats."""
+"""FileEdges and TableFile: the bases of the edge lists of all file formats, and of those with columns of ids."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbfs import config
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import IdKind
 from dbfs.edges.readers.source import Source
+from dbfs.edges.tables.ends import Columns, Ends
 from dbfs_workers.storage.reading import ReadLimits
 
 
@@ -14,9 +16,11 @@ class FileEdges(EdgeList):
 
     Attributes:
         source: the file.
+        columns: its columns; None if the file is no table.
     """
 
     source: Source
+    columns: Columns | None = field(default=None, kw_only=True)
 
     @property
     def path(self) -> str:
@@ -30,3 +34,26 @@ class FileEdges(EdgeList):
     def limits(self) -> ReadLimits:
         """Return the limits of the reads of the file, by the header and the configuration."""
         return ReadLimits(self.m, float(config.get("build.memory-share")), config.seconds("build-deadline"))
+
+
+@dataclass(frozen=True)
+class TableFile(FileEdges):
+    """Edges in the rows of a table in a file.
+
+    Attributes:
+        columns: its columns.
+        kinds: kind of each part of an id.
+    """
+
+    columns: Columns = field(kw_only=True)
+    kinds: tuple[IdKind, ...] = field(kw_only=True)
+
+    @property
+    def ends(self) -> Ends:
+        """The columns of an edge's ends."""
+        return self.columns.ends
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return self.kinds

@@ -10,8 +10,11 @@ from typing import Any
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.edges.readers.source import explained
+from dbfs.edges.tables.ends import POSITIONS, Columns, listed
 from dbfs.errors import EdgeInputError, MissingFileError
 from dbfs_workers.storage.files import file_system
 from dbfs_workers.storage.pieces import Piece
@@ -114,16 +117,21 @@ def _hidden(relative: str) -> bool:
     return any(part.startswith((".", "_")) for part in PurePosixPath(relative).parts)
 
 
-def open_set(where: str, paths: Sequence[str], open_one: Callable[[str], EdgeList]) -> FileSet:
-    """Open all files of a set.
+def open_set(
+    where: str, paths: Sequence[str], options: ReadOptions, open_one: Callable[[str, ReadOptions], EdgeList]
+) -> FileSet:
+    """Open all files of a set. Names of columns come from the first file, and are looked up in each other one.
 
     Raises:
         EdgeInputError: a file numbers its own vertices, so that its ids mean nothing in the others; or the files differ
-            in direction or in the kind of ids.
+            in direction, in the kind of ids, or in their columns.
     """
+    first = open_one(paths[0], options)
+    columns = _columns(first)
+    if columns.names and not options.named:
+        options = replace(options, like=(first.name, columns))
     with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
-        parts: list[Any] = list(pool.map(open_one, paths))
-    first = parts[0]
+        parts: list[Any] = [first, *pool.map(lambda path: open_one(path, options), paths[1:])]
     for index, part in enumerate(parts):
         if part.n is not None and hasattr(part, "groups"):
             # A Parquet file's number of vertices is its writer's: the ids mean the same in all files.
@@ -143,9 +151,48 @@ def open_set(where: str, paths: Sequence[str], open_one: Callable[[str], EdgeLis
                 f"{part.name} has ids of {_shown(part)}, and {first.name} of {_shown(first)}; all files of a graph "
                 "need ids of one kind"
             )
-    counts = [part.m for part in parts]
-    m = None if None in counts else sum(counts)
-    return FileSet(where, None, m, first.directed, mirrored=False, where=where, parts=tuple(parts))
+    if not options.named:
+        _require_same_columns(parts)
+    counts, stated = ([getattr(part, count) for part in parts] for count in ("m", "stated"))
+    return FileSet(
+        name=where,
+        n=None,
+        m=None if None in counts else sum(counts),
+        directed=first.directed,
+        mirrored=False,
+        stated=None if None in stated else sum(stated),
+        where=where,
+        parts=tuple(parts),
+    )
+
+
+def _require_same_columns(parts: Sequence[EdgeList]) -> None:
+    """Refuse files whose columns don't fit together: those that name them, and those that don't.
+
+    Raises:
+        EdgeInputError: the named columns differ, or the ends are not the first columns where some files name none.
+    """
+    named = [part for part in parts if _columns(part).names]
+    for part in named[1:]:
+        one, other = _columns(named[0]), _columns(part)
+        if (sorted(one.names), one.ends) != (sorted(other.names), other.ends):
+            raise EdgeInputError(
+                f"{part.name} has the columns {listed(other.names)}, and {named[0].name} {listed(one.names)}; name "
+                "those of an edge's ends by source= and target="
+            )
+    unnamed = next((part for part in parts if not _columns(part).names), None)
+    for part in named if unnamed is not None else ():
+        columns = _columns(part)
+        if unnamed is not None and columns.ends.columns != list(columns.names[:2]):
+            raise EdgeInputError(
+                f"{unnamed.name} names no columns, and the ends of an edge in {part.name} are not its first two "
+                f"({listed(columns.names)}); name the columns in each file of a graph, or in none"
+            )
+
+
+def _columns(part: EdgeList) -> Columns:
+    columns = part.columns if isinstance(part, FileEdges) else None
+    return Columns((), POSITIONS) if columns is None else columns
 
 
 def _shown(part: EdgeList) -> str:

@@ -9,13 +9,14 @@ import re
 
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.lines import bad_line, header_number, require_bytes
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.errors import TruncatedFileError
 
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 
 
-def open_gr(head: Head, directed: bool | None) -> PairFile:
+def open_gr(head: Head, options: ReadOptions) -> PairFile:
     """Read the header of a ``.gr`` file. The lengths of arcs are ignored.
 
     Raises:
@@ -43,7 +44,7 @@ def open_gr(head: Head, directed: bool | None) -> PairFile:
         first_id=1,
         n=n,
         m=m,
-        directed=arcs if directed is None else directed,
+        directed=arcs if options.directed is None else options.directed,
         mirrored=False,
         source=source,
         grammar=PairGrammar(

@@ -3,10 +3,9 @@
 import re
 from pathlib import PurePosixPath
 
-from dbfs.edges.readers.edge_list import COMMENTS
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.matrix_market import BANNER
-from dbfs.edges.readers.source import SUFFIXES
+from dbfs.edges.readers.options import COMMENTS
 from dbfs.errors import FormatError, TruncatedFileError
 
 _BY_NAME = {
@@ -14,7 +13,10 @@ _BY_NAME = {
     "metis": (".graph", ".metis"),
     "edge-list": (".txt", ".csv", ".tsv", ".el", ".wel", ".edges", ".edgelist", ".snap"),
     "gr": (".gr",),
+    "adjacency-list": (".adjlist",),
+    "ncol": (".ncol",),
 }
+_KONECT = "out."
 
 # Blank lines and comments of all formats.
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:(?:#|%|//|c[ \t])[^\n\r\0]*+|c)?+\r?+\n)*+")
@@ -31,12 +33,13 @@ def guess_format(head: Head) -> str:
         TruncatedFileError: the name identifies no format, and the file holds only comments.
     """
     source = head.source
-    path = PurePosixPath(source.path.lower())
-    suffix = PurePosixPath(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
-    named = next((name for name, suffixes in _BY_NAME.items() if suffix in suffixes), None)
+    name = source.bare_name
+    named = next((each for each, suffixes in _BY_NAME.items() if PurePosixPath(name).suffix in suffixes), None)
+    if named is None and name.startswith(_KONECT):
+        named = "edge-list"
     for line in head.lines(_PASSED_OVER):
         text = line.text.strip()
-        if line.number == 1 and text.startswith(BANNER):
+        if line.number == 1 and BANNER.match(text):
             return "matrix-market"
         if re.fullmatch(rb"p\s++(?:tw|sp)\s++\S++\s++\S++", text):
             return "gr"

@@ -109,20 +109,20 @@ def slices(block: bytes) -> Iterator[bytes]:
         start = end
 
 
-def line_start(source: Source, at: int, reading: Reading) -> int:
+def line_start(source: Source, at: int, reading: Reading, line_bytes: int = LINE_BYTES) -> int:
     """Return the first start of a line at or after byte ``at`` (at least 1) of a seekable source; its size if none.
 
     Raises:
-        FormatError: a line is longer than ``LINE_BYTES``.
+        FormatError: a line is longer than ``line_bytes``.
     """
     begin = at = at - 1
     for chunk in source.chunks(at, size=1 << 16, look=reading.look):
         if found := chunk.find(b"\n") + 1:
             return at + found
         at += len(chunk)
-        if at - begin > LINE_BYTES:
+        if at - begin > line_bytes:
             number = count_lines(source, begin, reading) + 1
-            raise bad_line(source.path, number, chunk, f"a line longer than {LINE_BYTES} bytes")
+            raise bad_line(source.path, number, chunk, f"a line longer than {line_bytes} bytes")
     return at
 
 

@@ -1,13 +1,15 @@
 """Matrix Market coordinate files: an entry (i, j) is the edge i -> j, whatever its value, including an explicit zero.
 
 Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996. The result
-is a ``PairFile`` with vertices 0..n-1.
+is a ``PairFile`` with vertices 0..n-1; of a bipartite graph the rows are the first vertices, and the columns follow.
 """
 
 import re
 
 from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.heading import Remarks, ask_direction, passed_over
 from dbfs.edges.readers.lines import Line, bad_line, header_number, require_bytes
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError, TruncatedFileError
@@ -15,50 +17,64 @@ from dbfs.errors import FormatError, TruncatedFileError
 # Values after the two ids of an entry, by field.
 _VALUES = {"pattern": 0, "integer": 1, "real": 1, "double": 1, "complex": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
-BANNER = b"%%MatrixMarket"
-_PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:%[^\n\r\0]*+)?+\r?+\n)*+")
+# SciPy reads banners with one percent sign, and indented ones.
+BANNER = re.compile(rb"\s*+%%?+MatrixMarket(?=\s)")
+_MARK = b"%"
 
 
-def open_matrix_market(head: Head, directed: bool | None) -> PairFile:
-    """Read the header of a square coordinate matrix.
+def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
+    """Read the header of a coordinate matrix.
 
     A general matrix is directed. A symmetric, skew-symmetric or hermitian matrix lists each edge once, as an entry of
-    its lower triangle, and the edge can be crossed both ways.
+    its lower triangle, and the edge can be crossed both ways. With ``bipartite`` rows and columns are two sets of
+    vertices, and edges are undirected unless the caller says otherwise.
 
     Raises:
-        FormatError: the header isn't one of a square coordinate matrix.
+        FormatError: the header isn't one of a coordinate matrix, or the matrix is neither square nor bipartite; or a
+            comment calls a general matrix undirected.
         TruncatedFileError: the file ends in its header, or is too short for its number of entries.
     """
-    source, lines = head.source, head.lines(_PASSED_OVER)
+    source, lines, remarks = head.source, head.lines(passed_over((_MARK,))), Remarks(head)
     first = next(lines, None)
     if first is None:
         raise TruncatedFileError(f"{source.path} holds nothing; expected a Matrix Market file")
     values, symmetric = _banner(source, first)
     for line in lines:
-        if line.text.strip() and not line.text.lstrip().startswith(b"%"):
+        if line.text.lstrip().startswith(_MARK):
+            remarks.take(line, _MARK, options)
+        elif line.text.strip():
             break
     else:
         raise TruncatedFileError(f"{source.path} ends before its size line; expected 'rows columns entries'")
     sizes = line.text.split()
     if len(sizes) != 3:
-        raise bad_line(source.path, line.number, line.text, "expected the size line 'rows columns entries'")
+        reason = "expected the size line 'rows columns entries'; format='edge-list' reads a file without one"
+        raise bad_line(source.path, line.number, line.text, reason)
     names = ("the count of rows", "the count of columns", "the count of entries")
     rows, columns, m = (header_number(source, line, size, name) for size, name in zip(sizes, names, strict=True))
-    if rows != columns:
-        raise bad_line(source.path, line.number, line.text, "not square; expected as many rows as columns")
-    if rows == 0 and m > 0:
-        raise bad_line(source.path, line.number, line.text, "a matrix without rows has no entries")
+    bipartite = bool(options.bipartite)
+    if rows != columns and not bipartite:
+        reason = "not square; bipartite=True makes a vertex of each row, and another of each column"
+        raise bad_line(source.path, line.number, line.text, reason)
+    if bipartite and symmetric:
+        raise bad_line(source.path, first.number, first.text, "a symmetric matrix is not bipartite=True")
+    if min(rows, columns) == 0 and m > 0:
+        raise bad_line(source.path, line.number, line.text, "a matrix without rows or columns has no entries")
+    if not (symmetric or bipartite) and options.directed is None and remarks.undirected is not None:
+        raise ask_direction(source.path, remarks.undirected, "the banner says general, and a comment undirected")
     least = 4 + 2 * values
     require_bytes(source, line.end, m * least, f"{m} entries")
     return PairFile(
         name=source.path,
         first_id=1,
-        n=rows,
+        n=rows + columns if bipartite else rows,
         m=m,
-        directed=not symmetric if directed is None else directed,
+        directed=not (symmetric or bipartite) if options.directed is None else options.directed,
         mirrored=False,
         source=source,
-        grammar=PairGrammar(b" ", low=1, high=rows, extra=values, comments=(b"%",)),
+        grammar=PairGrammar(
+            b" ", low=1, high=rows, right=columns if bipartite else None, extra=values, comments=(_MARK,)
+        ),
         body=line.end,
         edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
     )
@@ -71,7 +87,7 @@ def _banner(source: Source, line: Line) -> tuple[int, bool]:
     def wrong(reason: str) -> FormatError:
         return bad_line(source.path, line.number, line.text, reason)
 
-    if not line.text.startswith(BANNER):
+    if not BANNER.match(line.text):
         raise wrong("not a Matrix Market file; expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")
     if len(words) != 5 or words[1] != "matrix":
         raise wrong("expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")

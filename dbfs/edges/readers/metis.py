@@ -15,6 +15,7 @@ from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.lines import bad_line, blocks, header_number, require_bytes, split_points
 from dbfs.edges.readers.metis_piece import MetisLayout, MetisPiece, count_vertex_lines
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.storage.reading import Reading
@@ -25,7 +26,7 @@ _PASSED_OVER = re.compile(rb"(?:%[^\n\r\0]*+\r?+\n)*+")
 _MOST_WEIGHTS = 1000
 
 
-def open_metis(head: Head, directed: bool | None) -> "MetisFile":
+def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
     """Read the header of a METIS graph.
 
     Raises:
@@ -65,8 +66,8 @@ def open_metis(head: Head, directed: bool | None) -> "MetisFile":
         first_id=1,
         n=n,
         m=2 * m,
-        directed=bool(directed),
-        mirrored=not directed,
+        directed=bool(options.directed),
+        mirrored=not options.directed,
         source=source,
         layout=layout,
         body=line.end,

@@ -1,7 +1,8 @@
-"""NumPy's ``.npy`` files: an array of shape (m, 2), or a structured array with named columns. Read by ranges of rows.
+"""NumPy's ``.npy`` files: an array of shape (m, 2) or (2, m), or a structured one with named columns; read by ranges.
 
-Source: NumPy, "NumPy Enhancement Proposal 1, A Simple File Format for NumPy Arrays". An array of Python objects is
-pickled, and refused: unpickling runs code of the file's author.
+The sources are the first column of an array of shape (m, 2), and the first row of one of shape (2, m), which PyTorch
+Geometric calls ``edge_index``. Source: NumPy, "NumPy Enhancement Proposal 1, A Simple File Format for NumPy Arrays". An
+array of Python objects is pickled, and refused: unpickling runs code of the file's author.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import decoding, require_rows
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ends import POSITIONS, Columns, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
@@ -26,24 +27,20 @@ _WHAT = "NumPy array"
 _CHUNK_BYTES = 1 << 22
 # Bytes of memory for a byte of the file: the row, its columns, and the ids.
 _EXPANSION = 4
-COLUMNS = ("0", "1")
-"""Names of the columns of an array of shape (m, 2)."""
 
 
-def open_npy(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> NpyFile:
-    """Read the header of an ``.npy`` file; arguments as of ``open_parquet``. The columns of a plain array are 0 and 1.
+def open_npy(source: Source, options: ReadOptions) -> NpyFile:
+    """Read the header of an ``.npy`` file; arguments as of ``open_parquet``. The ends of a plain array are 0 and 1.
 
     Raises:
         FormatError: the header is broken, or the array is pickled.
         TruncatedFileError: the file is shorter than its header says.
-        EdgeInputError: the array has another shape, or holds no ids.
+        EdgeInputError: the array has another shape, may be read in two ways, or holds no ids.
     """
     with source.opened() as raw, decoding(source.path, _WHAT):
         shape, fortran, dtype = read_header(raw, source.path)
         start = int(raw.tell())
-    names = _columns(shape, dtype, source.path)
-    columns = choose_ends(names, *ends, source.path)
-    rows = shape[0]
+    columns, rows, rowwise = _columns(shape, dtype, options, source.path)
     size = rows * dtype.itemsize * (1 if dtype.names else 2)
     if source.size is not None and source.size - start != size:
         error = TruncatedFileError if source.size - start < size else FormatError
@@ -55,18 +52,18 @@ def open_npy(source: Source, directed: bool | None, ends: tuple[ColumnNames, Col
         name=source.path,
         n=None,
         m=rows,
-        directed=bool(directed),
+        directed=bool(options.directed),
         mirrored=False,
         source=source,
+        columns=columns,
+        kinds=(),
         rows=rows,
         start=start,
         dtype=dtype,
-        fortran=fortran and not dtype.names,
-        ends=columns,
-        kinds=(),
+        split=fortran == rowwise and not dtype.names,
     )
     none = np.empty(0 if dtype.names else (0, 2), dtype)
-    kinds = require_kinds(NpyPiece(file, 0, 0, file.limits()).table(none).schema, columns, source.path)
+    kinds = require_kinds(NpyPiece(file, 0, 0, file.limits()).table(none).schema, columns.ends, source.path)
     return replace(file, kinds=kinds)
 
 
@@ -105,15 +102,24 @@ def as_arrow(values: Any, column: str, name: str) -> Any:
         raise EdgeInputError(f"{name}: column {column!r} holds {values.dtype}; expected ids ({error})") from None
 
 
-def _columns(shape: tuple[int, ...], dtype: np.dtype[Any], path: str) -> Sequence[str]:
+def _columns(
+    shape: tuple[int, ...], dtype: np.dtype[Any], options: ReadOptions, path: str
+) -> tuple[Columns, int, bool]:
+    """Return the columns, the number of edges, and whether an edge is a row of the array."""
     if dtype.names is not None and len(shape) == 1:
-        return dtype.names
-    if dtype.names is None and len(shape) == 2 and shape[1] == 2:
-        return COLUMNS
-    hint = ". Transpose the array" if len(shape) == 2 and shape[0] == 2 else ""
+        return options.columns(dtype.names, path), shape[0], True
+    if dtype.names is None and len(shape) == 2 and 2 in shape:
+        if shape == (2, 2) and not options.named:
+            raise EdgeInputError(
+                f"{path} holds an array of shape 2 x 2, which may have an edge in each row or in each column; pass "
+                "source='0', target='1' if a row is an edge, else load the array's two rows as (src, dst)"
+            )
+        names = POSITIONS.columns
+        ends = choose_ends(names, options.source, options.target, path) if options.named else POSITIONS
+        return Columns((), ends), *((shape[0], True) if shape[1] == 2 else (shape[1], False))
     raise EdgeInputError(
-        f"{path} holds an array of shape {' x '.join(map(str, shape)) or '()'}; expected m x 2, or a one-dimensional "
-        f"array with named columns{hint}"
+        f"{path} holds an array of shape {' x '.join(map(str, shape)) or '()'}; expected m x 2 or 2 x m, or a "
+        "one-dimensional array with named columns"
     )
 
 
@@ -145,12 +151,12 @@ class NpyPiece:
         file, rows = self.file, self.stop - self.first
         reading = Reading(file.source.path, self.limits, 1)
         require_rows(file.name, rows, 2, self.limits)
-        width = file.dtype.itemsize * (1 if file.dtype.names or file.fortran else 2)
-        starts = [file.start, file.start + file.rows * width] if file.fortran else [file.start]
+        width = file.dtype.itemsize * (1 if file.dtype.names or file.split else 2)
+        starts = [file.start, file.start + file.rows * width] if file.split else [file.start]
         parts = [np.frombuffer(self._bytes(start, width, reading), file.dtype) for start in starts]
-        array = np.stack(parts, axis=1) if file.fortran else parts[0]
+        array = np.stack(parts, axis=1) if file.split else parts[0]
         reading.take_edges(rows)
-        shaped = array if file.dtype.names or file.fortran else array.reshape(rows, 2)
+        shaped = array if file.dtype.names or file.split else array.reshape(rows, 2)
         return edges_of(self.table(shaped), file.ends, Place(file.name, self.first))
 
     def table(self, array: Any) -> Any:
@@ -158,7 +164,7 @@ class NpyPiece:
         import pyarrow as pa
 
         file = self.file
-        parts = {name: array[name] if file.dtype.names else array[:, COLUMNS.index(name)] for name in file.ends.columns}
+        parts = {name: array[name] if file.dtype.names else array[:, int(name)] for name in file.ends.columns}
         with decoding(file.name, _WHAT):
             return pa.table({name: as_arrow(values, name, file.name) for name, values in parts.items()})
 
@@ -179,29 +185,20 @@ class NpyPiece:
 
 
 @dataclass(frozen=True)
-class NpyFile(FileEdges):
+class NpyFile(TableFile):
     """An array of edges in an ``.npy`` file.
 
     Attributes:
         rows: number of edges.
         start: offset of the first byte after the header.
         dtype: of the array, of any byte order.
-        fortran: whether the targets follow all of the sources.
-        ends: the columns of an edge's ends.
-        kinds: kind of each part of an id.
+        split: whether the targets follow all of the sources.
     """
 
     rows: int
     start: int
     dtype: np.dtype[Any]
-    fortran: bool
-    ends: Ends
-    kinds: tuple[IdKind, ...]
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
+    split: bool
 
     def cut(self, piece_edges: int) -> Sequence[NpyPiece]:
         """Cut into ranges of ``piece_edges`` rows; the last one may be shorter."""

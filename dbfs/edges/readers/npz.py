@@ -1,4 +1,4 @@
-"""NumPy archives (``.npz``): a SciPy sparse matrix, or two arrays of ids.
+"""NumPy archives (``.npz``): a SciPy sparse matrix, two arrays of ids, or PyTorch Geometric's ``edge_index``.
 
 Source: SciPy, ``scipy.sparse.save_npz``. Entry (i, j) is an edge from i to j, explicit zeros excepted. The archive is
 compressed, so that one worker reads it as a stream. A matrix that ``dbfs generate`` or ``dbfs convert`` wrote says in
@@ -20,12 +20,12 @@ import numpy as np
 from dbfs import config
 from dbfs.edges.arrays import from_scipy
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.file import FileEdges, TableFile
 from dbfs.edges.readers.npy import as_arrow, read_header
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import decoding, require_rows
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ends import POSITIONS, Columns, Ends
 from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
@@ -36,13 +36,16 @@ _LAYOUTS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": (
 _CHUNK_BYTES = 1 << 22
 # Largest array that describes the matrix: its format, its shape, what dbfs wrote.
 _NOTE_BYTES = 1 << 20
+# PyTorch Geometric's array of shape (2, m).
+_EDGE_INDEX = "edge_index"
 
 
 @dataclass(frozen=True)
 class Member:
-    """An array of the archive, by its header: one-dimensional, or a single value."""
+    """An array of the archive, by its header."""
 
     shape: tuple[int, ...]
+    fortran: bool
     dtype: np.dtype[Any]
 
     @property
@@ -51,35 +54,42 @@ class Member:
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
 
-def open_npz(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> EdgeList:
+def open_npz(source: Source, options: ReadOptions) -> EdgeList:
     """Read the headers of an archive's arrays; arguments as of ``open_parquet``.
+
+    With ``bipartite`` the rows and the columns of a matrix are two sets of vertices; the columns follow the rows.
 
     Raises:
         FormatError: the archive is broken, or its arrays are pickled or are no edges.
         EdgeInputError: the columns are not there, or hold no ids.
         GraphTooLargeError: the client has to read the matrix, and has too little memory.
     """
+    bipartite, directed = bool(options.bipartite), options.directed
     with _archive(source) as archive:
         members = _members(archive, source.path)
         if "format" not in members:
-            return _open_columns(source, bool(directed), members, ends)
-        if ends != (None, None):
+            if bipartite:
+                raise InvalidOptionError(f"bipartite=True is for matrices; {source.path} holds arrays of ids")
+            return _open_columns(source, options, members)
+        if options.named:
             raise InvalidOptionError(f"source= and target= name columns of a table; {source.path} holds a matrix")
-        layout, shape, stated = _notes(archive, members, source.path)
+        layout, shape, stated = _notes(archive, members, source.path, bipartite)
+    if bipartite and directed is None:
+        directed = False
     if stated is None and directed is None:
         return _symmetric_or_not(source, layout, members)
     entries = members[_LAYOUTS[layout][1]].shape[0]
-    mirrored = stated is False and not directed
     return MatrixFile(
         name=source.path,
-        n=shape,
+        n=sum(shape) if bipartite else shape[0],
         # A matrix that dbfs wrote has no explicit zeros.
         m=None if stated is None else entries,
         directed=bool(stated) if directed is None else directed,
-        mirrored=mirrored,
+        mirrored=stated is False and not directed and not bipartite,
         source=source,
         layout=layout,
         entries=entries,
+        shape=shape,
     )
 
 
@@ -105,10 +115,10 @@ class MatrixPiece:
             RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
         file = self.file
-        path, n = file.source.path, int(file.n or 0)
+        path, lines_there = file.source.path, file.shape[1 if file.layout == "csc" else 0]
         reading = Reading(path, self.limits, 1)
         require_rows(path, file.entries, 3, self.limits)
-        require_rows(path, n, 1, self.limits)
+        require_rows(path, lines_there, 1, self.limits)
         with _archive(file.source) as archive:
             members = _members(archive, path)
             lines, others = (
@@ -117,18 +127,20 @@ class MatrixPiece:
             )
             stored = _values(archive, "data", members["data"], path, reading) != 0
         if file.layout != "coo":
-            lines = _expanded(lines, n, others.size, path)
-        for ids in (lines, others):
-            if ids.size and not 0 <= ids.min() <= ids.max() < n:
-                at = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
-                raise FormatError(f"{path}: entry {at:,} is in row or column {ids[at]}; the matrix is {n} x {n}")
-        if not lines.size == others.size == stored.size:
+            lines = _expanded(lines, lines_there, others.size, path)
+        rows, columns = (others, lines) if file.layout == "csc" else (lines, others)
+        for ids, size in ((rows, file.shape[0]), (columns, file.shape[1])):
+            if ids.size and not 0 <= ids.min() <= ids.max() < size:
+                at = int(np.flatnonzero((ids < 0) | (ids >= size))[0])
+                shape = " x ".join(map(str, file.shape))
+                raise FormatError(f"{path}: entry {at:,} is in row or column {ids[at]}; the matrix is {shape}")
+        if not rows.size == columns.size == stored.size:
             raise FormatError(
                 f"{path} has {others.size:,} indices and {stored.size:,} values; expected as many of each"
             )
         if not stored.all():
-            lines, others = lines[stored], others[stored]
-        return (others, lines) if file.layout == "csc" else (lines, others)
+            rows, columns = rows[stored], columns[stored]
+        return rows, columns if file.n == file.shape[0] else columns + file.shape[0]
 
 
 @dataclass(frozen=True)
@@ -138,10 +150,12 @@ class MatrixFile(FileEdges):
     Attributes:
         layout: SciPy's name of the matrix's format: ``csr``, ``csc`` or ``coo``.
         entries: stored entries, explicit zeros included.
+        shape: numbers of rows and columns. The vertices are the rows, or the rows and then the columns.
     """
 
     layout: str
     entries: int
+    shape: tuple[int, int]
 
     def cut(self, piece_edges: int) -> Sequence[MatrixPiece]:  # noqa: ARG002 - one piece of any size
         """Return the one piece: an archive is a stream."""
@@ -154,16 +168,18 @@ class MatrixFile(FileEdges):
 
 @dataclass(frozen=True)
 class ColumnsPiece:
-    """Two or more arrays of an archive, as columns of a table.
+    """Arrays of an archive as columns of a table.
 
     Attributes:
         source: the file.
         ends: the arrays of an edge's ends.
+        index: whether these are the rows of one array.
         limits: limits of the read.
     """
 
     source: Source
     ends: Ends
+    index: bool
     limits: ReadLimits
 
     def read(self) -> IdEdges:
@@ -174,8 +190,13 @@ class ColumnsPiece:
         reading = Reading(path, self.limits, 1)
         with _archive(self.source) as archive:
             members = _members(archive, path)
-            require_rows(path, members[self.ends.source[0]].shape[0], len(self.ends.columns), self.limits)
-            columns = {name: _values(archive, name, members[name], path, reading) for name in self.ends.columns}
+            first = members[_EDGE_INDEX if self.index else self.ends.source[0]]
+            require_rows(path, first.shape[-1], len(self.ends.columns), self.limits)
+            if self.index:
+                rows = _values(archive, _EDGE_INDEX, first, path, reading)
+                columns = dict(zip(self.ends.columns, rows, strict=True))
+            else:
+                columns = {name: _values(archive, name, members[name], path, reading) for name in self.ends.columns}
         with decoding(path, _WHAT):
             table = pa.table({name: as_arrow(values, name, path) for name, values in columns.items()})
         reading.take_edges(table.num_rows)
@@ -183,48 +204,46 @@ class ColumnsPiece:
 
 
 @dataclass(frozen=True)
-class ColumnsFile(FileEdges):
-    """Arrays of ids in an ``.npz`` archive.
-
-    Attributes:
-        ends: the arrays of an edge's ends.
-        kinds: kind of each part of an id.
-    """
-
-    ends: Ends
-    kinds: tuple[IdKind, ...]
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
+class ColumnsFile(TableFile):
+    """Arrays of ids in an ``.npz`` archive: arrays by name, or ``edge_index``, whose rows have no names."""
 
     def cut(self, piece_edges: int) -> Sequence[ColumnsPiece]:  # noqa: ARG002 - one piece of any size
         """Return the one piece: an archive is a stream."""
-        return [ColumnsPiece(self.source, self.ends, self.limits())]
+        return [ColumnsPiece(self.source, self.ends, not self.columns.names, self.limits())]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``: all of the edges."""
         return super().largest_piece(max(piece_edges, m), m)
 
 
-def _open_columns(
-    source: Source, directed: bool, members: dict[str, Member], ends: tuple[ColumnNames, ColumnNames]
-) -> ColumnsFile:
+def _open_columns(source: Source, options: ReadOptions, members: dict[str, Member]) -> ColumnsFile:
     """Return the edge list of an archive of arrays of one length; errors as of ``open_npz``."""
     import pyarrow as pa
 
-    chosen = choose_ends(list(members), *ends, source.path)
-    sizes = {name: members[name].shape for name in chosen.columns}
+    index = members.get(_EDGE_INDEX)
+    if index is not None and len(index.shape) == 2 and index.shape[0] == 2 and not options.named:
+        columns = Columns((), POSITIONS)
+        arrays = dict.fromkeys(POSITIONS.columns, Member(index.shape[1:], index.fortran, index.dtype))
+    else:
+        columns = options.columns(list(members), source.path)
+        arrays = {name: members[name] for name in columns.ends.columns}
+    sizes = {name: member.shape for name, member in arrays.items()}
     if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
         shown = ", ".join(f"{name!r} {' x '.join(map(str, shape)) or '()'}" for name, shape in sizes.items())
         raise FormatError(f"{source.path}: arrays of the shapes {shown}; expected one dimension and one length")
     schema = pa.schema(
-        (name, as_arrow(np.empty(0, members[name].dtype), name, source.path).type) for name in chosen.columns
+        (name, as_arrow(np.empty(0, member.dtype), name, source.path).type) for name, member in arrays.items()
     )
-    kinds = require_kinds(schema, chosen, source.path)
-    m = next(iter(sizes.values()))[0]
-    return ColumnsFile(source.path, None, m, directed, mirrored=False, source=source, ends=chosen, kinds=kinds)
+    return ColumnsFile(
+        name=source.path,
+        n=None,
+        m=next(iter(sizes.values()))[0],
+        directed=bool(options.directed),
+        mirrored=False,
+        source=source,
+        columns=columns,
+        kinds=require_kinds(schema, columns.ends, source.path),
+    )
 
 
 def _symmetric_or_not(source: Source, layout: str, members: dict[str, Member]) -> EdgeList:
@@ -258,16 +277,17 @@ def _members(archive: zipfile.ZipFile, path: str) -> dict[str, Member]:
             if not name.endswith(".npy"):
                 raise FormatError(f"{path} holds {name!r}, which is no array; expected arrays only")
             with archive.open(name) as member:
-                shape, _, dtype = read_header(member, f"{path}, array {name!r}")
-            found[name.removesuffix(".npy")] = Member(shape, dtype)
+                found[name.removesuffix(".npy")] = Member(*read_header(member, f"{path}, array {name!r}"))
     return found
 
 
-def _notes(archive: zipfile.ZipFile, members: dict[str, Member], path: str) -> tuple[str, int, bool | None]:
-    """Return a matrix's layout, its number of rows, and whether it is directed (None: not said).
+def _notes(
+    archive: zipfile.ZipFile, members: dict[str, Member], path: str, bipartite: bool
+) -> tuple[str, tuple[int, int], bool | None]:
+    """Return a matrix's layout, its numbers of rows and columns, and whether it is directed (None: not said).
 
     Raises:
-        FormatError: the arrays are not those of a square sparse matrix.
+        FormatError: the arrays are not those of a sparse matrix, or it is neither square nor ``bipartite``.
     """
 
     def note(name: str) -> Any:
@@ -284,20 +304,22 @@ def _notes(archive: zipfile.ZipFile, members: dict[str, Member], path: str) -> t
     if any(members[name].dtype.kind not in "iu" for name in _LAYOUTS[layout]):
         raise FormatError(f"{path}: the indices of the matrix must be integers")
     shape = note("shape").tolist()
-    if not isinstance(shape, list) or len(shape) != 2 or shape[0] != shape[1] or type(shape[0]) is not int:
+    sizes = shape if isinstance(shape, list) and all(type(size) is int for size in shape) else []
+    if len(sizes) != 2 or (sizes[0] != sizes[1] and not bipartite):
         shown = " x ".join(map(str, shape)) if isinstance(shape, list) else shape
-        raise FormatError(f"{path}: the matrix must be square (one row per vertex), not {shown}")
-    if shape[0] < 0:
-        raise FormatError(f"{path}: the matrix has {shape[0]} rows; expected 0 or more")
+        hint = "; bipartite=True makes a vertex of each row, and another of each column" if len(sizes) == 2 else ""
+        raise FormatError(f"{path}: the matrix must be square (one row per vertex), not {shown}{hint}")
+    if min(sizes) < 0:
+        raise FormatError(f"{path}: the matrix has {min(sizes)} rows or columns; expected 0 or more")
     if "dbfs" not in members:
-        return layout, shape[0], None
+        return layout, (sizes[0], sizes[1]), None
     try:
         directed = json.loads(str(note("dbfs")))["directed"]
     except (ValueError, TypeError, KeyError):
         directed = None
     if not isinstance(directed, bool):
         raise FormatError(f"{path}: its array 'dbfs' is no JSON with directed")
-    return layout, shape[0], directed
+    return layout, (sizes[0], sizes[1]), directed
 
 
 def _values(archive: zipfile.ZipFile, name: str, member: Member, path: str, reading: Reading | None) -> Any:
@@ -320,7 +342,7 @@ def _values(archive: zipfile.ZipFile, name: str, member: Member, path: str, read
             raise TruncatedFileError(
                 f"{where} holds {len(found):,} bytes; its header promises {member.bytes:,}: {member.shape}"
             )
-        return np.frombuffer(found, member.dtype).reshape(member.shape)
+        return np.frombuffer(found, member.dtype).reshape(member.shape, order="F" if member.fortran else "C")
 
 
 def _expanded(starts: Any, n: int, entries: int, path: str) -> Any:

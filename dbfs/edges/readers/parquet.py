@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.tables import SYSTEM_POOL, decoded_bytes, decoding, require_rows
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
 from dbfs.errors import FormatError
 from dbfs_workers.storage.pieces import IdEdges
@@ -31,13 +31,12 @@ _BATCH_STRINGS = 1 << 12
 _LOOK_BYTES = 1 << 24
 
 
-def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames, ColumnNames]) -> ParquetFile:
+def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
     """Read the footer of a Parquet file.
 
     Args:
         source: the file.
-        directed: overrides what the file's metadata ``dbfs`` says; undirected if neither says anything.
-        ends: names of the columns of an edge's ends; None for the file's two columns.
+        options: what the caller says. Edges are undirected if neither the caller nor the metadata ``dbfs`` says more.
 
     Raises:
         FormatError: the footer is broken.
@@ -47,22 +46,22 @@ def open_parquet(source: Source, directed: bool | None, ends: tuple[ColumnNames,
         file = _opened(raw)
         schema, metadata = file.schema_arrow, file.metadata
         groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
-        columns = choose_ends(schema.names, *ends, source.path)
+        columns = options.columns(schema.names, source.path)
     if any(rows < 0 for rows in groups) or sum(groups) != metadata.num_rows:
         raise FormatError(
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
         )
-    kinds = require_kinds(schema, columns, source.path)
+    kinds = require_kinds(schema, columns.ends, source.path)
     n, stated = _stated(schema, source.path)
     return ParquetFile(
         name=source.path,
-        n=n if ends == (None, None) else None,
+        n=None if options.named else n,
         m=sum(groups),
-        directed=bool(stated) if directed is None else directed,
+        directed=bool(stated) if options.directed is None else options.directed,
         mirrored=False,
         source=source,
         groups=groups,
-        ends=columns,
+        columns=columns,
         kinds=kinds,
     )
 
@@ -157,23 +156,14 @@ class ParquetPiece:
 
 
 @dataclass(frozen=True)
-class ParquetFile(FileEdges):
+class ParquetFile(TableFile):
     """Edges in the rows of a Parquet file.
 
     Attributes:
         groups: number of rows of each row group.
-        ends: the columns of an edge's ends.
-        kinds: kind of each part of an id.
     """
 
     groups: tuple[int, ...]
-    ends: Ends
-    kinds: tuple[IdKind, ...]
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
 
     def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
         """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.edges.readers.source import explained
 from dbfs.errors import FormatError, InvalidOptionError
@@ -198,16 +199,15 @@ def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
     return None
 
 
-def open_saved(folder: Folder, *, directed: bool | None = None, format: str | None = None) -> SavedEdges:  # noqa: A002
+def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
     """Open a saved graph: read its manifest.
 
     Raises:
-        InvalidOptionError: ``directed`` or ``format`` is given, or the configuration does not allow the URL's scheme.
+        InvalidOptionError: an option is given, or the configuration does not allow the URL's scheme.
         FormatError, MissingFileError, UnreadableFileError: the manifest is damaged, no manifest, or can't be read.
     """
-    given = "directed" if directed is not None else "format" if format is not None else ""
-    if given:
-        raise InvalidOptionError(f"{given}= is for files of edges; {folder.path} is a saved graph")
+    if options.given:
+        raise InvalidOptionError(f"{options.given[0]}= is for files of edges; {folder.path} is a saved graph")
     require_listed(folder.path)
     manifest = manifests.read(folder)
     # The kept edges of a graph whose file listed each edge in both directions are mirrored, as its partitions are.

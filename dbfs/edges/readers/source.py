@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, cast
 
 from dbfs.edges.readers.schemes import require_listed
@@ -74,6 +74,13 @@ class Source:
     compression: Compression | None
     size: int | None
     content: Content = "text"
+
+    @property
+    def bare_name(self) -> str:
+        """The file's name in lower case, without folders and the suffix of a compression."""
+        name = PurePosixPath(self.path.lower()).name
+        suffix = PurePosixPath(name).suffix
+        return name.removesuffix(suffix) if suffix in SUFFIXES else name
 
     @property
     def seekable(self) -> bool:

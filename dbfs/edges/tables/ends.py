@@ -1,4 +1,4 @@
-"""Ends: the columns of a table that hold the two ends of an edge, found by the caller's names."""
+"""Ends: the columns of a table that hold the two ends of an edge, found by the caller's names or by well-known ones."""
 
 import difflib
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ ColumnNames: TypeAlias = str | Sequence[str] | None
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 30
 _BY_OPTIONS = "source= and target= (--source-column and --target-column on the command line)"
+_WELL_KNOWN = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
+"""Names that many programs give the columns of the ends, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,62 @@ class Ends:
         return list(dict.fromkeys((*self.source, *self.target)))
 
 
-def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames, name: str) -> Ends:
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a file.
+
+    Attributes:
+        names: names of all columns, in the file's order; empty if the file names none.
+        ends: the columns of an edge's ends.
+    """
+
+    names: tuple[str, ...]
+    ends: Ends
+
+
+POSITIONS = Ends(("0",), ("1",))
+"""The ends of a file that names no columns: its first two."""
+
+
+def choose_ends(
+    columns: Sequence[str],
+    source: ColumnNames,
+    target: ColumnNames,
+    name: str,
+    like: tuple[str, Columns] | None = None,
+) -> Ends:
     """Return the columns of the ends among a table's ``columns``.
+
+    If no columns are named, the ends are those of the well-known names ``source`` and ``target``, ``src`` and ``dst``,
+    ``from`` and ``to``, or ``u`` and ``v``, in any case and at any place; else a table has two columns, the source and
+    the target.
 
     Args:
         columns: names of all columns, in the table's order.
-        source, target: as of ``dbfs.load``. If both are None, the table must have two columns: the source, the target.
+        source, target: as of ``dbfs.load``.
         name: the table's name in messages.
+        like: another file of the same graph, and its columns. If no columns are named, the table must have the same
+            columns, in any order, and its ends are those of the other file.
 
     Raises:
         EdgeInputError: a column is not there, or occurs twice, or its name has more than 255 characters; or no columns
-            are named, and there are not exactly two. The message lists the columns.
+            are named, and the ends can't be told, or the columns are not those of ``like``. The message lists the
+            columns.
         InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns.
         InvalidOptionTypeError: a name is not a string.
     """
-    if source is None and target is None:
-        if len(columns) != 2:
-            raise EdgeInputError(
-                f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by {_BY_OPTIONS}"
-            )
-        ends = Ends((columns[0],), (columns[1],))
-    else:
+    if source is not None or target is not None:
         ends = Ends(_names(source, "source"), _names(target, "target"))
+    elif like is None:
+        ends = _default_ends(columns, name)
+    else:
+        other, others = like
+        if sorted(columns) != sorted(others.names):
+            raise EdgeInputError(
+                f"{name} has the columns {listed(columns)}, and {other} {listed(others.names)}; files of one graph "
+                f"need the same columns, in any order, unless {_BY_OPTIONS} name those of an edge's ends"
+            )
+        ends = others.ends
     if len(ends.source) != len(ends.target):
         raise InvalidOptionError(
             f"source= names {len(ends.source)} columns and target= {len(ends.target)}; expected as many of each"
@@ -75,6 +111,20 @@ def choose_ends(columns: Sequence[str], source: ColumnNames, target: ColumnNames
         if found > 1:
             raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")
     return ends
+
+
+def _default_ends(columns: Sequence[str], name: str) -> Ends:
+    """Return the ends of a table of which no columns are named; see ``choose_ends``."""
+    folded = [column.strip().lower() for column in columns]
+    known = [pair for pair in _WELL_KNOWN if folded.count(pair[0]) == folded.count(pair[1]) == 1]
+    if len(known) == 1:
+        source, target = (columns[folded.index(end)] for end in known[0])
+        return Ends((source,), (target,))
+    if len(columns) == 2:
+        return Ends((columns[0],), (columns[1],))
+    raise EdgeInputError(
+        f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by {_BY_OPTIONS}"
+    )
 
 
 def listed(columns: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import IdTable, as_ids, take
 from dbfs_workers.storage.pieces import Edges, IdEdges
@@ -86,10 +85,7 @@ class EdgeStream:
                 once = src >= dst
                 src, dst = src[once], dst[once]
             yield src, dst
-        if self.edges.m not in (None, read):
-            raise TruncatedFileError(
-                f"{self.edges.name}: {self.edges.m} edges are promised (by its header), {read} were read"
-            )
+        self.edges.require_count(read)
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
         """Yield the pieces with vertices 0..n-1."""

@@ -1,0 +1,232 @@
+"""Adjacency lists: text files in which a line lists a vertex and its neighbours, with blanks between them.
+
+Source: NetworkX, "Adjacency List", https://networkx.org/documentation/stable/reference/readwrite/adjlist.html. An edge
+may be listed in the line of either end, or in both. A vertex alone in its line is a vertex, with edges or without. Ids
+are integers if those of the first lines are, else strings.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.heading import read_heading
+from dbfs.edges.readers.lines import INT64_MAX, bad_line, blocks, byte_ranges, count_lines, line_start, unreadable
+from dbfs.edges.readers.options import ReadOptions
+from dbfs.edges.readers.pairs import LineError, why_not_id
+from dbfs.edges.readers.source import Source
+from dbfs.errors import TruncatedFileError
+from dbfs_workers.storage.id_table import joined
+from dbfs_workers.storage.pieces import IdEdges
+from dbfs_workers.storage.reading import Reading, ReadLimits
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
+
+# Bytes of memory for a byte of text, while a block of the shortest words is parsed: Python makes an object of each.
+_EXPANSION = 64
+# Longest line: that of a vertex with some million neighbours.
+_LINE_BYTES = 1 << 26
+# Lines that decide whether ids are integers.
+_SAMPLE_LINES = 100
+_ID = re.compile(rb"0|[1-9][0-9]{0,18}+")
+# A leading zero, or so many digits that the number may be past 2^63-1.
+_NO_ID = re.compile(rb"(?<![0-9])0[0-9]|[0-9]{19}")
+# All controls but the line end and the tab, and a carriage return that ends no line.
+_CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]|\r(?!\n)")
+
+
+@dataclass(frozen=True)
+class AdjacencyLayout:
+    """What the words of a file are.
+
+    Attributes:
+        separator: between words; a space for any run of blanks.
+        kind: kind of the ids.
+        comments: starts of comment lines.
+    """
+
+    separator: bytes
+    kind: IdKind
+    comments: tuple[bytes, ...]
+
+    def plain(self, block: bytes) -> list[list[bytes]] | None:
+        """Return what ``words`` returns for each line of a block, but fast; None if a line needs a closer look."""
+        if self.separator != b" " or _CONTROL.search(block) or any(mark in block for mark in self.comments):
+            return None
+        lines = [line.split() for line in block.split(b"\n")]
+        if self.kind == "integer" and (_NO_ID.search(block) or not block.translate(None, b" \t\r\n").isdigit()):
+            return None
+        return lines
+
+    def words(self, line: bytes) -> list[bytes]:
+        """Return the vertex of a line (without line end) and its neighbours; nothing for a comment or a blank line.
+
+        Raises:
+            LineError: the line is no text, or a word is no id.
+        """
+        text = line.strip(b" \t\r")
+        if reason := unreadable(line.removesuffix(b"\r")):
+            raise LineError(reason)
+        if not text or text.startswith(self.comments):
+            return []
+        words = re.split(rb"[ \t]++", text) if self.separator == b" " else text.split(self.separator)
+        words = [word.strip(b" \t") for word in words]
+        for word in words:
+            if not word:
+                raise LineError("an id is missing")
+            if self.kind == "integer" and not (_ID.fullmatch(word) and int(word) <= INT64_MAX):
+                past = re.fullmatch(rb"[1-9][0-9]{18}", word)
+                reason = f"id {word.decode()} is past 2^63-1" if past else why_not_id(word)
+                raise LineError(f"{reason}; the first lines hold integers")
+        return words
+
+
+def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
+    """Read the comments and the first lines of an adjacency list; edges are undirected unless these say otherwise.
+
+    Raises:
+        FormatError: one of the first lines is no text, or a comment speaks of direction in no known form.
+        TruncatedFileError: there is no line.
+    """
+    source = head.source
+    heading = read_heading(head, options, lambda _: False)
+    first = heading.first
+    if first is None:
+        raise TruncatedFileError(f"{source.path} holds no vertices; expected lines of a vertex and its neighbours")
+    separator = (options.sep or " ").encode()
+    unknown = AdjacencyLayout(separator, "string", options.marks)
+    words: list[bytes] = []
+    for line in chain([first], islice(heading.rest, _SAMPLE_LINES - 1)):
+        try:
+            words += unknown.words(line.text)
+        except LineError as error:
+            raise bad_line(source.path, line.number, line.text, str(error)) from None
+    kind: IdKind = "integer" if all(map(_ID.fullmatch, words)) else "string"
+    return AdjacencyFile(
+        name=source.path,
+        n=None,
+        m=None,
+        directed=heading.remarks.directed(options),
+        mirrored=False,
+        stated=heading.remarks.edges,
+        source=source,
+        body=first.start,
+        layout=AdjacencyLayout(separator, kind, options.marks),
+        word_bytes=1 + sum(map(len, words)) / len(words),
+    )
+
+
+@dataclass(frozen=True)
+class AdjacencyPiece:
+    """The lines that start in a byte range of an adjacency list.
+
+    Attributes:
+        source: the file.
+        layout: what its words are.
+        start, stop: the byte range, not on line boundaries; stop None is the end of the file.
+        aligned: whether ``start`` is the start of a line.
+        limits: limits of the read.
+    """
+
+    source: Source
+    layout: AdjacencyLayout
+    start: int
+    stop: int | None
+    aligned: bool
+    limits: ReadLimits
+    _lone: list[Ids] = field(default_factory=list, init=False, compare=False)
+
+    def read(self) -> IdEdges:
+        """Return the ids of vertices and their neighbours: int64 arrays, or Arrow arrays.
+
+        Raises:
+            FormatError: a line is no text, or a word is no id (the message names the line), or a line is too long.
+            GraphTooLargeError: the edges take more memory than this worker has left.
+            TruncatedFileError: a compressed file is truncated.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
+        """
+        reading = Reading(self.source.path, self.limits, _EXPANSION)
+        start = self.start if self.aligned else line_start(self.source, self.start, reading, _LINE_BYTES)
+        stop = None if self.stop is None else line_start(self.source, self.stop, reading, _LINE_BYTES)
+        sources, targets, lone = ([self._ids([])] for _ in range(3))
+        for offset, block in blocks(self.source, start, stop, reading, _LINE_BYTES):
+            words, counts = self._parse(offset, block, reading)
+            ids, counted = self._ids(words), np.array(counts, np.int64)
+            firsts = np.cumsum(counted) - counted
+            others = np.ones(len(words), bool)
+            others[firsts] = False
+            neighbours = np.flatnonzero(others)
+            sources.append(ids.take(np.repeat(firsts, counted - 1)))
+            targets.append(ids.take(neighbours))
+            lone.append(ids.take(firsts[counted == 1]))
+            reading.take_edges(neighbours.size, len(counts))
+        self._lone[:] = [joined(lone)]
+        return joined(sources), joined(targets)
+
+    def lone_ids(self) -> Ids:
+        """Return the vertices that are alone in their lines; see ``PieceWithLoneIds``."""
+        if not self._lone:
+            self.read()
+        return self._lone.pop()
+
+    def _parse(self, offset: int, block: bytes, reading: Reading) -> tuple[list[bytes], array[int]]:
+        """Return the words of a block's lines, and their number in each line that has any."""
+        if (plain := self.layout.plain(block)) is not None:
+            return list(chain.from_iterable(plain)), array("q", [len(words) for words in plain if words])
+        words: list[bytes] = []
+        counts = array("q")
+        for index, line in enumerate(io.BytesIO(block)):
+            try:
+                found = self.layout.words(line.removesuffix(b"\n"))
+            except LineError as error:
+                number = count_lines(self.source, offset, reading) + index + 1
+                raise bad_line(self.source.path, number, line.rstrip(b"\r\n"), str(error)) from None
+            if found:
+                words += found
+                counts.append(len(found))
+        return words, counts
+
+    def _ids(self, words: list[bytes]) -> Any:
+        import pyarrow as pa
+
+        if self.layout.kind == "integer":
+            return np.array([int(word) for word in words], np.int64)
+        return pa.array(words, pa.large_binary()).cast(pa.large_string())
+
+
+@dataclass(frozen=True)
+class AdjacencyFile(FileEdges):
+    """An adjacency list.
+
+    Attributes:
+        body: byte offset of the first line.
+        layout: what its words are.
+        word_bytes: estimate of the mean bytes of a word; sizes the pieces.
+    """
+
+    body: int
+    layout: AdjacencyLayout
+    word_bytes: float
+
+    @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return (self.layout.kind,)
+
+    def cut(self, piece_edges: int) -> Sequence[AdjacencyPiece]:
+        """Cut into byte ranges of about ``piece_edges`` words. A compressed file is one piece, since it is streamed."""
+        limits = self.limits()
+        ranges = byte_ranges(self.source, self.body, self.word_bytes, piece_edges)
+        return [AdjacencyPiece(self.source, self.layout, *at, limits) for at in ranges]

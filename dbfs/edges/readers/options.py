@@ -1,0 +1,100 @@
+"""ReadOptions: what a caller tells the readers of a file beyond its path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from dbfs.edges.tables.ends import ColumnNames, Columns, choose_ends
+from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
+
+COMMENTS = (b"#", b"%", b"//")
+"""Marks that begin a comment, unless the caller names another one."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a caller tells a reader; None for what the file's name, header and comments say.
+
+    Attributes:
+        format: a name of ``readers.FORMATS``.
+        directed: False to cross each edge both ways, True only as listed.
+        source, target: names of the columns of a table's ends; as of ``dbfs.load``.
+        sep: the mark between columns; a blank for any run of blanks.
+        header: whether the first line names the columns.
+        comment: what begins a comment line; an empty text if there are no comments.
+        strict: whether a number of edges in a comment is a promise.
+        bipartite: whether sources and targets are two sets of vertices.
+        like: another file of the same graph, and its columns: see ``choose_ends``.
+    """
+
+    format: str | None = None
+    directed: bool | None = None
+    source: ColumnNames = None
+    target: ColumnNames = None
+    sep: str | None = None
+    header: bool | None = None
+    comment: str | None = None
+    strict: bool = False
+    bipartite: bool | None = None
+    like: tuple[str, Columns] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("sep", "comment"):
+            value = getattr(self, option)
+            if value is not None and not isinstance(value, str):
+                raise InvalidOptionTypeError(f"{option} must be a text, not {value!r}")
+        for option in ("directed", "header", "bipartite", "strict"):
+            if getattr(self, option) not in (None, True, False):
+                raise InvalidOptionTypeError(f"{option} must be True, False or None, not {getattr(self, option)!r}")
+        if self.sep is not None and (len(self.sep) != 1 or not self.sep.isascii() or self.sep in _NO_MARKS):
+            raise InvalidOptionError(
+                f"sep is {self.sep!r}; expected one character: a blank, a tab, or a mark such as ',', ';', '|' or ':'"
+            )
+        if self.comment is not None and (self.comment.strip() != self.comment or not self.comment.isprintable()):
+            raise InvalidOptionError(f"comment is {self.comment!r}; expected a mark without blanks, such as '#'")
+
+    @property
+    def given(self) -> list[str]:
+        """The options that the caller gave."""
+        return [
+            field.name for field in fields(self) if field.name != "like" and getattr(self, field.name) != field.default
+        ]
+
+    @property
+    def named(self) -> bool:
+        """Whether columns are named."""
+        return self.source is not None or self.target is not None
+
+    @property
+    def marks(self) -> tuple[bytes, ...]:
+        """What begins a comment line."""
+        if self.comment is None:
+            return COMMENTS
+        return (self.comment.encode(),) if self.comment else ()
+
+    def columns(self, names: Sequence[str], path: str) -> Columns:
+        """Return the columns of a file that names them; errors as of ``choose_ends``."""
+        return Columns(tuple(names), choose_ends(names, self.source, self.target, path, self.like))
+
+    def require_only(self, taken: Sequence[str], format: str, path: str) -> None:  # noqa: A002
+        """Refuse options that say something of a file which its format has no place for.
+
+        Args:
+            taken: options that the format takes, apart from those that all formats take.
+            format: the format's name.
+            path: the file.
+
+        Raises:
+            InvalidOptionError: another option is given.
+        """
+        if self.named and "source" not in taken:
+            raise InvalidOptionError(
+                f"source= and target= name columns of a table; format {format!r} has none ({path})"
+            )
+        for option in ("sep", "header", "comment", "bipartite"):
+            if getattr(self, option) is not None and option not in taken:
+                raise InvalidOptionError(f"{option}= is not for the format {format!r} of {path}")
+
+
+_NO_MARKS = "\"'\r\n\0_-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
