@@ -114,12 +114,20 @@ def _lines_that_start(marks: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(rb"^[ \t]*+(?:" + b"|".join(map(re.escape, marks)) + rb")[^\n]*+\n", re.MULTILINE)
 
 
+def _may_have_comments(block: bytes, marks: tuple[bytes, ...]) -> bool:
+    """Return whether a line of a block may begin with a mark, perhaps after blanks."""
+    marks = tuple(mark for mark in marks if mark[:1] in block)
+    starts = [*marks, *(blank for blank in (b" ", b"\t") if blank in block)]
+    return bool(marks) and any(block.startswith(start) or b"\n" + start in block for start in starts)
+
+
 def _as_pyarrow_reads(block: bytes, layout: CsvLayout) -> bytes | None:
     """Return a block without comments and with one space for each run of blanks; None if a line needs a closer look."""
-    if b"\0" in block or block.count(b"\r") != block.count(b"\r\n"):
+    # Searches for one byte come first: they take a tenth of the time of those for two.
+    if b"\0" in block or (b"\r" in block and block.count(b"\r") != block.count(b"\r\n")):
         return None
     marks = COMMENTS if layout.comments is None else layout.comments
-    if any(mark in block for mark in marks):
+    if _may_have_comments(block, marks):
         comments = _lines_that_start(marks)
         if layout.comments is not None:
             block = comments.sub(b"", block)
@@ -165,10 +173,10 @@ def _parse_block(block: bytes, layout: CsvLayout) -> Any:
         if kind == "integer":
             if not pc.all(pc.ascii_is_decimal(column)).as_py():
                 column = pc.ascii_trim(column, " \t")
+                if not pc.all(pc.ascii_is_decimal(column)).as_py():
+                    return None
             zeros = pc.starts_with(column, "0")
-            if not pc.all(pc.ascii_is_decimal(column)).as_py() or (
-                pc.any(zeros).as_py() and pc.any(pc.and_(zeros, pc.greater(pc.binary_length(column), 1))).as_py()
-            ):
+            if pc.any(zeros).as_py() and pc.any(pc.and_(zeros, pc.greater(pc.binary_length(column), 1))).as_py():
                 return None
             try:
                 columns.append(column.cast(pa.int64()))

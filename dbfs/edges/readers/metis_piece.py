@@ -149,7 +149,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
     place = np.arange(values.size) - np.repeat(before[: counts.size], counts) - layout.lead
     listed = (place >= 0) & (place % layout.step == 0)
     # A neighbour that begins with a zero is out of range, or a code such as 007 that is no number.
-    if (text[starts[listed]] == _ZERO).any():
+    if ((text[starts] == _ZERO) & listed).any():
         return None
     neighbours = values[listed] - 1
     vertices = np.repeat(np.arange(vertex, vertex + counts.size), (counts - layout.lead) // layout.step)
