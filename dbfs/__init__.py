@@ -35,6 +35,7 @@ from dbfs.edges.generate import (
     tree,
     uniform,
 )
+from dbfs.edges.readers import from_file
 from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.graph.living import Update
@@ -71,6 +72,7 @@ __all__ = [
     "errors",
     "estimate",
     "from_arrays",
+    "from_file",
     "from_scipy",
     "geometric",
     "graph500",

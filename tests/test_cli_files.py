@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from dbfs.cli import main
 from dbfs.edges.generate import corpus, kronecker
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 
 
 def invoke(*arguments: object) -> Result:
@@ -20,7 +20,7 @@ def test_generate(tmp_path: Path) -> None:
     answer = invoke("generate", "kronecker:scale=8", "-o", out)
     assert answer.exit_code == 0, answer.output
     assert answer.stdout.startswith(f"{out}: 256 vertices, 4,096 undirected edges, ")
-    found = open_edges(out)
+    found = from_file(out)
     assert (found.n, found.m, found.directed) == (256, kronecker(8).m, False)
 
 
@@ -28,7 +28,7 @@ def test_generate(tmp_path: Path) -> None:
 def test_generate_a_corpus_graph(tmp_path: Path, arguments: tuple[object, ...]) -> None:
     answer = invoke("generate", *arguments, "-o", tmp_path / "power.gr")
     assert answer.exit_code == 0, answer.output
-    found, expected = open_edges(tmp_path / "power.gr"), corpus("kkt_power", 256)
+    found, expected = from_file(tmp_path / "power.gr"), corpus("kkt_power", 256)
     assert (found.n, found.m) == (expected.n, expected.m)
 
 
@@ -43,6 +43,37 @@ def test_convert(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert "2 vertices, 1 undirected edges, 2 self-loops and duplicates left out" in answer.stdout
     assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
+
+
+def test_the_options_of_a_reader(tmp_path: Path) -> None:
+    names, marks = tmp_path / "names.txt", tmp_path / "marks.dat"
+    names.write_text("ann bob\nbob cy\n")
+    marks.write_text("7|3\n3|4\n")
+    read = {names: ["--no-header"], marks: ["--format", "edge-list", "--sep", "|"]}
+    for file, options in read.items():
+        answer = invoke("convert", file, tmp_path / "out.mtx", *options)
+        assert answer.exit_code == 0, answer.output
+        assert "3 vertices, 2 undirected edges" in answer.stdout
+        answer = invoke("estimate", file, "--ranks", 1, "--vertices", 3, *options)
+        assert answer.exit_code == 0, answer.output
+        assert invoke("convert", file, tmp_path / "out.mtx").exit_code == 2
+    answer = invoke("run", names, "--from", "ann", "--to", "cy", *read[names])
+    assert answer.stdout.endswith("path: 2 edges: ann bob cy\n"), answer.output
+    matrix = tmp_path / "two.mtx"
+    matrix.write_text("%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 1\n2 3\n")
+    assert "5 vertices, 2 undirected" in invoke("convert", matrix, tmp_path / "out.mtx", "--bipartite").stdout
+    for option in (["--sep", ","], ["--no-header"], ["--format", "csv"], ["--source-column", "a"]):
+        answer = invoke("run", "path:n=5", "--source", 0, *option)
+        assert answer.exit_code == 2
+        assert "path:n=5 is a generator's spec; options such as" in answer.stderr
+
+
+def test_vertices_without_edges_of_an_adjacency_list(tmp_path: Path) -> None:
+    file = tmp_path / "a.adjlist"
+    file.write_text("1 2\n2\n7\n")
+    answer = invoke("convert", file, tmp_path / "out.mtx")
+    assert "3 vertices, 1 undirected edges" in answer.stdout
+    assert (tmp_path / "out.mtx").read_text().splitlines()[2:] == ["3 3 1", "2 1"]
 
 
 def test_json(tmp_path: Path) -> None:
@@ -66,7 +97,7 @@ def test_real_graph(tmp_path: Path, shared_data: Path) -> None:
     answer = invoke("convert", shared_data / "road-NY.gr.xz", tmp_path / "road.graph")
     assert answer.exit_code == 0, answer.output
     assert "264,346 vertices, 365,050 undirected edges, " in answer.stdout
-    assert open_edges(tmp_path / "road.graph").m == 2 * 365050
+    assert from_file(tmp_path / "road.graph").m == 2 * 365050
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import GraphTooLargeError, InvalidVertexError, TruncatedFileError
 from dbfs_workers.gpus import visible_gpus
 from dbfs_workers.storage.partition import InputEdges, Partition, on_host
@@ -176,7 +176,7 @@ def test_files(four: distributed.Client, tmp_path: Path, options: BuildOptions, 
     (tmp_path / "matrix.mtx").write_text(
         "%%MatrixMarket matrix coordinate pattern general\n5 5 4\n1 2\n3 1\n5 5\n1 2\n"
     )
-    for edges in (open_edges(tmp_path / "sparse.txt"), open_edges(tmp_path / "matrix.mtx")):
+    for edges in (from_file(tmp_path / "sparse.txt"), from_file(tmp_path / "matrix.mtx")):
         check_same(four, edges, ranks, options)
 
 

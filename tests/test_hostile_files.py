@@ -15,7 +15,7 @@ import pytest
 
 import dbfs
 from dbfs.cluster.workers import joined_workers
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import DeadlineExceededError, FormatError, GraphTooLargeError, InvalidOptionError
 from tests.support.edge_files import repeated, write
 
@@ -117,7 +117,7 @@ def test_a_deadline_frees_the_worker(client, endless, tmp_path):
 
 
 def test_a_read_that_nobody_waits_for_ends(client, endless):
-    (piece,) = open_edges(endless).cut(1)
+    (piece,) = from_file(endless).cut(1)
     worker = next(iter(joined_workers(client)))
     read = client.submit(piece.read, workers=[worker], pure=False)
     while client.processing([worker])[worker] == ():

@@ -30,6 +30,7 @@ TAKEN = {
     "graph": nx.path_graph(4),
     "pairs": PAIRS,
     "array of pairs": np.array(PAIRS),
+    "edge index": np.array(PAIRS).T,
 }
 
 

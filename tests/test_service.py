@@ -19,7 +19,7 @@ import pytest
 
 import dbfs
 from dbfs.cluster.workers import joined_workers
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
@@ -372,7 +372,7 @@ def test_an_estimate_says_what_a_graph_takes(client: distributed.Client, tmp_pat
         assert "columns" in str(expected)
     (tmp_path / "edges.txt").write_text("0 1\n")
     with pytest.raises(dbfs.errors.EdgeInputError, match="known only after reading"):
-        dbfs.estimate(open_edges(tmp_path / "edges.txt"), ranks=2)
+        dbfs.estimate(from_file(tmp_path / "edges.txt"), ranks=2)
 
 
 def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ValidationError
 
@@ -122,7 +122,7 @@ def _matrix_market(path: Path, times: int) -> Iterator[FileRate]:
 
 def _read(path: Path) -> list[Ends]:
     """Return the edges of a file, piece by piece as a rank reads it."""
-    pieces: list[Any] = [piece.read() for piece in open_edges(path).cut(_PIECE_EDGES)]
+    pieces: list[Any] = [piece.read() for piece in from_file(path).cut(_PIECE_EDGES)]
     return pieces
 
 

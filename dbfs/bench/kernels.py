@@ -45,7 +45,7 @@ def bench_kernels(
         sources: number of random sources; 1 takes vertex 0 instead.
         orders: internal orders of the vertices.
     """
-    edges = generate.parse(graph) if generate.is_spec(graph) else readers.open_edges(graph)
+    edges = generate.parse(graph) if generate.is_spec(graph) else readers.from_file(graph)
     chosen: list[int] = []
     scipy_time = 0.0
     for order in orders:

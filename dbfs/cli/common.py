@@ -22,6 +22,8 @@ import dbfs
 from dbfs.building.build import AUTO, LAYOUTS, ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers import FORMATS, from_file
+from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
 from dbfs.records import BACKENDS
 from dbfs_workers.storage.id_table import INTEGER, IdType
@@ -30,8 +32,9 @@ from dbfs_workers.text import printable
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 GRAPH_HELP = (
-    "Files: Matrix Market, METIS, SNAP and plain edge lists, PACE and DIMACS .gr, CSV and TSV with a header, each also "
-    "as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a quoted pattern such as "
+    "Files: Matrix Market, METIS, edge lists (SNAP's, KONECT's and plain ones), adjacency lists, PACE and DIMACS .gr, "
+    "CSV, TSV and NCOL, each also as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a "
+    "quoted pattern such as "
     "'edges/part-??.parquet', is one graph, and so is the folder of a saved graph (dbfs save).\n\n"
     "\b\nGenerators:\n" + generate.describe()
 )
@@ -75,19 +78,35 @@ layout_option = click.option(
 )
 
 
-def columns_options(command: Command) -> Command:
-    """Add the options that name a table's columns; ``columns_of`` turns their values into arguments."""
-    names = (("--source-column", "source"), ("--target-column", "target"))
-    for option, end in reversed(names):
-        words = f"Column of a table that holds an edge's {end}; repeat for ids that are tuples."
-        command = click.option(option, metavar="NAME", multiple=True, help=words)(command)
+def reader_options(command: Command) -> Command:
+    """Add the options that say how a file is read; ``edges_of`` turns their values into arguments."""
+    column = "Column of a table that holds an edge's {}; repeat for ids that are tuples."
+    for option in (
+        click.option("--format", type=click.Choice(FORMATS), help="Format of the file; guessed if left out."),
+        click.option("--sep", metavar="MARK", help="What separates columns of text; ' ' for any run of blanks."),
+        click.option("--header/--no-header", default=None, help="Whether the first line of text names the columns."),
+        click.option("--bipartite/--one-set", default=None, help="Whether sources and targets are two sets."),
+        click.option("--source-column", metavar="NAME", multiple=True, help=column.format("source")),
+        click.option("--target-column", metavar="NAME", multiple=True, help=column.format("target")),
+    )[::-1]:
+        command = option(command)
     return command
 
 
-def columns_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of ``columns_options`` out of a command's options; return them as arguments of ``edge_list``."""
-    ends = ("source", "target")
-    return {end: list(options.pop(f"{end}_column")) or None for end in ends}
+def edges_of(graph: str, options: dict[str, Any], directed: bool | None) -> EdgeList:
+    """Return the edges of a file or of a generator's spec; takes the values of ``reader_options`` out of ``options``.
+
+    Raises:
+        InvalidOptionError: options say how to read a generator's spec.
+    """
+    told = {option: options.pop(option) for option in ("format", "sep", "header", "bipartite")}
+    told |= {end: list(options.pop(f"{end}_column")) or None for end in ("source", "target")}
+    if not generate.is_spec(graph):
+        return from_file(graph, directed=directed, **told)
+    given = [option for option, value in told.items() if value is not None]
+    if given:
+        raise InvalidOptionError(f"{graph} is a generator's spec; options such as {given[0]} say how a file is read")
+    return edge_list(graph, directed=directed)
 
 
 def layout_options(command: Command) -> Command:

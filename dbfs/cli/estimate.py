@@ -13,13 +13,13 @@ from dbfs.building.build import BuildOptions
 from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
-    columns_of,
-    columns_options,
+    edges_of,
     in_edges_option,
     json_option,
     layout_option,
     order_option,
     print_json,
+    reader_options,
 )
 from dbfs.edges import generate
 from dbfs.units import format_bytes
@@ -49,7 +49,7 @@ from dbfs_workers.text import printable
 )
 @click.option("--mutable", is_flag=True, help="Count what updates need as well.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later; needs --mutable.")
-@columns_options
+@reader_options
 @click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option
 def estimate(
@@ -66,7 +66,7 @@ def estimate(
     room: int,
     vertices: int | None,
     as_json: bool,
-    **columns: Any,
+    **reading: Any,
 ) -> None:
     """Estimate the memory that GRAPH needs on each rank, and whether it fits.
 
@@ -87,16 +87,14 @@ def estimate(
     """
     options = BuildOptions(in_edges, order, room=room, layout=layout)
     needed = dbfs.estimate(
-        graph,
+        edges_of(graph, reading, directed),
         ranks,
         options,
         backend=backend,
         memory=memory,
-        directed=directed,
         vertices=vertices,
         hosts=hosts,
         mutable=mutable,
-        **columns_of(columns),
     )
     if as_json:
         found = {

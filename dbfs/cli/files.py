@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbfs.cli.arguments import GraphCommand, GraphType
-from dbfs.cli.common import columns_of, columns_options, json_option, print_json
+from dbfs.cli.common import edges_of, json_option, print_json, reader_options
 from dbfs.display.progress import bar
 from dbfs.edges import generate as generators
-from dbfs.edges import readers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.units import format_bytes
@@ -61,21 +60,20 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
 @click.command(epilog=_FORMATS_HELP)
 @click.argument("source", metavar="IN")
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
-@click.option(
-    "--format", "format_", type=click.Choice(readers.FORMATS), help="Format of IN, not of OUT; guessed if left out."
-)
 @click.option("--directed/--undirected", default=None, help="Override IN's format or header.")
-@columns_options
+@reader_options
 @json_option
-def convert(source: str, out: Path, format_: str | None, directed: bool | None, as_json: bool, **columns: Any) -> None:
+def convert(source: str, out: Path, directed: bool | None, as_json: bool, **reading: Any) -> None:
     """Convert the graph in file IN to the format of file OUT. IN may be a folder, or a quoted pattern.
+
+    The options say how IN is read. The name of OUT determines its format.
 
     \b
     Examples:
       dbfs convert road.gr.xz road.mtx.gz
       dbfs convert follows.csv follows.parquet --source-column who --target-column whom
     """
-    _write(readers.open_edges(source, format=format_, directed=directed, **columns_of(columns)), out, as_json)
+    _write(edges_of(source, reading, directed), out, as_json)
 
 
 def _write(edges: EdgeList, out: Path, as_json: bool) -> None:

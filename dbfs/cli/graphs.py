@@ -14,17 +14,16 @@ from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     cluster_option,
-    columns_of,
-    columns_options,
     connect,
+    edges_of,
     json_option,
     layout_options,
     plain,
     print_json,
     print_results,
+    reader_options,
 )
 from dbfs.display import tables
-from dbfs.edges.resolve import edge_list
 from dbfs.records import GraphStatus
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import printable
@@ -34,7 +33,7 @@ from dbfs_workers.text import printable
 @click.argument("graph", type=GraphType())
 @click.option("--name", required=True, help="Name of the graph in the cluster.")
 @click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
-@columns_options
+@reader_options
 @layout_options
 @click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later.")
@@ -52,7 +51,7 @@ def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
     # Read before the connection, so that a wrong name or option is reported at once.
-    edges = edge_list(graph, directed=layout.pop("directed"), **columns_of(layout))
+    edges = edges_of(graph, layout, layout.pop("directed"))
     with connect(scheduler, None) as client:
         loaded = dbfs.load(edges, client=client, name=name, replace=replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)

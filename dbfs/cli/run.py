@@ -19,22 +19,21 @@ from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     check_writable,
-    columns_of,
-    columns_options,
     connect,
+    edges_of,
     fits_within_process,
     json_option,
     layout_options,
     parse_id,
     plain,
     print_json,
+    reader_options,
     scheduler_option,
     writing,
 )
 from dbfs.display import tables
 from dbfs.display.progress import bar
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.resolve import edge_list
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexError, MissingFileError
 from dbfs.graph.graph import Graph
@@ -55,7 +54,7 @@ from dbfs_workers.text import printable
     help="Id to start from, as the file has it; commas separate the columns of a tuple.",
 )
 @click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
-@columns_options
+@reader_options
 @click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
 @layout_options
 @click.option(
@@ -99,6 +98,7 @@ def run(
       dbfs run kronecker:scale=16 --source 1 --validate
       dbfs run road.gr.xz --source 1 --predecessors --out labels.parquet
       dbfs run follows.parquet --source-column who --target-column whom --from alice --to bob
+      dbfs run names.txt --no-header --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
     if out is not None:
@@ -107,7 +107,7 @@ def run(
     if loaded:
         _check_loaded(scheduler, layout)
     else:
-        edges = _edges(graph, scheduler, directed=layout.pop("directed"), **columns_of(layout))
+        edges = _edges(graph, scheduler, layout)
         _check_id(edges, source, layout["ids"], "source")
         if target is not None:
             _check_id(edges, target, layout["ids"], "target")
@@ -140,10 +140,10 @@ def run(
         result.release()
 
 
-def _edges(graph: str, scheduler: str | None, **options: Any) -> EdgeList:
+def _edges(graph: str, scheduler: str | None, options: dict[str, Any]) -> EdgeList:
     """Return the edges of a file or a generator; a name that is no file may be that of a loaded graph."""
     try:
-        return edge_list(graph, **options)
+        return edges_of(graph, options, options.pop("directed"))
     except MissingFileError as error:
         if scheduler is None:
             raise

@@ -12,12 +12,13 @@ from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
     cluster_option,
-    columns_of,
-    columns_options,
     connect,
+    edges_of,
     json_option,
     print_json,
+    reader_options,
 )
+from dbfs.edges import generate
 
 
 def update_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,7 +27,7 @@ def update_options(command: Callable[..., None]) -> Callable[..., None]:
         json_option,
         cluster_option,
         click.option("--strict", is_flag=True, help="Refuse the whole batch instead of skipping an edge."),
-        columns_options,
+        reader_options,
         click.argument("graph", metavar="EDGES", type=GraphType()),
         click.argument("name"),
     ):
@@ -36,7 +37,7 @@ def update_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @update_options
-def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
+def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **reading: Any) -> None:
     """Insert EDGES into a named graph, which was loaded with --mutable.
 
     An edge that the graph has already is skipped. The workers read a file themselves, so its path must be valid on all
@@ -46,13 +47,13 @@ def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
     """
     with connect(scheduler, None) as client:
         opened = dbfs.open(name, client=client)
-        update = opened.insert_edges(graph, strict=strict, **columns_of(columns))
+        update = opened.insert_edges(_edges(graph, reading, opened), strict=strict)
     _print(name, update, "inserted", as_json)
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @update_options
-def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **columns: Any) -> None:
+def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **reading: Any) -> None:
     """Delete EDGES from a named graph, which was loaded with --mutable.
 
     An edge that the graph lacks is skipped.
@@ -61,8 +62,13 @@ def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
     """
     with connect(scheduler, None) as client:
         opened = dbfs.open(name, client=client)
-        update = opened.delete_edges(graph, strict=strict, **columns_of(columns))
+        update = opened.delete_edges(_edges(graph, reading, opened), strict=strict)
     _print(name, update, "deleted", as_json)
+
+
+def _edges(graph: str, reading: dict[str, Any], opened: dbfs.Graph) -> dbfs.EdgeList:
+    """Return a batch of the graph's own direction; a generator's spec has a direction itself."""
+    return edges_of(graph, reading, None if generate.is_spec(graph) else opened.directed)
 
 
 def _print(name: str, update: dbfs.Update, done: str, as_json: bool) -> None:

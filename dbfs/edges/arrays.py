@@ -99,36 +99,43 @@ def from_arrays(
     )
 
 
-def from_scipy(matrix: Any, *, directed: bool | None = None, name: str = "matrix") -> EdgeList:
-    """Make an edge list of a square SciPy sparse matrix or array: an edge (i, j) for each stored entry except zeros.
+def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = False, name: str = "matrix") -> EdgeList:
+    """Make an edge list of a SciPy sparse matrix or array: an edge (i, j) for each stored entry except zeros.
 
     Args:
-        matrix: n x n, in any SciPy sparse format.
-        directed: False if the matrix is symmetric and so holds each edge in both directions. None to test it.
+        matrix: n x n, in any SciPy sparse format; with ``bipartite`` r x c.
+        directed: False if the matrix is symmetric and so holds each edge in both directions. None to test it. With
+            ``bipartite``: True to cross edges from rows to columns only.
+        bipartite: whether rows and columns are two sets of vertices: 0..r-1 for the rows, r..r+c-1 for the columns.
         name: the edges' name in messages.
 
     Raises:
-        EdgeInputError: ``matrix`` is not a sparse matrix, not square, or with ``directed=False`` not symmetric.
+        EdgeInputError: ``matrix`` is not a sparse matrix, neither square nor ``bipartite``, or with ``directed=False``
+            not symmetric.
     """
     import scipy.sparse
 
     is_sparse: bool = scipy.sparse.issparse(matrix)
     if not is_sparse:
         raise EdgeInputError(f"from_scipy takes a SciPy sparse matrix or array, not {type(matrix).__name__}")
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim != 2 or (matrix.shape[0] != matrix.shape[1] and not bipartite):
         shape = " x ".join(map(str, matrix.shape))
-        raise EdgeInputError(f"the matrix must be square (one row per vertex), not {shape}")
+        hint = "; bipartite=True makes a vertex of each row, and another of each column" if matrix.ndim == 2 else ""
+        raise EdgeInputError(f"the matrix must be square (one row per vertex), not {shape}{hint}")
     pattern: Any = matrix.tocsr(copy=True)
     pattern.sum_duplicates()
     pattern.eliminate_zeros()
     pattern.data = np.ones(pattern.nnz, np.int8)
-    symmetric = (pattern != pattern.T).nnz == 0
+    symmetric = bipartite or (pattern != pattern.T).nnz == 0
     if directed is False and not symmetric:
         raise EdgeInputError("directed=False, but the matrix is not symmetric; pass matrix + matrix.T")
-    entries = pattern.tocoo()
+    entries, rows = pattern.tocoo(), int(matrix.shape[0])
     src, dst = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    if bipartite:
+        dst += rows
+    n = rows + int(matrix.shape[1]) if bipartite else rows
     is_directed = not symmetric if directed is None else directed
-    return ArrayEdges(name, matrix.shape[0], src.size, is_directed, mirrored=True, src=src, dst=dst)
+    return ArrayEdges(name, n, src.size, is_directed, mirrored=not bipartite, src=src, dst=dst)
 
 
 def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:

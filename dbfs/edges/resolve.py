@@ -59,7 +59,7 @@ def edge_list(
             )
         return generated
     if isinstance(edges, str | os.PathLike):
-        return readers.open_edges(edges, format=format, directed=directed, source=source, target=target)
+        return readers.from_file(edges, format=format, directed=directed, source=source, target=target)
     if isinstance(edges, EdgeList):
         _refuse_format("an edge list", format)
         _refuse_columns("an edge list", source, target)

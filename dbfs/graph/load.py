@@ -69,7 +69,7 @@ def load(
         edges: one of
 
             - a generator's spec such as ``kronecker:scale=18``, or an edge list (``dbfs.kronecker(...)``,
-              ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``);
+              ``dbfs.from_file(...)``, ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``);
             - the path or URL of a file, of a folder of files, or a pattern such as ``edges/*.parquet``;
             - the path or URL of a graph that ``Graph.save`` saved;
             - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;

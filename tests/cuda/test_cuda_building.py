@@ -21,7 +21,7 @@ from dbfs.building.builder import BuildOptions, DealtPieces
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
 from dbfs.records import GraphIds
@@ -124,7 +124,7 @@ def test_pieces_of_files_are_read_by_threads(monkeypatch: pytest.MonkeyPatch, tm
     drawn, threads = dbfs.uniform(n=99, m=2000), set()
     file = tmp_path / "edges.mtx"
     write_edges(drawn, file)
-    edges = open_edges(file)
+    edges = from_file(file)
     read_piece = tasks.read_piece
 
     def noting(piece: Any) -> Any:

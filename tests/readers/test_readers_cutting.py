@@ -4,7 +4,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from dbfs.edges.readers import lines, open_edges
+from dbfs.edges.readers import from_file, lines
 from dbfs.errors import InvalidOptionError
 from tests.support.edge_files import read_all, write
 
@@ -41,7 +41,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("block", [7, 64, lines.BLOCK_BYTES])
 def test_any_cut_reads_the_same(tmp_path, monkeypatch, name, block):
-    edges = open_edges(write(tmp_path, name, TEXTS[name]))
+    edges = from_file(write(tmp_path, name, TEXTS[name]))
     whole = read_all(edges)
     assert edges.m in (None, len(whole))
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
@@ -59,16 +59,16 @@ def test_any_cut_reads_the_same(tmp_path, monkeypatch, name, block):
 
 def test_no_piece_is_as_small_as_a_byte(tmp_path):
     path = write(tmp_path, "g.txt", "1 2\n3 4\n5 6\n")
-    assert len(open_edges(path).cut(1)) == 3
+    assert len(from_file(path).cut(1)) == 3
     with pytest.raises(InvalidOptionError, match="piece_edges is 0"):
-        open_edges(path).cut(0)
+        from_file(path).cut(0)
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_remote_files(name):
     with fsspec.open(f"memory://{name}", "wb") as file:
         file.write(TEXTS[name].encode())
-    edges = open_edges(f"memory://{name}")
+    edges = from_file(f"memory://{name}")
     assert len(edges.cut(50)) >= 5
     assert read_all(edges, 50) == read_all(edges)
     assert edges.name == f"memory://{name}"
@@ -78,6 +78,6 @@ def test_remote_files(name):
 def test_odd_names(tmp_path, monkeypatch, name):
     write(tmp_path, name, "1 2\n")
     monkeypatch.chdir(tmp_path)
-    edges = open_edges(name)
+    edges = from_file(name)
     monkeypatch.chdir("/")
     assert read_all(edges) == [(1, 2)]

@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from dbfs.edges.readers import FORMATS, open_edges
+from dbfs.edges.readers import FORMATS, from_file
 from dbfs.errors import InvalidOptionError
 from tests.support.edge_files import PACKERS, read_all, write
 
@@ -120,7 +120,7 @@ FILES = {
 def test_every_format_is_read_with_its_counts(tmp_path, case, suffix):
     name, text, expected, n, m, directed, mirrored = FILES[case]
     path = write(tmp_path, name + suffix, text)
-    edges = open_edges(path)
+    edges = from_file(path)
     assert read_all(edges) == expected
     assert (edges.n, edges.m, edges.directed, edges.mirrored, edges.name) == (n, m, directed, mirrored, str(path))
     if suffix:
@@ -131,7 +131,7 @@ def test_every_format_is_read_with_its_counts(tmp_path, case, suffix):
 @pytest.mark.parametrize("case", FILES)
 def test_direction_is_overridden(tmp_path, case, directed):
     name, text, expected, _, _, _, mirrored = FILES[case]
-    edges = open_edges(write(tmp_path, name, text), directed=directed)
+    edges = from_file(write(tmp_path, name, text), directed=directed)
     assert edges.directed is directed
     assert edges.mirrored == (mirrored and not directed)
     assert read_all(edges) == expected
@@ -141,7 +141,7 @@ def test_direction_is_overridden(tmp_path, case, directed):
 def test_suffix_may_be_wrong(tmp_path, name, packed):
     path = tmp_path / name
     path.write_bytes(PACKERS[packed](b"p tw 2 1\n1 2\n"))
-    assert read_all(open_edges(path)) == [(0, 1)]
+    assert read_all(from_file(path)) == [(0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -161,20 +161,20 @@ def test_format_is_guessed(tmp_path, name, text, edges):
     path = write(tmp_path, name, text)
     if edges is None:
         with pytest.raises(ValueError, match="not a Matrix Market file"):
-            open_edges(path)
+            from_file(path)
     else:
-        assert read_all(open_edges(path)) == edges
+        assert read_all(from_file(path)) == edges
 
 
 def test_format_can_be_said(tmp_path):
     path = write(tmp_path, "data", "2 1\n2\n1\n")
-    assert read_all(open_edges(path, format="metis")) == [(0, 1), (1, 0)]
-    assert read_all(open_edges(str(write(tmp_path, "g.mtx", "2 1\n")), format="edge-list")) == [(2, 1)]
+    assert read_all(from_file(path, format="metis")) == [(0, 1), (1, 0)]
+    assert read_all(from_file(str(write(tmp_path, "g.mtx", "2 1\n")), format="edge-list")) == [(2, 1)]
 
 
 def test_unknown_format_lists_the_choices(tmp_path):
     with pytest.raises(InvalidOptionError, match="'metiss' is unknown; expected one of " + ", ".join(FORMATS)):
-        open_edges(tmp_path / "absent", format="metiss")
+        from_file(tmp_path / "absent", format="metiss")
 
 
 @pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
@@ -192,7 +192,7 @@ def test_matrix_market_as_scipy_reads_it(tmp_path, field, symmetry):
     path = tmp_path / "m.mtx"
     scipy.io.mmwrite(path, matrix, field=field, symmetry=symmetry)
 
-    edges = open_edges(path)
+    edges = from_file(path)
     pairs = read_all(edges)
     if edges.symmetrise:
         pairs += [(v, u) for u, v in pairs]
@@ -204,7 +204,7 @@ def test_matrix_market_as_scipy_reads_it(tmp_path, field, symmetry):
 
 def test_pieces_travel(tmp_path):
     for name, text in (("a.txt", "1 2\n3 4\n"), ("a.graph", "2 1\n2\n1\n"), ("a.gr.xz", "p tw 2 1\n1 2\n")):
-        for piece in open_edges(write(tmp_path, name, text)).cut(1):
+        for piece in from_file(write(tmp_path, name, text)).cut(1):
             sources, targets = pickle.loads(pickle.dumps(piece)).read()
             assert sources.tolist() == piece.read()[0].tolist()
             assert targets.tolist() == piece.read()[1].tolist()
@@ -214,7 +214,7 @@ def test_opening_reads_the_header_only(tmp_path):
     text = b"p tw 9 2000000\n" + b"1 2\n" * 2_000_000
     path = tmp_path / "cut.gr.gz"
     path.write_bytes(gzip.compress(text, 1)[:-100])
-    assert open_edges(path).m == 2_000_000
+    assert from_file(path).m == 2_000_000
 
 
 def test_import_is_light():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import FORMATS, open_edges
+from dbfs.edges.readers import FORMATS, from_file
 from dbfs.errors import DbfsError
 from dbfs_workers.storage.id_table import as_ids
 from tests.support.edge_files import PACKERS
@@ -85,7 +85,7 @@ def test_any_bytes(tmp_path: Path, format_: str | None, data: st.DataObject) -> 
     path.write_bytes(data.draw(files(suffix)))
     before, began = reset_peak(), time.monotonic()
     try:
-        for piece in open_edges(path, format=format_).cut(data.draw(st.sampled_from([1000, 1 << 40]))):
+        for piece in from_file(path, format=format_).cut(data.draw(st.sampled_from([1000, 1 << 40]))):
             # as_ids refuses negative integers.
             source, target = map(as_ids, piece.read())
             assert len(source) == len(target)

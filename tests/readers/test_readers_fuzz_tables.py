@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import DbfsError
 from tests.support.mangled_tables import VALID
 from tests.support.memory import reset_peak, status
@@ -27,7 +27,7 @@ def read(path: Path) -> None:
     for options in ({"source": "a", "target": "b"}, {}, {"directed": True}):
         before = reset_peak()
         try:
-            for piece in open_edges(path, **options).cut(1)[:50]:
+            for piece in from_file(path, **options).cut(1)[:50]:
                 src, dst = piece.read()
                 assert len(src) == len(dst)
         except DbfsError as error:

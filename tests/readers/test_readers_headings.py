@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dbfs
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from tests.support.edge_files import read_all, write
 
@@ -51,9 +51,9 @@ UNCLEAR = [
 @pytest.mark.parametrize("comment", STATED)
 def test_a_comment_states_the_direction(tmp_path: Path, name: str, comment: str) -> None:
     path = write(tmp_path, name, f"{comment}\n{TEXTS[name]}")
-    assert open_edges(path).directed is STATED[comment]
+    assert from_file(path).directed is STATED[comment]
     for directed in (True, False):
-        assert open_edges(path, directed=directed).directed is directed
+        assert from_file(path, directed=directed).directed is directed
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -61,9 +61,9 @@ def test_a_comment_states_the_direction(tmp_path: Path, name: str, comment: str)
 def test_a_comment_that_may_state_the_direction(tmp_path: Path, name: str, comment: str) -> None:
     path = write(tmp_path, name, f"# c\n{comment}\n{TEXTS[name]}")
     with pytest.raises(FormatError, match=r"line [23]: .*; pass directed=True or directed=False"):
-        open_edges(path)
-    assert open_edges(path, directed=True).directed
-    assert not open_edges(path, directed=False).directed
+        from_file(path)
+    assert from_file(path, directed=True).directed
+    assert not from_file(path, directed=False).directed
 
 
 def test_a_matrix_that_a_comment_calls_undirected(tmp_path: Path) -> None:
@@ -75,30 +75,30 @@ def test_a_matrix_that_a_comment_calls_undirected(tmp_path: Path) -> None:
         path = write(tmp_path, "a.mtx", f"{MTX.format(symmetry)}{comment}\n2 2 1\n2 1\n")
         if asked:
             with pytest.raises(FormatError, match="line 2: .*the banner says general, and a comment undirected"):
-                open_edges(path)
-            assert not open_edges(path, directed=False).directed
+                from_file(path)
+            assert not from_file(path, directed=False).directed
         else:
-            assert open_edges(path).directed == (symmetry == "general")
+            assert from_file(path).directed == (symmetry == "general")
 
 
 @pytest.mark.parametrize("ids", [("1", "2"), ("ann", "bob")])
 def test_a_column_of_gephi_that_states_the_direction(tmp_path: Path, ids: tuple[str, str]) -> None:
     path = write(tmp_path, "a.csv", f"Source,Target,Type,Weight\n{','.join(ids)},Directed,1.0\n")
     with pytest.raises(FormatError, match="line 2: .*the column 'Type' says 'directed'; pass directed="):
-        open_edges(path)
-    assert open_edges(path, directed=True).directed
+        from_file(path)
+    assert from_file(path, directed=True).directed
 
 
 def test_two_sets_of_vertices(tmp_path: Path) -> None:
     path = write(tmp_path, "out.actors", "% bip unweighted\n% 3 2 3\n1 1\n2 1 \n2 3\n")
-    edges = open_edges(path)
+    edges = from_file(path)
     assert read_all(edges) == [(0, 2), (1, 2), (1, 4)]
     assert (edges.n, edges.first_id, edges.directed, edges.stated) == (5, 1, False, 3)
-    assert open_edges(path, directed=True).directed
-    one = open_edges(path, bipartite=False)
+    assert from_file(path, directed=True).directed
+    one = from_file(path, bipartite=False)
     assert (one.n, read_all(one)) == (None, [(1, 1), (2, 1), (2, 3)])
     for row, id_ in (("3 1", 3), ("1 4", 4), ("0 1", 0)):
-        edges = open_edges(write(tmp_path, "out.wrong", f"% bip\n% 3 2 3\n1 1\n{row}\n"))
+        edges = from_file(write(tmp_path, "out.wrong", f"% bip\n% 3 2 3\n1 1\n{row}\n"))
         with pytest.raises(FormatError, match=f"line 4: '{row}': id {id_} is out of range"):
             read_all(edges)
 
@@ -106,12 +106,12 @@ def test_two_sets_of_vertices(tmp_path: Path) -> None:
 def test_two_sets_of_unknown_numbers(tmp_path: Path) -> None:
     path = write(tmp_path, "out.actors", "% bip unweighted\n1 1\n2 1\n")
     with pytest.raises(FormatError, match="says that it is bipartite.*add '% edges left right' as its second line"):
-        open_edges(path)
-    assert read_all(open_edges(path, bipartite=False)) == [(1, 1), (2, 1)]
+        from_file(path)
+    assert read_all(from_file(path, bipartite=False)) == [(1, 1), (2, 1)]
     for name, text in TEXTS.items():
         if name in ("a.txt", "a.csv", "names.csv"):
             with pytest.raises(InvalidOptionError, match="bipartite=True needs the numbers of vertices of both sets"):
-                open_edges(write(tmp_path, name, text), bipartite=True)
+                from_file(write(tmp_path, name, text), bipartite=True)
 
 
 def test_distances_between_two_sets(client: distributed.Client, tmp_path: Path) -> None:
@@ -129,40 +129,40 @@ MATRICES = {
 def test_a_rectangular_matrix(tmp_path: Path) -> None:
     path = write(tmp_path, "a.mtx", MATRICES["a.mtx"])
     with pytest.raises(FormatError, match="line 2: '2 3 3': not square; bipartite=True makes a vertex of each row"):
-        open_edges(path)
-    edges = open_edges(path, bipartite=True)
+        from_file(path)
+    edges = from_file(path, bipartite=True)
     assert (edges.n, edges.m, edges.directed, read_all(edges)) == (5, 3, False, [(0, 2), (1, 2), (1, 4)])
-    assert open_edges(path, bipartite=True, directed=True).directed
-    edges = open_edges(write(tmp_path, "a.mtx", MATRICES["square.mtx"]), bipartite=True)
+    assert from_file(path, bipartite=True, directed=True).directed
+    edges = from_file(write(tmp_path, "a.mtx", MATRICES["square.mtx"]), bipartite=True)
     assert (edges.n, read_all(edges)) == (4, [(0, 3)])
     symmetric = write(tmp_path, "a.mtx", MTX.format("symmetric") + "2 2 1\n2 1\n")
     with pytest.raises(FormatError, match="a symmetric matrix is not bipartite=True"):
-        open_edges(symmetric, bipartite=True)
+        from_file(symmetric, bipartite=True)
 
 
 @pytest.mark.parametrize("header", ["", "source target\n"])
 @pytest.mark.parametrize("count", [1, 2, 3, 10**6])
 def test_a_number_of_edges_in_a_comment(tmp_path: Path, header: str, count: int, caplog: Any) -> None:
     path = write(tmp_path, "a.txt", f"# Nodes: 3 Edges: {count}\n{header}1 2\n2 3\n")
-    edges = open_edges(path)
+    edges = from_file(path)
     assert (edges.m, edges.stated, read_all(edges)) == (None, count, [(1, 2), (2, 3)])
     edges.require_count(2)
     assert (f"a comment states {count:,} edges, 2 were read" in caplog.text) == (count != 2)
     if count == 2:
-        assert open_edges(path, strict=True).m == 2
+        assert from_file(path, strict=True).m == 2
         return
     with pytest.raises(FormatError, match=r"promise"):
-        edges = open_edges(path, strict=True)
+        edges = from_file(path, strict=True)
         edges.require_count(len(read_all(edges)))
 
 
 def test_a_number_of_edges_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "# Nodes: 5 Edges: 1e5\n1 2\n")
-    assert open_edges(path).stated is None
+    assert from_file(path).stated is None
     with pytest.raises(FormatError, match="line 1: '# Nodes: 5 Edges: 1e5': the count of edges is '1e5'"):
-        open_edges(path, strict=True)
+        from_file(path, strict=True)
     with pytest.raises(TruncatedFileError, match="promises 1000 edges"):
-        open_edges(write(tmp_path, "a.txt", "# Nodes: 9 Edges: 1000\n1 2\n"), strict=True)
+        from_file(write(tmp_path, "a.txt", "# Nodes: 9 Edges: 1000\n1 2\n"), strict=True)
 
 
 def test_a_load_warns_of_a_wrong_number(client: distributed.Client, tmp_path: Path, caplog: Any) -> None:
@@ -257,8 +257,8 @@ def test_files_without_names_among_files_with_names(tmp_path: Path) -> None:
     assert ends_of(tmp_path) == [(1, 2), (2, 3)]
     write(tmp_path, "1.csv", "to,from\n3,2\n")
     with pytest.raises(EdgeInputError, match=r"0\.txt names no columns, and the ends of an edge in .*1\.csv are not"):
-        open_edges(tmp_path)
+        from_file(tmp_path)
     write(tmp_path, "1.csv", "a,b\n2,3\n")
     write(tmp_path, "2.csv", "b,a\n2,3\n")
     with pytest.raises(EdgeInputError, match=r"2\.csv has the columns 'b', 'a', and .*1\.csv 'a', 'b'"):
-        open_edges(tmp_path)
+        from_file(tmp_path)

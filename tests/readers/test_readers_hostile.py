@@ -11,7 +11,7 @@ import dask
 import pytest
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers import head, lines, open_edges
+from dbfs.edges.readers import from_file, head, lines
 from dbfs.errors import (
     DeadlineExceededError,
     FormatError,
@@ -51,7 +51,7 @@ def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("little_text")
 def test_a_read_stops_past_the_edges_of_the_header(tmp_path, name, start, unit, suffix):
     # The number of an edge list is a comment's, which is a promise only if the caller says so.
-    edges = open_edges(repeated(tmp_path / (name + suffix), start, unit, 1 << 20), strict=True)
+    edges = from_file(repeated(tmp_path / (name + suffix), start, unit, 1 << 20), strict=True)
     with pytest.raises(FormatError, match=r"holds more edges than the [12]0 that its header promises$"):
         read(edges)
 
@@ -63,7 +63,7 @@ def test_a_read_stops_past_the_edges_of_the_header(tmp_path, name, start, unit, 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.usefixtures("little_text")
 def test_much_text_without_edges(tmp_path, name, start, unit, suffix):
-    edges = open_edges(repeated(tmp_path / (name + suffix), start, unit, 1 << 20))
+    edges = from_file(repeated(tmp_path / (name + suffix), start, unit, 1 << 20))
     with pytest.raises(FormatError, match=r"bytes of text hold [12] edges; expected an edge in 4,096 bytes on average"):
         read(edges)
 
@@ -71,7 +71,7 @@ def test_much_text_without_edges(tmp_path, name, start, unit, suffix):
 def test_vertices_without_edges_are_no_idle_text(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "IDLE_BYTES", 1)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
-    read(open_edges(write(tmp_path, "a.graph", "9000 1\n2\n1\n" + "\n" * 8998)))
+    read(from_file(write(tmp_path, "a.graph", "9000 1\n2\n1\n" + "\n" * 8998)))
 
 
 @pytest.mark.parametrize("unit", [b"\n", b"# c\n", b"% c\n", b"c x\n", b" \n"])
@@ -79,21 +79,21 @@ def test_vertices_without_edges_are_no_idle_text(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("little_text")
 def test_a_head_has_a_limit(tmp_path, name, unit):
     with pytest.raises(FormatError, match=r"no edge in the first 0 MiB|expected the header 'p tw n m'|is not a plain"):
-        open_edges(repeated(tmp_path / name, unit, unit, 1 << 20))
+        from_file(repeated(tmp_path / name, unit, unit, 1 << 20))
 
 
 def test_a_head_of_many_lines_that_say_something(tmp_path):
     path = repeated(tmp_path / "a.txt.gz", b"", b"# Nodes: 1 Edges: 1\n", 1 << 21)
     with pytest.raises(FormatError, match=r"line 65537: 65,536 lines of comments and no edge"):
-        open_edges(path)
+        from_file(path)
 
 
 def test_numbers_of_lines_that_a_head_passes_over(tmp_path):
     text = "# c\n\n% c\n  \n# Undirected graph\n//\n1 2\n3\n"
     with pytest.raises(FormatError, match=r"line 8: '3': the second id is missing"):
-        read(open_edges(write(tmp_path, "a.txt", text)))
+        read(from_file(write(tmp_path, "a.txt", text)))
     with pytest.raises(FormatError, match=r"line 10: 'x y': id 'x'"):
-        open_edges(write(tmp_path, "b.txt", "# c\n" * 8 + "x y\nx y\n"), format="edge-list").cut(1)[0].read()
+        from_file(write(tmp_path, "b.txt", "# c\n" * 8 + "x y\nx y\n"), format="edge-list").cut(1)[0].read()
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_numbers_of_lines_that_a_head_passes_over(tmp_path):
     [("a.txt.gz", b"1 2\n"), ("a.mtx.gz", MTX + b"9 9 9\n"), ("a.graph.gz", b"9 9\n"), ("a.txt", b"1 2\n")],
 )
 def test_a_line_without_end(tmp_path, name, start):
-    edges = open_edges(repeated(tmp_path / name, start, b"1 ", 1 << 24))
+    edges = from_file(repeated(tmp_path / name, start, b"1 ", 1 << 24))
     with pytest.raises(FormatError, match=r"longer than \d+ bytes"):
         read(edges)
 
 
 def test_weights_that_a_header_may_promise(tmp_path):
     with pytest.raises(FormatError, match=r"line 1: '2 1 010 1000000000': ncon is 1000000000; expected at most 1000"):
-        open_edges(write(tmp_path, "a.graph", "2 1 010 1000000000\n1 2\n1 1\n"))
+        from_file(write(tmp_path, "a.graph", "2 1 010 1000000000\n1 2\n1 1\n"))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_many_blanks_in_a_line(tmp_path, name, text, blank):
     """Quadratic time would be minutes: 40,000 blanks took 20 s."""
     path = write(tmp_path, name, text.replace("{}", blank * 300_000))
     try:
-        read(open_edges(path))
+        read(from_file(path))
     except FormatError:
         return
     assert name != "a.graph"
@@ -146,17 +146,17 @@ def test_many_blanks_in_a_line(tmp_path, name, text, blank):
 def test_the_share_of_memory(tmp_path, suffix):
     path = write(tmp_path, "a.txt" + suffix, "1 2\n" * 9)
     with dask.config.set({"dbfs.build.memory-share": 1e-6}):
-        edges = open_edges(path)
+        edges = from_file(path)
         with pytest.raises(
             GraphTooLargeError, match=r"a\.txt.*, after 0 edges in 36 bytes of text: the next step takes"
         ):
             read(edges)
-    read(open_edges(path))
+    read(from_file(path))
 
 
 def test_the_time_of_a_read(tmp_path, monkeypatch):
     with dask.config.set({"dbfs.build-deadline": 1e-6}):
-        (piece,) = open_edges(write(tmp_path, "a.txt", "1 2\n")).cut(9)
+        (piece,) = from_file(write(tmp_path, "a.txt", "1 2\n")).cut(9)
     with pytest.raises(DeadlineExceededError, match=r"^reading .*a\.txt: not done after 1e-06 s$"):
         piece.read()
 
@@ -172,7 +172,7 @@ def test_file_systems_that_fail(tmp_path):
         "nonsense://a.txt": "nonsense",
     }.items():
         with pytest.raises(UnreadableFileError, match=rf"can't be read: .*{reason}"):
-            open_edges(path)
+            from_file(path)
 
 
 def test_a_connection_that_is_refused(tmp_path):
@@ -180,13 +180,13 @@ def test_a_connection_that_is_refused(tmp_path):
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with pytest.raises(UnreadableFileError, match="can't be read"):
-            open_edges(f"ftp://127.0.0.1:{port}/a.txt")
+            from_file(f"ftp://127.0.0.1:{port}/a.txt")
 
 
 def test_a_disk_that_fails_during_a_read(tmp_path, monkeypatch):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"1 2\n" * 100))
-    (piece,) = open_edges(path).cut(1000)
+    (piece,) = from_file(path).cut(1000)
 
     class Broken:
         def __init__(self, *_, **__):
@@ -213,14 +213,14 @@ def test_only_allowed_schemes_are_read(tmp_path, allowed, path, refused):
     write(tmp_path, "a.txt", "1 2\n")
     with dask.config.set({"dbfs.read.schemes": allowed}):
         if refused is None:
-            read(open_edges(path.format(tmp_path)))
+            read(from_file(path.format(tmp_path)))
             return
         with pytest.raises(InvalidOptionError, match=rf"dbfs\.read\.schemes has only .*, not {refused}; add"):
-            open_edges(path.format(tmp_path))
+            from_file(path.format(tmp_path))
 
 
 def test_each_machine_checks_the_scheme_of_what_it_reads(tmp_path: Path) -> None:
-    (piece,) = open_edges(write(tmp_path, "a.txt", "1 2\n")).cut(9)
+    (piece,) = from_file(write(tmp_path, "a.txt", "1 2\n")).cut(9)
     with (
         dask.config.set({"dbfs.read.schemes": ["s3"]}),
         pytest.raises(InvalidOptionError, match="has only s3, not file"),
@@ -234,4 +234,4 @@ def test_a_list_of_schemes_that_is_none(tmp_path, value):
         dask.config.set({"dbfs.read.schemes": value}),
         pytest.raises(InvalidOptionError, match="neither auto nor a list"),
     ):
-        open_edges(write(tmp_path, "a.txt", "1 2\n"))
+        from_file(write(tmp_path, "a.txt", "1 2\n"))

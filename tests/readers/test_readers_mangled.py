@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import FormatError, MissingFileError, TruncatedFileError
 from tests.support.edge_files import read_all, write
 
@@ -198,8 +198,8 @@ TRUNCATED = {
 
 def read(path):
     if path.name.startswith("edge-list:"):
-        return read_all(open_edges(path, format="edge-list"), 1)
-    return read_all(open_edges(path), 1)
+        return read_all(from_file(path, format="edge-list"), 1)
+    return read_all(from_file(path), 1)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
@@ -226,17 +226,17 @@ def test_a_mangled_file_is_a_format_error(tmp_path, case, packed):
 def test_a_format_given_that_is_not_the_files(tmp_path, name, text, option, guess):
     words = rf"line \d: .*\. The option format says that the file is {option}; its header or name says {guess}$"
     with pytest.raises(FormatError, match=words):
-        open_edges(write(tmp_path, name, text), format=option)
+        from_file(write(tmp_path, name, text), format=option)
 
 
 def test_a_format_given_for_a_file_of_no_known_one(tmp_path):
     with pytest.raises(FormatError, match=r"line 1: 'hello': expected the header 'n m \[fmt \[ncon\]\]'$"):
-        open_edges(write(tmp_path, "a.xyz", "hello\n"), format="metis")
+        from_file(write(tmp_path, "a.xyz", "hello\n"), format="metis")
 
 
 def test_control_characters_in_comments(tmp_path):
     path = write(tmp_path, "a.txt", "# \x02 and \x7f\n1 2\n")
-    assert read_all(open_edges(path), 1)
+    assert read_all(from_file(path), 1)
 
 
 @pytest.mark.parametrize("case", TRUNCATED)
@@ -256,7 +256,7 @@ def test_line_number_in_any_piece(tmp_path, pieces, end):
     rows[1234] = "1 2.5"
     path = write(tmp_path, "a.txt", "".join(row + end for row in rows))
     with pytest.raises(FormatError, match=r"line 1235: '1 2\.5': id '2\.5'"):
-        read_all(open_edges(path), 2000 // pieces)
+        read_all(from_file(path), 2000 // pieces)
 
 
 @pytest.mark.parametrize(("pack", "suffix"), [(gzip.compress, "gz"), (lzma.compress, "xz"), (bz2.compress, "bz2")])
@@ -279,7 +279,7 @@ def test_damaged_streams(tmp_path, pack, suffix):
 def test_an_empty_file_is_truncated(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(TruncatedFileError, match="is empty"):
-        open_edges(tmp_path / name)
+        from_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("path", ["absent.txt", "file.txt/x.txt", "memory://absent.txt"])
@@ -287,12 +287,12 @@ def test_a_missing_file_is_named(tmp_path, monkeypatch, path):
     write(tmp_path, "file.txt", "1 2\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingFileError, match="no such file"):
-        open_edges(path)
+        from_file(path)
 
 
 def test_missing_where_it_is_read(tmp_path):
     path = write(tmp_path, "a.txt", "1 2\n")
-    (piece,) = open_edges(path).cut(9)
+    (piece,) = from_file(path).cut(9)
     path.unlink()
     with pytest.raises(MissingFileError, match=r"a\.txt: no such file"):
         piece.read()
@@ -300,12 +300,12 @@ def test_missing_where_it_is_read(tmp_path):
 
 def test_not_a_file(tmp_path):
     with pytest.raises(MissingFileError, match="no file there; expected files of edges"):
-        open_edges(tmp_path)
+        from_file(tmp_path)
     (tmp_path / "gone.txt").symlink_to("nowhere")
     for path in (tmp_path / "gone.txt", tmp_path, tmp_path / "*.txt"):
         # Edges of a folder or a pattern that are passed over would be missing without a word.
         with pytest.raises(MissingFileError, match=r"gone\.txt: no such file"):
-            open_edges(path)
+            from_file(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
@@ -313,4 +313,4 @@ def test_no_permission(tmp_path):
     path = write(tmp_path, "a.txt", "1 2\n")
     path.chmod(stat.S_IWUSR)
     with pytest.raises(FormatError, match="permission denied"):
-        open_edges(path)
+        from_file(path)

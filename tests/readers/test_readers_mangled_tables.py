@@ -2,7 +2,7 @@
 
 import pytest
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from tests.support.mangled_tables import CORPORA
 
 CASES = {f"{reader}: {name}": case for reader, corpus in CORPORA.items() for name, case in corpus.items()}
@@ -13,7 +13,7 @@ def test_a_mangled_table_is_a_typed_error(tmp_path, case):
     name, content, options, error, words = CASES[case]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(error) as caught:
-        for piece in open_edges(tmp_path / name, **options).cut(1):
+        for piece in from_file(tmp_path / name, **options).cut(1):
             piece.read()
     message = str(caught.value)
     assert words in message

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from tests.support.edge_files import PACKERS, read_all
 
 BLANKS = st.sampled_from([" ", "  ", "\t", " \t", "\t \t"])
@@ -88,6 +88,6 @@ def test_any_edges_written_in_a_format_come_back(tmp_path: Path, kind, data, suf
     name, text, pairs = data.draw(kind())
     path = tmp_path / (name + suffix)
     path.write_bytes(PACKERS[suffix](text))
-    edges = open_edges(path)
+    edges = from_file(path)
     assert read_all(edges, piece_edges) == [(u - 1, v - 1) for u, v in pairs]
     assert edges.m in (None, len(pairs))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 EXPECTED = json.loads((DATA / "expected.json").read_text()) if (DATA / "expected.json").exists() else {}
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"{DATA} is absent")
     "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "road-FLA.gr.xz")) for name in EXPECTED]
 )
 def test_counts_of_real_files(name):
-    edges = open_edges(DATA / name)
+    edges = from_file(DATA / name)
     parts = [piece.read() for piece in edges.cut(3000)]
     u, v = (np.concatenate(ends) for ends in zip(*parts, strict=True))
     assert edges.m in (None, u.size)

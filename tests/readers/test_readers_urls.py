@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbfs
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import FormatError, InvalidOptionError, MissingFileError, OutputError, UnreadableFileError
 from tests.support import buckets
 from tests.support.web_server import serving
@@ -67,7 +67,7 @@ def test_a_store_of_objects(client: distributed.Client, scheme: str) -> None:
     labels = pa.concat_tables([pq.read_table(BytesIO(part)) for part in parts]).to_pydict()
     assert dict(zip(labels["vertex"], labels["distance"], strict=True)) == FROM_ANN
     with pytest.raises(MissingFileError, match=f"{bucket}/absent.csv: no such file"):
-        open_edges(f"{bucket}/absent.csv")
+        from_file(f"{bucket}/absent.csv")
 
 
 @pytest.mark.usefixtures("stores")
@@ -89,7 +89,7 @@ def test_a_bucket_without_permission(client: distributed.Client, scheme: str) ->
 @pytest.mark.usefixtures("stores")
 def test_a_worker_that_lost_its_permission(client: distributed.Client) -> None:
     fsspec.filesystem("gs").pipe_file("gs://bucket/follows.csv", CSV)
-    edges = open_edges("gs://bucket/follows.csv")
+    edges = from_file("gs://bucket/follows.csv")
     (piece,) = edges.cut(100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets, "SECRET", "bucket")
@@ -117,7 +117,7 @@ def test_a_store_whose_library_is_not_installed(monkeypatch: pytest.MonkeyPatch)
     known = {"class": "dbfs_no_such_library.Store", "err": "Install dbfs_no_such_library to read it"}
     monkeypatch.setitem(import_module("fsspec.registry").known_implementations, "nowhere", known)
     with pytest.raises(UnreadableFileError, match="can't be read: Install dbfs_no_such_library to read it"):
-        open_edges("nowhere://bucket/follows.csv")
+        from_file("nowhere://bucket/follows.csv")
 
 
 def test_a_web_server(client: distributed.Client, tmp_path: Path) -> None:

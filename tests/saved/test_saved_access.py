@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import dbfs
 from dbfs.cli import main
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import places
 from dbfs.errors import (
     DbfsError,
@@ -80,7 +80,7 @@ def test_what_a_killed_save_left_is_replaced(client: distributed.Client, graph: 
         dbfs.load(tmp_path, client=client)
     graph.save(tmp_path)
     assert not left.exists()
-    assert open_edges(tmp_path).m == graph.input_edges
+    assert from_file(tmp_path).m == graph.input_edges
 
 
 class Full:
@@ -264,7 +264,7 @@ def test_the_command_line(client: distributed.Client, tmp_path: Path) -> None:
     assert "build" not in needed
     converted = invoke("convert", path, str(tmp_path / "town.mtx"))
     assert converted.exit_code == 0, converted.output
-    assert open_edges(tmp_path / "town.mtx").m == 60
+    assert from_file(tmp_path / "town.mtx").m == 60
 
 
 def test_an_asynchronous_client(client: distributed.Client, tmp_path: Path) -> None:

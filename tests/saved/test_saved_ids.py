@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dbfs
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.graph.graph import Graph
@@ -194,4 +194,4 @@ def test_tables_of_another_order(client: distributed.Client, saved: Path, tmp_pa
 
 def test_names_are_not_lost_in_a_file_of_edges(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="is a saved graph whose ids can't be written"):
-        write_edges(open_edges(saved), tmp_path / "graph.mtx")
+        write_edges(from_file(saved), tmp_path / "graph.mtx")

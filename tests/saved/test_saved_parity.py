@@ -12,7 +12,7 @@ import pytest
 
 import dbfs
 from dbfs.building.build import BuildOptions
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.storage.saved import blocks, manifest, writing
 from dbfs_workers.storage.saved.folder import Folder
@@ -85,7 +85,7 @@ def test_files_of_many_blocks_and_many_pieces(
         found = read_manifest(tmp_path / "graph")
         assert len(found.ranks[0].partition.checksums) > 10
         assert len(found.ranks[0].rows) > 20
-        edges = open_edges(tmp_path / "graph")
+        edges = from_file(tmp_path / "graph")
         assert edges.m is not None
         largest = max(piece.read()[0].size for piece in edges.cut(25))
         assert 0 < largest <= edges.largest_piece(25, edges.m) <= 25
@@ -230,7 +230,7 @@ def test_the_manifest_or_a_url_of_the_folder_names_the_graph(client: distributed
     with load_arrays(client, random(50, 90, 1), ranks=1) as graph:
         graph.save(f"file://{tmp_path}/graph/")
         for path in (tmp_path / "graph" / "manifest.json", f"file://{tmp_path}/graph", f"{tmp_path}/graph/"):
-            assert open_edges(path).m == graph.m
+            assert from_file(path).m == graph.m
 
 
 def test_the_estimate_of_a_saved_graph(client: distributed.Client, tmp_path: Path) -> None:

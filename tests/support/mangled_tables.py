@@ -1,6 +1,6 @@
 """Mangled tables and arrays: files that a valid one became by one change, with what the message must say.
 
-Each corpus is a dictionary: name to (file name, bytes, options of ``open_edges``, error, fragments of the message).
+Each corpus is a dictionary: name to (file name, bytes, options of ``from_file``, error, fragments of the message).
 """
 
 import io

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.writers import write_edges
 from dbfs.errors import EdgeInputError, InvalidOptionError, MissingFileError
@@ -65,21 +65,21 @@ NUMERIC = ("a.npz", "a.npy")
 @pytest.mark.parametrize("piece_edges", [1, 3, 100])
 def test_named_columns_of_every_format(tmp_path, name, piece_edges):
     WRITERS[name](FRAME, str(tmp_path / name))
-    assert rows_of(open_edges(tmp_path / name, source="a", target="b"), piece_edges) == NUMBERS
+    assert rows_of(from_file(tmp_path / name, source="a", target="b"), piece_edges) == NUMBERS
     if name not in NUMERIC:
-        assert rows_of(open_edges(tmp_path / name, source="from", target="to"), piece_edges) == NAMES
+        assert rows_of(from_file(tmp_path / name, source="from", target="to"), piece_edges) == NAMES
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in NUMERIC])
 def test_two_columns_need_no_names(tmp_path, name):
     WRITERS[name](FRAME[["from", "to"]], str(tmp_path / name))
-    assert rows_of(open_edges(tmp_path / name)) == NAMES
+    assert rows_of(from_file(tmp_path / name)) == NAMES
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.feather"])
 def test_several_columns_are_tuples(tmp_path, name):
     WRITERS[name](FRAME, str(tmp_path / name))
-    found = rows_of(open_edges(tmp_path / name, source=["from", "a"], target=["to", "b"]))
+    found = rows_of(from_file(tmp_path / name, source=["from", "a"], target=["to", "b"]))
     assert [tuple(src.values()) for src, _ in found] == list(zip(FRAME["from"], FRAME["a"], strict=True))
     assert [tuple(dst.values()) for _, dst in found] == list(zip(FRAME["to"], FRAME["b"], strict=True))
 
@@ -88,12 +88,12 @@ def test_several_columns_are_tuples(tmp_path, name):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_of_any_order(tmp_path, dtype, order):
     np.save(tmp_path / "a.npy", np.array([[1, 2], [3, 4], [5, 6]], dtype, order=order))
-    assert rows_of(open_edges(tmp_path / "a.npy")) == [(1, 2), (3, 4), (5, 6)]
+    assert rows_of(from_file(tmp_path / "a.npy")) == [(1, 2), (3, 4), (5, 6)]
 
 
 def test_an_array_of_strings(tmp_path):
     np.save(tmp_path / "a.npy", np.array(NAMES))
-    assert rows_of(open_edges(tmp_path / "a.npy")) == NAMES
+    assert rows_of(from_file(tmp_path / "a.npy")) == NAMES
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
@@ -104,14 +104,14 @@ def test_a_matrix_has_an_edge_for_each_entry(tmp_path, layout, array):
     sp.save_npz(tmp_path / "a.npz", matrix)
     expected = set(zip(*(indices.tolist() for indices in matrix.nonzero()), strict=True))
     for directed in (True, False, None):
-        edges = open_edges(tmp_path / "a.npz", directed=directed)
+        edges = from_file(tmp_path / "a.npz", directed=directed)
         assert (edges.n, edges.directed) == (4, directed is not False)
         assert set(rows_of(edges)) == expected
 
 
 def test_a_symmetric_matrix_is_undirected(tmp_path):
     sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.array([[0, 1], [1, 0]])))
-    edges = open_edges(tmp_path / "a.npz")
+    edges = from_file(tmp_path / "a.npz")
     assert (edges.n, edges.m, edges.directed, edges.symmetrise) == (2, 2, False, False)
 
 
@@ -120,7 +120,7 @@ def test_a_symmetric_matrix_is_undirected(tmp_path):
 def test_what_dbfs_writes_loads_again(tmp_path, spec, name):
     edges = edge_list(spec)
     write_edges(edges, tmp_path / name)
-    again = open_edges(tmp_path / name)
+    again = from_file(tmp_path / name)
     assert (again.n, again.directed) == (edges.n, edges.directed)
 
     def crossed(rows, listed):
@@ -140,10 +140,10 @@ def test_a_folder_and_a_pattern_are_one_graph(tmp_path, monkeypatch):
     (tmp_path / "edges" / ".crc").write_text("x")
     monkeypatch.chdir(tmp_path)
     for path in (tmp_path / "edges", "edges", "edges/**/*.parquet", f"file://{tmp_path}/edges"):
-        edges = open_edges(path, source="from", target="to")
+        edges = from_file(path, source="from", target="to")
         assert rows_of(edges) == NAMES
         assert (edges.n, edges.m, edges.id_kinds) == (None, 5, ("string",))
-    assert rows_of(open_edges("edges/*.parquet", source="a", target="b")) == NUMBERS[:2]
+    assert rows_of(from_file("edges/*.parquet", source="a", target="b")) == NUMBERS[:2]
 
 
 def test_files_of_several_formats_are_one_graph(tmp_path):
@@ -151,7 +151,7 @@ def test_files_of_several_formats_are_one_graph(tmp_path):
     frame[:2].to_parquet(tmp_path / "1.parquet")
     frame[2:4].to_csv(tmp_path / "2.csv", index=False)
     (tmp_path / "3.txt").write_text("3 10\n")
-    edges = open_edges(tmp_path)
+    edges = from_file(tmp_path)
     assert rows_of(edges) == NUMBERS
     assert edges.m is None
 
@@ -159,7 +159,7 @@ def test_files_of_several_formats_are_one_graph(tmp_path):
 def test_a_parquet_file_with_a_number_of_vertices_in_a_set(tmp_path):
     for name in ("1.parquet", "2.parquet"):
         write_edges(edge_list("path:n=4"), tmp_path / name)
-    edges = open_edges(tmp_path)
+    edges = from_file(tmp_path)
     assert (edges.n, edges.m) == (None, 6)
 
 
@@ -187,33 +187,33 @@ def test_files_that_do_not_go_together(tmp_path, name):
     for other, text in others.items():
         (tmp_path / other).write_text(text)
     with pytest.raises(EdgeInputError) as caught:
-        open_edges(tmp_path)
+        from_file(tmp_path)
     assert all(word in str(caught.value) for word in words)
 
 
 def test_a_folder_or_pattern_without_files(tmp_path):
     for path in (tmp_path, tmp_path / "*.parquet", f"file://{tmp_path}/*.csv"):
         with pytest.raises(MissingFileError, match="no file there; expected files of edges"):
-            open_edges(path)
+            from_file(path)
 
 
 def test_names_are_for_tables(tmp_path):
     (tmp_path / "a.txt").write_text("1 2\n")
     with pytest.raises(InvalidOptionError, match="name columns of a table; format 'edge-list' has none"):
-        open_edges(tmp_path / "a.txt", format="edge-list", source="a", target="b")
+        from_file(tmp_path / "a.txt", format="edge-list", source="a", target="b")
     sp.save_npz(tmp_path / "a.npz", sp.eye_array(3))
     with pytest.raises(InvalidOptionError, match="holds a matrix"):
-        open_edges(tmp_path / "a.npz", source="a", target="b")
+        from_file(tmp_path / "a.npz", source="a", target="b")
 
 
 def test_a_csv_of_integers_is_an_edge_list_as_ever(tmp_path):
     (tmp_path / "a.csv").write_text("u,v,w\n1, 2,x\n3,4,y\n")
-    assert rows_of(open_edges(tmp_path / "a.csv")) == [(1, 2), (3, 4)]
+    assert rows_of(from_file(tmp_path / "a.csv")) == [(1, 2), (3, 4)]
 
 
 def test_post_codes_keep_their_zeros(tmp_path):
     (tmp_path / "a.csv").write_text("u,v\n01067,7\n04109,01067\n")
-    assert rows_of(open_edges(tmp_path / "a.csv", format="csv")) == [("01067", "7"), ("04109", "01067")]
+    assert rows_of(from_file(tmp_path / "a.csv", format="csv")) == [("01067", "7"), ("04109", "01067")]
 
 
 def test_only_columns_of_the_ends_are_read(tmp_path):
@@ -224,7 +224,7 @@ def test_only_columns_of_the_ends_are_read(tmp_path):
     content = bytearray((tmp_path / "a.parquet").read_bytes())
     content[chunk.data_page_offset : chunk.data_page_offset + 50] = b"\xff" * 50
     (tmp_path / "a.parquet").write_bytes(content)
-    assert len(rows_of(open_edges(tmp_path / "a.parquet", source="a", target="b"), 10**6)) == 2000
+    assert len(rows_of(from_file(tmp_path / "a.parquet", source="a", target="b"), 10**6)) == 2000
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -238,7 +238,7 @@ def test_any_names_in_a_csv_come_back(tmp_path, pairs, piece_edges):
     pairs = [("k", "k"), *((a, b) for a, b in pairs if a.strip() and b.strip())]
     frame = pd.DataFrame(pairs, columns=["one", "other"])
     frame.to_csv(tmp_path / "a.csv", index=False, quoting=2)
-    assert rows_of(open_edges(tmp_path / "a.csv", source="one", target="other"), piece_edges) == [
+    assert rows_of(from_file(tmp_path / "a.csv", source="one", target="other"), piece_edges) == [
         (str(a), str(b)) for a, b in pairs
     ]
 
@@ -248,12 +248,12 @@ def test_the_metadata_of_parquet_is_checked(tmp_path):
         table = pa.table({"src": [1], "dst": [2]}).replace_schema_metadata({"dbfs": about})
         pq.write_table(table, tmp_path / "a.parquet")
         with pytest.raises(ValueError, match="its metadata 'dbfs' is"):
-            open_edges(tmp_path / "a.parquet")
+            from_file(tmp_path / "a.parquet")
 
 
 def test_pieces_are_of_the_size_that_is_estimated(tmp_path):
     FRAME.to_parquet(tmp_path / "a.parquet", row_group_size=3)
-    edges = open_edges(tmp_path / "a.parquet", source="a", target="b")
+    edges = from_file(tmp_path / "a.parquet", source="a", target="b")
     assert [len(piece.read()[0]) for piece in edges.cut(1)] == [3, 2]
     assert edges.largest_piece(1, 5) == 3
     shutil.rmtree(tmp_path)

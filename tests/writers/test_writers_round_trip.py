@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dbfs
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import complete, geometric, grid2d, kronecker, path, star, uniform
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import Written, write_edges
 
 LINES = (".mtx", ".gr", ".txt", ".csv", ".tsv.gz", ".mtx.xz", ".gr.bz2", ".EDGES")
@@ -56,7 +56,7 @@ def test_text_formats_come_back(tmp_path: Path, suffix: str, arrays: tuple[int, 
     if not pairs and suffix not in KEEPS_N and not suffix.startswith(KEEPS_N):
         # An edge list of comments only counts as truncated.
         return
-    again = open_edges(out)
+    again = from_file(out)
     assert again.directed == directed
     assert again.n in (n, None)
     assert (again.stated if again.m is None else again.m) == len(pairs)
@@ -71,7 +71,7 @@ def test_metis_comes_back(tmp_path: Path, arrays: tuple[int, list[tuple[int, int
     out = tmp_path / "graph.metis"
     written = write_edges(edge_list(n, pairs, False), out)
     assert written == Written(n, len(simple), False, len(pairs) - len(simple))
-    again = open_edges(out)
+    again = from_file(out)
     assert (again.n, again.m, again.directed, again.mirrored) == (n, 2 * len(simple), False, True)
     assert multiset(again) == Counter(simple)
 
@@ -125,7 +125,7 @@ def test_generated_edges_come_back(tmp_path: Path, edges: EdgeList, suffix: str)
     if suffix == ".txt" and edges.m == 0:
         return
     write_edges(edges, tmp_path / f"graph{suffix}")
-    again, expected = open_edges(tmp_path / f"graph{suffix}"), multiset(edges)
+    again, expected = from_file(tmp_path / f"graph{suffix}"), multiset(edges)
     if suffix == ".graph":
         expected = Counter(pair for pair in expected if pair[0] != pair[1])
     assert multiset(again) == expected
@@ -134,21 +134,21 @@ def test_generated_edges_come_back(tmp_path: Path, edges: EdgeList, suffix: str)
 def test_external_ids_are_kept_or_numbered(tmp_path: Path) -> None:
     given_file = tmp_path / "gaps.txt"
     given_file.write_text("# Directed graph\n70 5\n5 900000000000\n70 70\n")
-    edges = open_edges(given_file)
+    edges = from_file(given_file)
     write_edges(edges, tmp_path / "same.csv")
     write_edges(edges, tmp_path / "table.parquet")
-    assert multiset(open_edges(tmp_path / "same.csv")) == multiset(edges)
+    assert multiset(from_file(tmp_path / "same.csv")) == multiset(edges)
     assert pq.read_table(tmp_path / "table.parquet")["dst"].to_pylist() == [5, 900000000000, 70]
     assert write_edges(edges, tmp_path / "numbered.mtx") == Written(3, 3, True)
-    assert multiset(open_edges(tmp_path / "numbered.mtx")) == Counter([(1, 0), (0, 2), (1, 1)])
+    assert multiset(from_file(tmp_path / "numbered.mtx")) == Counter([(1, 0), (0, 2), (1, 1)])
 
 
 @pytest.mark.parametrize("suffix", [".mtx", ".gr", ".graph", ".txt"])
 def test_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
     source = tmp_path / os.fsdecode(b"\xff\n.gr")
     source.write_text("p tw 2 1\n1 2\n")
-    write_edges(open_edges(source), tmp_path / f"graph{suffix}")
-    assert multiset(open_edges(tmp_path / f"graph{suffix}")) == Counter([(0, 1)])
+    write_edges(from_file(source), tmp_path / f"graph{suffix}")
+    assert multiset(from_file(tmp_path / f"graph{suffix}")) == Counter([(0, 1)])
 
 
 def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +160,8 @@ def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     write_edges(edges, tmp_path / "first.graph")
     for name in ("second.mtx", "third.graph", "fourth.gr", "fifth.txt", "sixth.graph"):
         source = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)[-1]
-        write_edges(open_edges(source), tmp_path / name)
-        assert multiset(open_edges(tmp_path / name)) == simple, name
+        write_edges(from_file(source), tmp_path / name)
+        assert multiset(from_file(tmp_path / name)) == simple, name
 
 
 def test_progress_counts_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

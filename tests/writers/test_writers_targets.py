@@ -13,7 +13,7 @@ import pytest
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import path, uniform
-from dbfs.edges.readers import open_edges
+from dbfs.edges.readers import from_file
 from dbfs.edges.writers import SUFFIXES, write_edges
 from dbfs.errors import (
     GraphTooLargeError,
@@ -132,7 +132,7 @@ def test_a_file_with_fewer_edges_than_promised(tmp_path: Path) -> None:
     cut = tmp_path / "cut.mtx"
     cut.write_text("%%MatrixMarket matrix coordinate pattern general\n% padding padding padding\n5 5 3\n1 2\n    2 3\n")
     with pytest.raises(TruncatedFileError, match="3 edges are promised"):
-        write_edges(open_edges(cut), tmp_path / "out.txt")
+        write_edges(from_file(cut), tmp_path / "out.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["cut.mtx"]
 
 

@@ -29,7 +29,7 @@ from dbfs.edges.readers.source import Source, find_source
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
-__all__ = ["FORMATS", "open_edges"]
+__all__ = ["FORMATS", "from_file"]
 
 _COLUMNS = ("source", "target")
 _TEXTS: dict[str, tuple[Callable[[Head, ReadOptions], EdgeList], tuple[str, ...]]] = {
@@ -51,7 +51,7 @@ _BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str,
 FORMATS = (*_TEXTS, *_BINARIES)
 
 
-def open_edges(
+def from_file(
     path: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the word users expect

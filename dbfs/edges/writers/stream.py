@@ -9,7 +9,7 @@ import numpy as np
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import IdTable, as_ids, take
-from dbfs_workers.storage.pieces import Edges, IdEdges
+from dbfs_workers.storage.pieces import Edges, IdEdges, PieceWithLoneIds
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
@@ -61,6 +61,7 @@ class EdgeStream:
     def __init__(self, edges: EdgeList, progress: Callable[[int], None] | None = None) -> None:
         self.edges = edges
         self._progress = progress
+        self._lone: list[Ids] = []
 
     @property
     def title(self) -> str:
@@ -75,8 +76,12 @@ class EdgeStream:
             UnreadableFileError: the machine fails to read the edges.
         """
         read = 0
+        self._lone.clear()
         for piece in self.edges.cut(PIECE_EDGES):
             src, dst = map(as_ids, piece.read())
+            lone = piece.lone_ids() if isinstance(piece, PieceWithLoneIds) else None
+            if lone is not None and len(lone):
+                self._lone.append(as_ids(lone))
             read += len(src)
             if self._progress is not None:
                 self._progress(read)
@@ -107,6 +112,8 @@ class EdgeStream:
             count += len(src)
             if n is None:
                 ids = encode([src, dst] if ids is None else [ids, src, dst])[1]
+        if ids is not None and self._lone:
+            ids = encode([ids, *self._lone])[1]
         if n is not None or ids is None:
             return Survey(n or 0, count, None)
         ids = take(ids, ascending(ids))
