@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
+from dbfs import from_file
 from dbfs.cli import main
-from dbfs.edges.readers import open_edges
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, UnreadableFileError
 from tests.support.special_files import SPECIAL, put
@@ -63,10 +63,10 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("what", SPECIAL)
 def test_in_place_of_a_file(path: Path, what: str) -> None:
-    edges = open_edges(path)
+    edges = from_file(path)
     (piece,) = edges.cut(99)
     put(what, path)
-    reads: list[Callable[[], object]] = [piece.read, lambda: open_edges(path), lambda: open_edges(f"file://{path}")]
+    reads: list[Callable[[], object]] = [piece.read, lambda: from_file(path), lambda: from_file(f"file://{path}")]
     if path.name.startswith("a.txt"):
         reads.append(edges.sampled_edges)
     for read in reads:
@@ -75,7 +75,7 @@ def test_in_place_of_a_file(path: Path, what: str) -> None:
 
 
 def test_a_regular_file_whose_reads_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (piece,) = open_edges(path).cut(99)
+    (piece,) = from_file(path).cut(99)
 
     def wait(descriptor: int, buffers: object) -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -88,7 +88,7 @@ def test_a_regular_file_whose_reads_wait(path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(error, match=rf"{path.name} .*{words}"):
         piece.read()
     with pytest.raises(UnreadableFileError, match=rf"{path.name} can't be read: its next bytes have yet to be written"):
-        open_edges(path)
+        from_file(path)
 
 
 @pytest.mark.parametrize("what", SPECIAL)
@@ -98,7 +98,7 @@ def test_among_the_files_of_a_folder(tmp_path: Path, what: str) -> None:
     for where in (tmp_path, tmp_path / "*.txt"):
         # To pass over it would leave out edges without a word.
         with pytest.raises(FormatError, match=rf"b\.txt is {what}; expected a regular file"):
-            open_edges(where)
+            from_file(where)
 
 
 @pytest.mark.parametrize("what", SPECIAL)
@@ -106,7 +106,7 @@ def test_within_a_chain(tmp_path: Path, what: str) -> None:
     put(what, tmp_path / "a.zip")
     for chain in ("zip://a.txt", "simplecache", "zip://web.dbfs"):
         with pytest.raises(FormatError, match=rf"a\.zip is {what}; expected a regular file"):
-            open_edges(f"{chain}::file://{tmp_path}/a.zip")
+            from_file(f"{chain}::file://{tmp_path}/a.zip")
 
 
 def test_a_substituted_process() -> None:
@@ -123,6 +123,6 @@ def test_a_substituted_process() -> None:
 
 
 def test_a_file_of_proc_has_no_size() -> None:
-    edges = open_edges("/proc/sys/net/ipv4/ip_local_port_range")
+    edges = from_file("/proc/sys/net/ipv4/ip_local_port_range")
     (piece,) = edges.cut(1)
     assert [ids.tolist() for ids in piece.read()] == [[int(port)] for port in Path(edges.name).read_text().split()]

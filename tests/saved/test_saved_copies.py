@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs import from_file
 from dbfs.building.saved import with_mapping
 from dbfs.cluster.workers import joined_workers
-from dbfs.edges.readers import open_edges
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.saved import blocks
 from dbfs_workers.storage.saved.blocks import Content
@@ -167,5 +167,5 @@ def test_the_estimate_counts_a_copy_of_the_order(client: distributed.Client, tmp
     with dbfs.load(dbfs.from_arrays(SRC, DST, n=N), client=client, ranks=2, order="degree") as graph:
         graph.save(tmp_path / "graph")
     assert dbfs.estimate(tmp_path / "graph", 3).build["reading"] == 4 * N
-    mapped = with_mapping(open_edges(tmp_path / "graph"), None, shared=False)
+    mapped = with_mapping(from_file(tmp_path / "graph"), None, shared=False)
     assert "reading" not in dbfs.estimate(mapped, 3).build
