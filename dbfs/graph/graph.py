@@ -329,7 +329,10 @@ class Graph(LivingVertices):
         """Save the graph in a folder, from which ``dbfs.load(path)`` loads it again on any number of ranks.
 
         Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
-        save fails, the folder keeps what it had before.
+        save fails, the folder keeps what it had before. The message of an error after that moment says so.
+
+        One client at a time saves to a folder; others wait until ``dbfs.build-deadline``. What a dead client left is
+        removed.
 
         Args:
             path: a folder that all workers share, or a URL that fsspec understands. The folder is made if it does not
@@ -343,6 +346,8 @@ class Graph(LivingVertices):
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
                 ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``.
+            FolderBusyError: another client saved to the folder until the deadline, or took it over because this client
+                gave no sign of life for 60 s.
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU, or for the 1-D
                 partition that it joins of a graph with ``layout="2d"``.

@@ -5,30 +5,38 @@ The files are those of 1-D partitions. The ranks of a 2-D partition first join t
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbfs import config
+from dbfs.cluster.awaiting import sync
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, run_on
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.grid import Grid
+from dbfs_workers.storage.saved import lock as locks
 from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.lock import Busy, Lock, Saver
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import save_from_grid as tasks
+from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
     import distributed
+
+logger = logging.getLogger(__name__)
 
 
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
@@ -43,40 +51,106 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
     require_writable(folder.path, shared=gang.client.cluster is None)
     deadline = of_call("build-deadline")
     doing = f"saving {record.name} to {folder.path}"
-    made: bool = _on_rank_0(gang, "prepare-save", work.prepare, (folder, replace), deadline, doing)
     # 12 digits, which no two saves into one folder share.
-    token = uuid.uuid4().hex[:12]
+    saver = Saver.here(uuid.uuid4().hex[:12])
     held: list[distributed.Future] = []
+    made = False
     try:
-        plan = TaskGraph()
-        rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
-        share = float(config.get("build.memory-share"))
-        partitions = _striped(plan, record, token, share)
-        for rank, key in enumerate(rank_keys):
-            edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
-            options = (deadline.seconds, share)
-            plan.add(rank, key, work.save_rank, folder, token, partitions[rank], edges, *options)
-        order_keys: list[Key] = []
-        if record.order_key is not None:
-            order_keys.append((f"save-order-{token}", 0))
-            plan.add(0, order_keys[0], work.save_order, folder, token, Ref(record.order_key), deadline.seconds)
-        table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
-        for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
-            plan.add(rank, key, work.save_ids, folder, token, rank, Ref(table), deadline.seconds)
-        keys = [*rank_keys, *order_keys, *table_keys]
-        futures = gang.submit(plan, keys)
-        held += futures.values()
-        found = dict(zip(keys, gang.gather([futures[key] for key in keys], deadline, doing), strict=True))
-        ranks, tables = ([found[key] for key in some] for some in (rank_keys, table_keys))
-        manifest = _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables)
-        _on_rank_0(gang, "publish-save", work.publish, (folder, manifest, replace), deadline, doing)
+        lock = _take(gang, folder, saver, replace, deadline, doing)
+        made = lock.made
+        with _renewed(gang, folder, lock):
+            manifest = _write(gang, record, folder, saver.token, held, deadline, doing)
+            _on_rank_0(
+                gang, f"publish-save-{saver.token}", work.publish, (folder, lock, manifest, replace), deadline, doing
+            )
         return manifest.nbytes
-    except BaseException:
+    except BaseException as error:
         release(held)
-        _discard(gang, folder, token, made)
+        if _discard(gang, folder, saver.token, made) and isinstance(error, DbfsError):
+            raise type(error)(f"{error}. {folder.path} has the graph nevertheless: its manifest was written") from error
         raise
     finally:
         release(held)
+
+
+def _take(gang: Gang, folder: Folder, saver: Saver, replace: bool, deadline: Deadline, doing: str) -> Lock:
+    """Take the lock of a folder, once no client that lives has it.
+
+    Raises:
+        FolderBusyError: a client had it until the deadline. Other errors as of ``work.prepare``.
+    """
+    busy: Busy | None = None
+    since = time.monotonic()
+    while True:
+        sign = busy.sign if busy and time.monotonic() - since > locks.SILENT_SECONDS else None
+        name = f"prepare-save-{saver.token}"
+        try:
+            found: Lock | Busy = _on_rank_0(gang, name, work.prepare, (folder, replace, saver, sign), deadline, doing)
+            if isinstance(found, Lock):
+                return found
+            if busy is None:
+                logger.warning("%s", printable(f"{doing}: waits for {found.who}"))
+            if busy is None or found.sign != busy.sign:
+                since = time.monotonic()
+            busy = found
+            deadline.enforce(doing)
+        except DeadlineExceededError as error:
+            if busy is None:
+                raise
+            words = f"{error}, waiting for {busy.who}. Save again when that save has ended, or to another folder"
+            raise FolderBusyError(words) from None
+        sync(gang.client, asyncio.sleep, deadline.interval())
+
+
+@contextmanager
+def _renewed(gang: Gang, folder: Folder, lock: Lock) -> Iterator[None]:
+    """Give signs of life of this client while the block runs."""
+
+    async def give() -> None:
+        while True:
+            await asyncio.sleep(locks.BEAT_SECONDS)
+            # A sign that does not arrive is followed by another. The save finds out if it lost the lock.
+            with suppress(Exception):
+                await gang.client.run(work.renew, folder, lock, workers=[gang.addresses[0]])
+
+    signs = asyncio.run_coroutine_threadsafe(give(), gang.client.loop.asyncio_loop)
+    try:
+        yield
+    finally:
+        signs.cancel()
+
+
+def _write(
+    gang: Gang,
+    record: GraphRecord,
+    folder: Folder,
+    token: str,
+    held: list[distributed.Future],
+    deadline: Deadline,
+    doing: str,
+) -> Manifest:
+    """Have the ranks write their files, and return the manifest; ``held`` takes the futures of their tasks."""
+    plan = TaskGraph()
+    rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
+    share = float(config.get("build.memory-share"))
+    partitions = _striped(plan, record, token, share)
+    for rank, key in enumerate(rank_keys):
+        edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
+        options = (deadline.seconds, share)
+        plan.add(rank, key, work.save_rank, folder, token, partitions[rank], edges, *options)
+    order_keys: list[Key] = []
+    if record.order_key is not None:
+        order_keys.append((f"save-order-{token}", 0))
+        plan.add(0, order_keys[0], work.save_order, folder, token, Ref(record.order_key), deadline.seconds)
+    table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
+    for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
+        plan.add(rank, key, work.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+    keys = [*rank_keys, *order_keys, *table_keys]
+    futures = gang.submit(plan, keys)
+    held += futures.values()
+    found = dict(zip(keys, gang.gather([futures[key] for key in keys], deadline, doing), strict=True))
+    ranks, tables = ([found[key] for key in some] for some in (rank_keys, table_keys))
+    return _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables)
 
 
 def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
@@ -139,9 +213,16 @@ def _on_rank_0(
         release([future])
 
 
-def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> None:
-    """Remove the files of a save that failed, on all workers that are still there: they may have several disks."""
+def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> bool:
+    """Remove what a save that failed has written; return whether it replaced the manifest.
+
+    All workers that are still there do so, since they may have several disks. So does this process, for the workers
+    that are lost.
+    """
+    found: list[bool] = []
     with suppress(Exception):
         there = joined_workers(gang.client)
         alive = [address for address in gang.addresses if address in there]
-        run_on(gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore")
+        answers = run_on(gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore")
+        found += answers.values()
+    return any([*found, work.withdraw(folder, token, made)])

@@ -32,6 +32,7 @@ from dbfs_workers.storage.saved import writing
 from dbfs_workers.storage.saved.folder import Folder
 from tests.support.graphs import random
 from tests.support.saved import counts, load_arrays
+from tests.support.savers import dead, left_by
 
 
 @pytest.fixture
@@ -73,14 +74,25 @@ def test_a_file_is_no_folder(graph: Graph, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_what_a_killed_save_left_is_replaced(client: distributed.Client, graph: Graph, tmp_path: Path) -> None:
-    left = tmp_path / "rank-0-0123456789ab.arrow"
-    left.write_bytes(b"half")
+def test_what_a_killed_save_left_is_removed(client: distributed.Client, graph: Graph, tmp_path: Path) -> None:
+    left = tmp_path / left_by(Folder(str(tmp_path)), dead())
     with pytest.raises(MissingFileError, match=r"has 1 files of a saved graph and no manifest.json"):
         dbfs.load(tmp_path, client=client)
     graph.save(tmp_path)
     assert not left.exists()
     assert from_file(tmp_path).m == graph.input_edges
+
+
+def test_only_files_of_the_replaced_graph_and_of_dead_saves_are_removed(graph: Graph, tmp_path: Path) -> None:
+    """Another save may be writing the others, which has no lock: of an older version."""
+    graph.save(tmp_path)
+    old = parts(tmp_path)
+    unknown = tmp_path / "rank-0-0123456789ab.arrow"
+    unknown.write_bytes(b"half")
+    (tmp_path / "manifest.json.part").write_text("{")
+    graph.save(tmp_path, replace=True)
+    assert unknown.exists()
+    assert not [path for path in old if path.exists()]
 
 
 class Full:
@@ -125,7 +137,7 @@ def test_a_full_disk_leaves_what_was_there(
 def test_a_manifest_that_cannot_be_written_leaves_nothing(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def put(self: Folder, name: str, content: bytes) -> None:
+    def put(self: Folder, name: str, *_: object) -> None:
         raise OutputError(f"{name} can't be written")
 
     monkeypatch.setattr(Folder, "put", put)

@@ -89,6 +89,21 @@ def test_an_old_file_is_replaced(tmp_path: Path, suffix: str) -> None:
     assert out.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
+def test_a_file_is_synced_before_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    fsync = os.fsync
+
+    def on_fsync(descriptor: int) -> None:
+        file = Path(f"/proc/self/fd/{descriptor}").readlink()
+        seen.append(file.suffix or "folder")
+        assert (tmp_path / "graph.txt").exists() == file.is_dir()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", on_fsync)
+    write_edges(path(5), tmp_path / "graph.txt")
+    assert seen == [".part", "folder"]
+
+
 @pytest.mark.parametrize(
     "name", ["graph", "graph.doc", "graph.gz", "graph.npz.gz", "graph.parquet.xz", "graph.mtx.zip", ".gz", "mtx"]
 )

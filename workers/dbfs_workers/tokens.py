@@ -23,6 +23,18 @@ TOKEN_WORDS = 3
 """Words of ``Token.words``."""
 
 
+def process_space() -> str:
+    """Return a name of the processes that know each other by their ids; empty if the system does not say.
+
+    They run under one kernel, which has not restarted, and in one namespace of process ids.
+    """
+    try:
+        system = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{system}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Token:
     """Where a peer finds the owner's label, and what stands there. Picklable.

@@ -194,7 +194,7 @@ def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
     names = folder.names()
     if manifests.NAME in names:
         return folder
-    if by_manifest or any(map(manifests.is_part, names)):
+    if by_manifest or any(map(manifests.is_ours, names)):
         raise manifests.missing(folder)
     return None
 

@@ -1,4 +1,4 @@
-"""The workers' steps of saving a graph: check the folder, write the files of their ranks, publish the manifest.
+"""The workers' steps of saving a graph: take the folder, write the files of their ranks, publish the manifest.
 
 Each function checks the worker's own configuration first. ``dbfs.graph.saving`` submits them as tasks.
 """
@@ -15,8 +15,10 @@ from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileE
 from dbfs_workers.storage.id_table import IdTable
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
+from dbfs_workers.storage.saved import lock as locks
 from dbfs_workers.storage.saved import manifest as manifests
 from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.lock import Busy, Lock, Saver, Sign
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
 from dbfs_workers.tasks import saved as tasks
 
@@ -25,8 +27,8 @@ _END_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 
-def prepare(folder: Folder, replace: bool) -> bool:
-    """Check that a graph may be saved in a folder, and make the folder; return whether the folder is new.
+def prepare(folder: Folder, replace: bool, saver: Saver, silent: Sign | None) -> Lock | Busy:
+    """Check that a graph may be saved in a folder, and take the folder's lock; arguments and result of ``lock.take``.
 
     Raises:
         InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or this worker's
@@ -36,16 +38,15 @@ def prepare(folder: Folder, replace: bool) -> bool:
     """
     require_listed(folder.path)
     names = folder.names()
-    others = [name for name in names if name != manifests.NAME and not manifests.is_part(name)]
+    others = [name for name in names if not manifests.is_ours(name)]
     if others:
         raise InvalidOptionError(f"{folder.path} has other files, such as {others[0]}; save to a folder of its own")
     if manifests.NAME in names:
         if not replace:
             raise InvalidOptionError(f"{folder.path} has a saved graph already; replace=True (--replace) replaces it")
-        if len(names) == 1:
+        if not any(map(manifests.token_of, names)):
             _require_ours(folder)
-    folder.make()
-    return not names
+    return locks.take(folder, saver, silent)
 
 
 def save_rank(
@@ -73,14 +74,16 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
     return tasks.save_ids(folder, token, rank, table, seconds)
 
 
-def publish(folder: Folder, manifest: Manifest, replace: bool) -> None:
+def publish(folder: Folder, lock: Lock, manifest: Manifest, replace: bool) -> None:
     """Write the manifest, which makes the files a graph, and remove the files of the graph that was there before.
 
     Raises:
         OutputError: a file of the graph is not in the folder as this worker sees it, or the manifest can't be written.
+        FolderBusyError: another save took the folder over.
         InvalidOptionError: another graph was saved in the folder meanwhile, and ``replace`` is false.
     """
     require_listed(folder.path)
+    locks.require_held(folder, lock)
     for file in manifest.files:
         try:
             size = folder.size(file.name)
@@ -88,43 +91,50 @@ def publish(folder: Folder, manifest: Manifest, replace: bool) -> None:
             size = -1
         if size != file.nbytes:
             raise OutputError(
-                f"{folder.file(file.name)} is not there as its rank wrote it. Save to a folder that all workers share, "
-                "and one graph at a time"
+                f"{folder.file(file.name)} is not there as its rank wrote it. Save to a folder that all workers share"
             )
-    names = folder.names()
-    if manifests.NAME in names and not replace:
+    if manifests.NAME in folder.names() and not replace:
         raise InvalidOptionError(
             f"{folder.path} got another saved graph meanwhile; replace=True (--replace) replaces it"
         )
-    folder.put(manifests.NAME, manifests.to_json(manifest))
-    current = {file.name for file in manifest.files}
-    for name in names:
-        if manifests.is_part(name) and name not in current:
-            folder.remove(name)
+    locks.publish(folder, lock, manifest)
 
 
-async def discard(folder: Folder, token: str, made: bool, dask_worker: Any) -> None:
+async def renew(folder: Folder, lock: Lock) -> None:
+    """Give a sign of life of the client that saves, which calls this on a worker. Errors as of ``lock.renew``."""
+    require_listed(folder.path)
+    await asyncio.to_thread(locks.renew, folder, lock)
+
+
+async def discard(folder: Folder, token: str, made: bool, dask_worker: Any) -> bool:
     """Remove what a save has written, once its tasks on this worker have ended. Clients run this on workers.
 
-    Args:
-        folder: the folder.
-        token: the token in the names of the save's files and in the keys of its tasks.
-        made: whether the save made the folder, which is then removed if nothing else is in it.
-        dask_worker: the worker, given by Dask.
+    Arguments and result as of ``withdraw``; ``dask_worker`` is given by Dask.
     """
     end = asyncio.get_running_loop().time() + _END_SECONDS
     while any(token in str(task.key) for task in dask_worker.state.all_running_tasks):
         if asyncio.get_running_loop().time() > end:
             break
         await asyncio.sleep(_POLL_SECONDS)
+    return await asyncio.to_thread(withdraw, folder, token, made)
+
+
+def withdraw(folder: Folder, token: str, made: bool) -> bool:
+    """Remove what a save has written, and its lock; return whether the save replaced the manifest before it failed.
+
+    Args:
+        folder: the folder.
+        token: the token in the names of the save's files and in the keys of its tasks.
+        made: whether the save made the folder, which is then removed if nothing else is in it.
+    """
+    published = False
     with suppress(DbfsError):
         require_listed(folder.path)
-        for name in folder.names():
-            if token in name:
-                folder.remove(name)
+        published = locks.withdraw(folder, token)
     if made and folder.local:
         with suppress(OSError):
             Path(folder.path).rmdir()
+    return published
 
 
 def _require_ours(folder: Folder) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from dbfs.errors import InvalidOptionError, OutputError
+from dbfs_workers.storage.saved.folder import sync
 
 # Compression levels of the command-line tools: for gzip 6, since Python's default of 9 takes three times as long and
 # saves 1 %.
@@ -79,7 +80,9 @@ class Target:
                 finally:
                     stream.close()
             with _explained(self.path):
+                sync(part)
                 part.replace(self.path)
+                sync(self.path.parent)
         finally:
             part.unlink(missing_ok=True)
 

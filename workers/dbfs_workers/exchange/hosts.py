@@ -8,7 +8,8 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from dbfs_workers.tokens import process_space
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,5 @@ def identity(name: str) -> str:
     Processes open each other's memory through ``/proc``. So they must run under one kernel, see the same process ids
     and run as the same user. ``name`` separates them further.
     """
-    try:
-        system = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        processes = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        system, processes = socket.gethostname(), "unknown"
-    return f"{name}/{system}/{processes}/{os.geteuid()}"
+    space = process_space() or f"{socket.gethostname()}/unknown"
+    return f"{name}/{space}/{os.geteuid()}"

@@ -1,8 +1,12 @@
-"""The folder of a saved graph: on a disk, or in a store that fsspec opens. Its calls raise dbfs's errors only."""
+"""The folder of a saved graph: on a disk, or in a store that fsspec opens. Its calls raise dbfs's errors only.
 
+What is written to a disk is synced, files and the names of files, so that it outlives a failure of power.
+"""
+
+import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +113,18 @@ class Folder:
                     done += read
             return done
 
+    def content(self, name: str, most: int) -> bytes:
+        """Return all bytes of a file of at most ``most`` bytes.
+
+        Raises:
+            FormatError: the file is longer; other errors as of ``size``.
+        """
+        size = self.size(name)
+        if size > most:
+            raise FormatError(f"{self.file(name)} has {size:,} bytes; expected at most {most:,}")
+        found = bytearray(size)
+        return bytes(found[: self.read(name, 0, memoryview(found))])
+
     def map(self, name: str) -> mmap.mmap | bytes:
         """Return a file of a local folder as read-only memory that is the system's page cache.
 
@@ -120,15 +136,19 @@ class Folder:
             # An empty file can't be mapped.
             return mmap.mmap(raw.fileno(), size, prot=mmap.PROT_READ) if size else b""
 
-    def make(self) -> None:
-        """Make the folder and those above it, where the store has folders.
+    def make(self) -> bool:
+        """Make the folder and those above it, where the store has folders; return whether a disk did not have it.
 
         Raises:
             OutputError: the file system refuses.
         """
         with _writing(self.path):
             files, inner = self._file_system()
+            new = [path for path in (Path(self.path), *Path(self.path).parents) if self.local and not path.exists()]
             files.makedirs(inner, exist_ok=True)
+            for path in new:
+                sync(path.parent)
+            return bool(new)
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
@@ -144,12 +164,68 @@ class Folder:
         try:
             with _writing(path), raw:
                 yield raw
+                if self.local:
+                    _sync(raw)
         except BaseException:
             self.remove(name)
             raise
 
-    def put(self, name: str, content: bytes) -> None:
+    def claim(self, name: str, content: bytes) -> bool:
+        """Create a small file; return whether this call did: not if the file is there already, or no folder is.
+
+        A store whose file system in fsspec has no exclusive write may let several calls create it.
+
+        Raises:
+            OutputError: the file system refuses, or is full.
+        """
+        with _writing(self.file(name)):
+            files, inner = self._file_system()
+            try:
+                if not self.local:
+                    files.pipe_file(f"{inner}/{name}", content, mode="create")
+                    return True
+                with Path(self.path, name).open("xb") as raw:
+                    try:
+                        raw.write(content)
+                        _sync(raw)
+                    except BaseException:
+                        self.remove(name)
+                        raise
+            except (FileExistsError, FileNotFoundError):
+                return False
+            sync(self.path)
+        return True
+
+    def renew(self, name: str, content: bytes) -> None:
+        """Change the ``stamp`` of a small file: on a disk its time, in a store its content.
+
+        Raises:
+            OutputError: there is no such file on the disk, or the file system refuses.
+        """
+        with _writing(self.file(name)):
+            files, inner = self._file_system()
+            if self.local:
+                os.utime(self.file(name))
+            else:
+                files.pipe_file(f"{inner}/{name}", content)
+
+    def stamp(self, name: str) -> int:
+        """Return the time of a file's last change on a disk, in nanoseconds; 0 for a store.
+
+        Raises:
+            MissingFileError, UnreadableFileError: see ``size``.
+        """
+        with _reading(self.file(name)):
+            return Path(self.path, name).stat().st_mtime_ns if self.local else 0
+
+    def put(self, name: str, content: bytes, part: str, check: Callable[[], None]) -> None:
         """Write a small file in one step: a reader finds the old content or the new one, never a part.
+
+        Args:
+            name: name of the file.
+            content: its bytes.
+            part: name of the file until it is complete, on a disk. If another process removes that file, ``put`` fails.
+            check: called immediately before the step; what it raises ends the call.
 
         Raises:
             OutputError: the file system refuses, or is full.
@@ -157,18 +233,22 @@ class Folder:
         with _writing(self.file(name)):
             files, inner = self._file_system()
             if not self.local:
+                check()
                 # Stores keep an object as it was until the new one is complete.
                 files.pipe_file(f"{inner}/{name}", content)
                 return
-            part = Path(self.path, f"{name}.part")
+            # The files before the one that names them.
+            sync(self.path)
+            temporary = Path(self.path, part)
             try:
-                with part.open("wb") as raw:
+                with temporary.open("wb") as raw:
                     raw.write(content)
-                    raw.flush()
-                    os.fsync(raw.fileno())
-                part.replace(Path(self.path, name))
+                    _sync(raw)
+                check()
+                temporary.replace(Path(self.path, name))
             finally:
-                part.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
+            sync(self.path)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name.
@@ -179,6 +259,8 @@ class Folder:
         with _writing(self.file(new)):
             files, inner = self._file_system()
             files.mv(f"{inner}/{old}", f"{inner}/{new}")
+            if self.local:
+                sync(self.path)
 
     def remove(self, name: str) -> None:
         """Remove a file, if the file system allows that."""
@@ -188,6 +270,24 @@ class Folder:
 
     def _file_system(self) -> tuple[Any, str]:
         return file_system(self.path)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Have the disk keep a file as it is now, or the names of the files in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems over a network sync no folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _sync(raw: IO[bytes]) -> None:
+    raw.flush()
+    os.fsync(raw.fileno())
 
 
 def own_error(error: Exception) -> Exception:

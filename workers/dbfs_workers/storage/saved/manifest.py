@@ -31,7 +31,9 @@ MOST_BYTES: Final = 2**28
 BLOCK_BYTES: Final = 2**22
 """Bytes of a file that have one checksum. A piece of the graph is read in whole blocks."""
 
-_FILE_NAME = re.compile(r"(?:rank|edges|order|ids)(?:-\d+)?-[0-9a-f]{12}\.arrow")
+_FILE_NAME = re.compile(r"(?:rank|edges|order|ids)(?:-\d+)?-([0-9a-f]{12})\.arrow")
+# The manifest before it is complete, and the locks of saves.
+_BESIDE = re.compile(r"manifest(?:-[0-9a-f]{12})?\.json\.part|dbfs-save-\d+\.lock")
 _MOST_BLOCK_BYTES: Final = 2**26
 
 T = TypeVar("T")
@@ -204,9 +206,15 @@ def array(file: SavedFile, name: str) -> ArrayPlace:
     return next(place for place in file.arrays if place.name == name)
 
 
-def is_part(name: str) -> bool:
-    """Return whether a file's name is one that a save gives to the files of a graph."""
-    return _FILE_NAME.fullmatch(name.removesuffix(".part")) is not None
+def token_of(name: str) -> str:
+    """Return the token in the name of a file that a save gives to a graph; empty for all other names."""
+    found = _FILE_NAME.fullmatch(name.removesuffix(".part"))
+    return found[1] if found else ""
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a file's name is one that a save gives to its files."""
+    return bool(name == NAME or token_of(name) or _BESIDE.fullmatch(name))
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -225,12 +233,7 @@ def read(folder: Folder) -> Manifest:
             manifest says can't be.
         UnreadableFileError: the file system or the network fails.
     """
-    path = folder.file(NAME)
-    size = folder.size(NAME)
-    if size > MOST_BYTES:
-        raise FormatError(f"{path} has {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
-    content = bytearray(size)
-    return parse(bytes(content[: folder.read(NAME, 0, memoryview(content))]), path)
+    return parse(folder.content(NAME, MOST_BYTES), folder.file(NAME))
 
 
 def parse(text: bytes, path: str) -> Manifest:
@@ -253,7 +256,7 @@ def parse(text: bytes, path: str) -> Manifest:
     graph = found.get("graph")
     if found.get("checksum") != _checksum(graph):
         raise FormatError(f"{path} is damaged: its checksum is not that of its content. Save the graph again")
-    manifest: Manifest = _decoded(Manifest, graph, f"{path}: graph")
+    manifest: Manifest = decoded(Manifest, graph, f"{path}: graph")
     _check(manifest, path)
     return manifest
 
@@ -357,7 +360,7 @@ def _check_file(file: SavedFile, wanted: list[tuple[str, tuple[str, int | None]]
             raise TruncatedFileError(f"{where}: {name} ends at byte {end:,} of {file.nbytes:,}")
 
 
-def _decoded(kind: Any, value: Any, where: str) -> Any:
+def decoded(kind: Any, value: Any, where: str) -> Any:
     """Return a value of JSON as an object of a type: a dataclass, a tuple of one type, None or a type, or a scalar.
 
     Raises:
@@ -365,16 +368,16 @@ def _decoded(kind: Any, value: Any, where: str) -> Any:
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return None if value is None else _decoded(arguments[0], value, where)
+        return None if value is None else decoded(arguments[0], value, where)
     if origin is tuple:
         if not isinstance(value, list):
             raise FormatError(f"{where} must be a list, not {_shown(value)}")
-        return tuple(_decoded(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+        return tuple(decoded(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     if dataclasses.is_dataclass(kind):
         hints = _hints(cast(Hashable, kind))
         if not isinstance(value, dict) or value.keys() != hints.keys():
             raise FormatError(f"{where} must have the fields {', '.join(hints)}, not {_shown(value)}")
-        fields = {name: _decoded(hint, value[name], f"{where}.{name}") for name, hint in hints.items()}
+        fields = {name: decoded(hint, value[name], f"{where}.{name}") for name, hint in hints.items()}
         return cast(Any, kind)(**fields)
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is int and value < 0):
@@ -397,7 +400,7 @@ def _shown(value: Any) -> str:
 
 def missing(folder: Folder) -> MissingFileError:
     """Return the error for a folder without a manifest."""
-    parts = sum(map(is_part, folder.names()))
+    parts = sum(token_of(name) != "" for name in folder.names())
     if parts:
         return MissingFileError(
             f"{folder.path} has {parts} files of a saved graph and no {NAME}, because the save did not end; save again"
