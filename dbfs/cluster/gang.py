@@ -249,7 +249,11 @@ class Gang:
 
 
 def run_on(
-    client: distributed.Client, function: Callable[..., T], *arguments: Any, workers: Sequence[str], **options: Any
+    client: distributed.Client,
+    function: Callable[..., T],
+    *arguments: Any,
+    workers: Sequence[str],
+    **options: Any,
 ) -> dict[str, T]:
     """Call a function on workers beside their tasks, by ``Client.run``; return the results by address.
 
@@ -259,6 +263,19 @@ def run_on(
         Exception: the function raised it.
     """
     return sync(client, functools.partial(client.run, function, *arguments, workers=list(workers), **options))
+
+
+async def run_within(
+    seconds: float, client: distributed.Client, function: Callable[..., Any], *arguments: Any, workers: Sequence[str]
+) -> None:
+    """Call a function on workers as ``run_on``, in the client's event loop.
+
+    Raises:
+        TimeoutError: a worker did not answer within ``seconds``. Others as of ``run_on``.
+    """
+    run = functools.partial(client.run, function, *arguments, workers=list(workers))
+    async with asyncio.timeout(seconds):
+        await run()
 
 
 def host_of(address: str) -> str:

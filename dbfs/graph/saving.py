@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dbfs import config
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, run_on
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, run_on, run_within
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
@@ -111,7 +111,7 @@ def _renewed(gang: Gang, folder: Folder, lock: Lock) -> Iterator[None]:
             await asyncio.sleep(locks.BEAT_SECONDS)
             # A sign that does not arrive is followed by another. The save finds out if it lost the lock.
             with suppress(Exception):
-                await gang.client.run(work.renew, folder, lock, workers=[gang.addresses[0]])
+                await run_within(locks.BEAT_SECONDS, gang.client, work.renew, folder, lock, workers=[gang.addresses[0]])
 
     signs = asyncio.run_coroutine_threadsafe(give(), gang.client.loop.asyncio_loop)
     try:
@@ -223,6 +223,9 @@ def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> bool:
     with suppress(Exception):
         there = joined_workers(gang.client)
         alive = [address for address in gang.addresses if address in there]
-        answers = run_on(gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore")
+        # A worker awaits a coroutine function.
+        answers: dict[str, Any] = run_on(
+            gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore"
+        )
         found += answers.values()
     return any([*found, work.withdraw(folder, token, made)])

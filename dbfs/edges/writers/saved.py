@@ -90,6 +90,8 @@ def publish(folder: Folder, lock: Lock, manifest: Manifest, replace: bool) -> No
         except MissingFileError:
             size = -1
         if size != file.nbytes:
+            # The save that took the folder over has removed the file.
+            locks.require_held(folder, lock)
             raise OutputError(
                 f"{folder.file(file.name)} is not there as its rank wrote it. Save to a folder that all workers share"
             )
