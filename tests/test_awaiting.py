@@ -5,6 +5,7 @@ import concurrent.futures
 import gc
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
@@ -49,8 +50,11 @@ def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Cal
 
 def test_a_loop_that_ended_before_the_coroutine_began(recwarn: pytest.WarningsRecorder) -> None:
     loop = asyncio.new_event_loop()
+    client: Any = SimpleNamespace(
+        loop=SimpleNamespace(asyncio_loop=loop), scheduler=SimpleNamespace(address="tcp://a:1")
+    )
     with pytest.raises(ClientError, match="was closed"):
-        awaiting._outcome(awaiting._begin(late, loop), loop)
+        awaiting._outcome(awaiting._begin(late, loop), client)
     loop.close()
     gc.collect()
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
@@ -66,7 +70,7 @@ def test_a_coroutine_that_ends_with_a_look(client: distributed.Client) -> None:
             self.set_result(7)
             raise TimeoutError
 
-    assert awaiting._outcome(Late(), client.loop.asyncio_loop) == 7
+    assert awaiting._outcome(Late(), client) == 7
 
 
 def test_a_wait_longer_than_a_look(client: distributed.Client) -> None:

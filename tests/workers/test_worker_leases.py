@@ -30,13 +30,13 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
     tokens = [new_token(), new_token()]
 
     def granting(lease: int) -> GrantLease:
-        return GrantLease("id", lease, "me", lease, "", tokens[lease - 1], (), (), b"", None)
+        return GrantLease("id", lease, "me", lease, "", tokens[lease - 1], (), (), b"", 1, 1.0, None)
 
     async def overlap() -> None:
         door = WorkerDoor(worker)
         leases = WorkerLeases(worker, door, None)  # type: ignore[arg-type]
         await leases.grant(granting(1), member)
-        leader, resume = leases._leaders["id"], threading.Event()
+        (leader, _), resume = leases._leaders["id"], threading.Event()
         idle = leader.wait_until_idle
 
         def slowly() -> Any:
