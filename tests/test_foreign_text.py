@@ -15,7 +15,7 @@ from dbfs.cli import main
 from dbfs.dashboard import metrics
 from dbfs.display import progress
 from dbfs.errors import DbfsError, InvalidOptionError, VersionMismatchError
-from dbfs.service.messages import CancelRun, ListGraphs, ReserveName
+from dbfs.service.messages import CancelRun, ListGraphs, Reserve
 from dbfs_workers import rpc
 
 # Printable, and markup to each of those who show it: rich, emoji codes, HTML, matplotlib, Prometheus.
@@ -117,10 +117,10 @@ def test_a_client_without_the_checks_is_refused_by_the_scheduler(client: distrib
 
         return client.sync(ask)
 
-    names: list[Any] = [5, None, "\udcff", "\x1b", "x" * 256, ["roads"]]
+    names: list[Any] = [5, b"roads", "\udcff", "\x1b", "x" * 256, ["roads"]]
     for name in names:
-        message = ReserveName(name, "id", client.id, replace=True)
-        with pytest.raises(InvalidOptionError, match="dbfs_reserve_name: name must be printable text"):
+        message = Reserve("id", client.id, (), name, replace=True)
+        with pytest.raises(InvalidOptionError, match="dbfs_reserve: name must be printable text .* or None, not"):
             rpc.unpack("", message, answer(message.operation, pickle.dumps(message)))
     # Half a message, another message, and one without its field.
     other = CancelRun("run", client.id)

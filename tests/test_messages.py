@@ -21,8 +21,10 @@ from dbfs.service.messages import (
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
+    EndReservation,
     EndTaskRun,
     Enqueue,
+    ExplainLoss,
     FreeAll,
     GetGraph,
     GetProgress,
@@ -31,8 +33,7 @@ from dbfs.service.messages import (
     NoteTaskRun,
     OpenGraph,
     PublishLabels,
-    ReleaseName,
-    ReserveName,
+    Reserve,
     SchedulerMessage,
     UnloadGraph,
 )
@@ -141,8 +142,9 @@ EXAMPLES: list[Message[Any]] = [
     PublishRankLabels("id", "run", 0),
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
-    ReserveName("roads", "id", "me", replace=True),
-    ReleaseName("roads", "id"),
+    Reserve("id", "me", RECORD.addresses, "roads", replace=True),
+    EndReservation("id"),
+    ExplainLoss("id"),
     ChooseBackend(RECORD.addresses, "auto", "auto", 60.0),
     AddGraph(RECORD, 60.0),
     OpenGraph("roads"),
@@ -191,7 +193,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 49
+    assert len(every) == 50
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -27,7 +27,7 @@ from dbfs.graph.graph import Graph
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, CancelRun, Enqueue, ReleaseName, ReserveName, UnloadGraph
+from dbfs.service.messages import AddGraph, CancelRun, EndReservation, Enqueue, Reserve, UnloadGraph
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
@@ -39,21 +39,21 @@ pytestmark = pytest.mark.alone
 
 
 def reserved(client: distributed.Client) -> set[str]:
-    names: set[str] = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.plugins["dbfs"].reserved))
-    return names
+    graphs: set[str] = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.plugins["dbfs"].reserved))
+    return graphs
 
 
 def test_a_late_release_does_not_free_a_name_that_another_client_has_reserved(
     client: distributed.Client, other: distributed.Client
 ) -> None:
     one, two = ServiceClient.of(client), ServiceClient.of(other)
-    one.call(ReserveName("mine", "first", client.id, replace=False))
-    one.call(ReleaseName("mine", "first"))
-    two.call(ReserveName("mine", "second", other.id, replace=False))
-    one.call(ReleaseName("mine", "first"))
+    one.call(Reserve("first", client.id, (), "mine", replace=False))
+    one.call(EndReservation("first"))
+    two.call(Reserve("second", other.id, (), "mine", replace=False))
+    one.call(EndReservation("first"))
     with pytest.raises(NameTakenError, match="a graph named 'mine' is being built"):
-        one.call(ReserveName("mine", "third", client.id, replace=False))
-    two.call(ReleaseName("mine", "second"))
+        one.call(Reserve("third", client.id, (), "mine", replace=False))
+    two.call(EndReservation("second"))
     assert not reserved(client)
 
 
@@ -65,10 +65,10 @@ def test_a_graph_without_its_reservation_is_not_added(
         named = replace(graph.record, graph_id=uuid.uuid4().hex, name="late", named=True)
         with pytest.raises(NameTakenError, match="late: the name is not reserved for this graph any more"):
             service.call(AddGraph(named, 9.0))
-        service.call(ReserveName("late", "of another graph", client.id, replace=False))
+        service.call(Reserve("of another graph", client.id, (), "late", replace=False))
         with pytest.raises(NameTakenError, match="late: the name is not reserved for this graph any more"):
             service.call(AddGraph(named, 9.0))
-        service.call(ReleaseName("late", "of another graph"))
+        service.call(EndReservation("of another graph"))
         assert [status.name for status in dbfs.graphs(client=client) if status.created not in older] == [graph.name]
 
 
@@ -76,16 +76,16 @@ def test_a_reserved_name_stays_reserved_when_a_nameless_graph_has_that_source(
     client: distributed.Client, other: distributed.Client
 ) -> None:
     service = ServiceClient.of(client)
-    service.call(ReserveName("path:n=8", "id", client.id, replace=False))
+    service.call(Reserve("id", client.id, (), "path:n=8", replace=False))
     with dbfs.load("path:n=8", client=other), pytest.raises(NameTakenError, match="is being built"):
         dbfs.load("path:n=9", client=other, name="path:n=8")
-    service.call(ReleaseName("path:n=8", "id"))
+    service.call(EndReservation("id"))
 
 
 def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None:
     service = ServiceClient.of(client)
     with pytest.raises(ClientError, match="the name 'ghost': no client nobody is in the cluster"):
-        service.call(ReserveName("ghost", "id", "nobody", replace=False))
+        service.call(Reserve("id", "nobody", (), "ghost", replace=False))
     assert not reserved(client)
     with dbfs.load("path:n=4", client=client) as graph:
         with pytest.raises(ClientError, match="run lost: no client nobody is in the cluster"):

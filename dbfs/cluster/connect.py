@@ -189,9 +189,11 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             sync(client, client.wait_for_workers, least, seconds)
         except TimeoutError:
             found = len(_addresses(client))
+            adaptive = getattr(client.cluster, "_adaptive", None) is not None
+            hint = f"; an adaptive cluster starts workers for tasks only: adapt(minimum={least})" if adaptive else ""
             raise NoWorkersError(
                 f"{least} worker{'s' * (least > 1)} wanted, {found} found after {seconds:g} s "
-                f"(scheduler {client.scheduler.address})"
+                f"(scheduler {client.scheduler.address}){hint}"
             ) from None
         workers = _addresses(client)
     return tuple(workers[:ranks])

@@ -435,14 +435,19 @@ class Graph(LivingVertices):
             strategy=strategy or "",
         )
         run = RunSpec(options, tuple(source_sets))
-        with (
-            run_reporter(progress, self.name, self.n, len(run)) as report,
-            contextlib.closing(
-                runner.traverse(self._gang, self.record, run, limit, report, self.in_positions)
-            ) as outcomes,
-        ):
-            # A result that this list does not get any more, because the run ends early, frees its labels.
-            results = [BFSResult(self, spec, runner.name, outcome) for spec, outcome in zip(run, outcomes, strict=True)]
+        try:
+            with (
+                run_reporter(progress, self.name, self.n, len(run)) as report,
+                contextlib.closing(
+                    runner.traverse(self._gang, self.record, run, limit, report, self.in_positions)
+                ) as outcomes,
+            ):
+                # A result that this list does not get any more, because the run ends early, frees its labels.
+                results = [BFSResult(self, spec, runner.name, made) for spec, made in zip(run, outcomes, strict=True)]
+        except WorkerLostError as error:
+            if why := ServiceClient.of(self._gang.client).why_lost(self.record.graph_id):
+                raise WorkerLostError(f"{error}; {why}") from error
+            raise
         self._results.update(results)
         if results and results[0].version != self.record.version:
             # Another client has updated the graph.

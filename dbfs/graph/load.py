@@ -27,7 +27,7 @@ from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, ChooseBackend, ListGraphs, OpenGraph, ReleaseName, ReserveName
+from dbfs.service.messages import AddGraph, ChooseBackend, EndReservation, ListGraphs, OpenGraph, Reserve
 from dbfs_workers.received import require
 from dbfs_workers.text import GraphName
 
@@ -162,8 +162,7 @@ def load(
         _require_exchange(words, EXCHANGES_OF_GRIDS[chosen], config.choice("exchange", EXCHANGES))
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
-    if name is not None:
-        service.call(ReserveName(name, graph_id, client.id, replace))
+    service.call(Reserve(graph_id, client.id, gang.addresses, name, replace))
     try:
         with build_reporter(progress, listed.name if name is None else name) as report:
             built = build(listed, gang, options, chosen, report)
@@ -195,8 +194,7 @@ def load(
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
     except BaseException:
-        if name is not None:
-            service.send(ReleaseName(name, graph_id))
+        service.send(EndReservation(graph_id))
         raise
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"

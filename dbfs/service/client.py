@@ -27,7 +27,7 @@ from dbfs.errors import (
     VersionMismatchError,
 )
 from dbfs.records import RunProgress
-from dbfs.service.messages import CancelRun, DropLabels, FreeAll, GetProgress, SchedulerMessage
+from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, SchedulerMessage
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
@@ -198,6 +198,13 @@ class ServiceClient:
         latest = self.call(GetProgress(run_id))
         if latest is not None:
             progress(latest)
+
+    def why_lost(self, graph_id: str) -> str:
+        """Return why ranks of a graph lost their workers, in words; empty if the scheduler does not know."""
+        try:
+            return self.call(ExplainLoss(graph_id))
+        except DbfsError:
+            return ""
 
     def send(self, message: SchedulerMessage[Any]) -> None:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""

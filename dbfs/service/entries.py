@@ -28,15 +28,17 @@ _DECIDED_KEPT = 256
 
 @dataclass(frozen=True)
 class Reservation:
-    """A name that is kept for a graph while the graph is built.
+    """What is kept for a graph while the graph is built.
 
     Attributes:
-        graph_id: the graph, which alone may take the name or give it back.
         client: id of the client that builds the graph.
+        addresses: the workers that will hold the graph.
+        name: the name, which the graph alone may take; None for a graph without a name.
     """
 
-    graph_id: str
     client: str
+    addresses: tuple[str, ...]
+    name: str | None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class GraphEntry:
         formed: the backend and the exchange of its gang.
         must_recover: whether a run ended early that leaves state behind (see ``recovers``).
         lost: ranks whose workers left.
+        retired: those of them whose workers Dask retired.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
         decided: the reports of the latest updates, by batch id.
@@ -87,6 +90,7 @@ class GraphEntry:
         self.formed = Formed("", "")
         self.must_recover = False
         self.lost: set[int] = set()
+        self.retired: set[int] = set()
         self.runs = 0
         self.changes = RecentRate()
         self.decided: dict[str, UpdateReport] = {}

@@ -6,7 +6,7 @@ from dbfs.errors import ClientError, GraphNotFoundError, NameTakenError, WorkerL
 from dbfs.records import GraphRecord
 from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, Reservation
-from dbfs.service.messages import ReleaseName, ReserveName
+from dbfs.service.messages import Reserve
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.messages import DetachGpus, LeaveGang
 
@@ -18,7 +18,7 @@ class GraphTable:
         scheduler: the scheduler, which keeps the graphs' data alive.
         workers: calls workers.
         graphs: the graphs by graph id, in the order of loading.
-        reserved: reservations of names, by name, for graphs that are being built.
+        reserved: reservations for graphs that are being built, by graph id.
     """
 
     def __init__(
@@ -65,35 +65,39 @@ class GraphTable:
             raise GraphNotFoundError(f"no graph is named {name!r}; {listed}")
         return named[name]
 
-    def reserve(self, message: ReserveName) -> list[GraphEntry]:
-        """Reserve a name; return the graphs that had it, which are taken out of the table, to be dissolved.
+    def reserve(self, message: Reserve) -> list[GraphEntry]:
+        """Reserve workers and a name; return the graphs that had the name, taken out of the table, to be dissolved.
 
         Raises:
-            ClientError, NameTakenError: see ``ReserveName``.
+            ClientError, NameTakenError: see ``Reserve``.
         """
-        name = message.name
-        self.require_client(message.client, f"the name {name!r}")
-        if name in self._reserved:
-            raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
-        same = [graph for graph in self._graphs.values() if graph.record.name == name]
-        if same and not (message.replace and all(graph.record.named for graph in same)):
-            raise NameTakenError(f"a graph named {name!r} exists already; unload or replace it, or choose another name")
+        name, same = message.name, list[GraphEntry]()
+        self.require_client(message.client, "a graph" if name is None else f"the name {name!r}")
+        if name is not None:
+            if any(reservation.name == name for reservation in self._reserved.values()):
+                raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
+            same = [graph for graph in self._graphs.values() if graph.record.name == name]
+            if same and not (message.replace and all(graph.record.named for graph in same)):
+                raise NameTakenError(
+                    f"a graph named {name!r} exists already; unload or replace it, or choose another name"
+                )
         # Reserved before the old graph is dissolved, so that no other client takes the name meanwhile.
-        self._reserved[name] = Reservation(message.graph_id, message.client)
+        self._reserved[message.graph_id] = Reservation(message.client, message.addresses, name)
         for graph in same:
             del self._graphs[graph.record.graph_id]
         return same
 
-    def release(self, message: ReleaseName) -> None:
-        """Give a name back, if it is reserved for the message's graph."""
-        reservation = self._reserved.get(message.name)
-        if reservation is not None and reservation.graph_id == message.graph_id:
-            del self._reserved[message.name]
-
     def release_all(self, client: str) -> None:
-        """Give back the names that are reserved for a client."""
-        for name in [name for name, reservation in self._reserved.items() if reservation.client == client]:
-            del self._reserved[name]
+        """End the reservations of a client."""
+        for graph_id in [graph_id for graph_id, kept in self._reserved.items() if kept.client == client]:
+            del self._reserved[graph_id]
+
+    @property
+    def workers(self) -> set[str]:
+        """Addresses of the workers that hold a graph, or that a graph is being built on."""
+        kept = [graph.record.addresses for graph in self._graphs.values() if not graph.lost]
+        kept += [reservation.addresses for reservation in self._reserved.values()]
+        return set().union(*kept)
 
     async def add(self, record: GraphRecord, end: float) -> GraphEntry:
         """Take over the data of a graph that was built, form its gang until ``end`` (monotonic), and enter the graph.
@@ -112,8 +116,7 @@ class GraphTable:
             await self.disband(graph)
             raise
         self._graphs[record.graph_id] = graph
-        if record.named:
-            del self._reserved[record.name]
+        self._reserved.pop(record.graph_id, None)
         return graph
 
     async def disband(self, graph: GraphEntry) -> None:
@@ -136,8 +139,8 @@ class GraphTable:
         """
         self.require_client(record.client, record.name)
         if record.named:
-            reservation = self._reserved.get(record.name)
-            if reservation is None or reservation.graph_id != record.graph_id:
+            reservation = self._reserved.get(record.graph_id)
+            if reservation is None or reservation.name != record.name:
                 raise NameTakenError(f"{record.name}: the name is not reserved for this graph any more; load it again")
         missing = [address for address in record.addresses if address not in self._scheduler.workers]
         if missing:

@@ -27,13 +27,14 @@ class SchedulerMessage(Message[A_co]):
 
 
 @dataclass(frozen=True)
-class ReserveName(SchedulerMessage[None]):
-    """Reserve a name for a graph that is about to be built.
+class Reserve(SchedulerMessage[None]):
+    """Reserve workers, and a name, for a graph that is about to be built. Dask does not close the workers as idle.
 
     Attributes:
-        name: the name.
         graph_id: id of the graph, which alone may take the name.
         client: id of the client that builds the graph; the reservation ends if that client leaves.
+        addresses: the workers.
+        name: the name; None for a graph without a name.
         replace: whether to unload the graph that has the name.
 
     Raises:
@@ -42,22 +43,21 @@ class ReserveName(SchedulerMessage[None]):
         ClientError: the client is not in the cluster.
     """
 
-    name: GraphName
     graph_id: str
     client: Identifier
+    addresses: tuple[str, ...]
+    name: GraphName | None
     replace: bool
 
 
 @dataclass(frozen=True)
-class ReleaseName(SchedulerMessage[None]):
-    """End the reservation of a name for a graph that could not be built. Ignored if another graph has the reservation.
+class EndReservation(SchedulerMessage[None]):
+    """End the reservation for a graph that could not be built.
 
     Attributes:
-        name: the name.
         graph_id: id of the graph.
     """
 
-    name: GraphName
     graph_id: str
 
 
@@ -125,6 +125,17 @@ class GetGraph(SchedulerMessage[GraphRecord]):
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
+    """
+
+    graph_id: str
+
+
+@dataclass(frozen=True)
+class ExplainLoss(SchedulerMessage[str]):
+    """Return why ranks of a graph lost their workers, in words; empty if Dask does not say.
+
+    Attributes:
+        graph_id: the graph.
     """
 
     graph_id: str

@@ -26,7 +26,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.service import forming, log
+from dbfs.service import forming, idle, log
 from dbfs.service.build_stages import Stage, binned_by_rank, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry
@@ -41,8 +41,10 @@ from dbfs.service.messages import (
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
+    EndReservation,
     EndTaskRun,
     Enqueue,
+    ExplainLoss,
     FreeAll,
     GetGraph,
     GetProgress,
@@ -52,8 +54,7 @@ from dbfs.service.messages import (
     NoteTaskRun,
     OpenGraph,
     PublishLabels,
-    ReleaseName,
-    ReserveName,
+    Reserve,
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
@@ -78,7 +79,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     Attributes:
         graphs: graphs by graph id, in the order of loading.
-        reserved: reservations of names, by name, for graphs that are being built.
+        reserved: reservations for graphs that are being built, by graph id.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.
     """
@@ -107,19 +108,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._leases = Leases(self._workers, self.runs, self.history, self._queue.start_runs)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
+        idle.keep_awake(scheduler, lambda: bool(self._table.workers))
         on_workers = WorkerService(float(config.get("build.memory-share")))
         await scheduler.register_worker_plugin(None, pickle.dumps(on_workers), name=NAME, idempotent=True)
 
-    @ReserveName.handler
-    async def reserve_name(self, message: ReserveName) -> None:
-        """See ``ReserveName``."""
+    @Reserve.handler
+    async def reserve(self, message: Reserve) -> None:
+        """See ``Reserve``."""
         for graph in self._table.reserve(message):
             await self._dissolve(graph, f"{message.client} replaces it")
 
-    @ReleaseName.handler
-    async def release_name(self, message: ReleaseName) -> None:
-        """See ``ReleaseName``."""
-        self._table.release(message)
+    @EndReservation.handler
+    async def end_reservation(self, message: EndReservation) -> None:
+        """See ``EndReservation``."""
+        self.reserved.pop(message.graph_id, None)
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
@@ -148,6 +150,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def get_graph(self, message: GetGraph) -> GraphRecord:
         """See ``GetGraph``."""
         return self._table.get(message.graph_id).record
+
+    @ExplainLoss.handler
+    async def explain_loss(self, message: ExplainLoss) -> str:
+        """See ``ExplainLoss``."""
+        graph = self.graphs.get(message.graph_id)
+        return "" if graph is None else idle.explain(graph.retired)
 
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
@@ -331,12 +339,23 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             self._table.free(graph)
         dashboard.uninstall(self)
 
-    def remove_worker(self, scheduler: distributed.Scheduler, worker: str, **_: Any) -> None:  # noqa: ARG002
+    def valid_workers_downscaling(
+        self,
+        scheduler: distributed.Scheduler,  # noqa: ARG002
+        workers: list[distributed.scheduler.WorkerState],
+    ) -> list[distributed.scheduler.WorkerState]:
+        """Return the workers that Dask may close as idle. Dask calls this when an adaptive cluster shrinks."""
+        kept = self._table.workers
+        return [worker for worker in workers if worker.address not in kept]
+
+    def remove_worker(self, scheduler: distributed.Scheduler, worker: str, *, stimulus_id: str, **_: Any) -> None:  # noqa: ARG002
         """Mark the graphs with a rank on the worker as lost; end their runs. Dask calls this when a worker leaves."""
         for graph in self.graphs.values():
             if worker in graph.record.addresses:
                 rank = graph.record.addresses.index(worker)
                 graph.lost.add(rank)
+                if idle.is_retirement(stimulus_id):
+                    graph.retired.add(rank)
                 log.worker_lost(graph, rank, worker)
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._table.free(graph)

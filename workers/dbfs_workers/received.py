@@ -90,5 +90,7 @@ def _fields_fit(value: Any, kind: Any) -> bool:
 
 
 def _in_words(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join("None" if one is types.NoneType else _in_words(one) for one in get_args(hint))
     marks = [str(mark) for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Printable)]
     return marks[0] if marks else hint.__name__ if isinstance(hint, type) else str(hint)
