@@ -105,13 +105,13 @@ def test_two_sets_of_vertices(tmp_path: Path) -> None:
 
 def test_two_sets_of_unknown_numbers(tmp_path: Path) -> None:
     path = write(tmp_path, "out.actors", "% bip unweighted\n1 1\n2 1\n")
-    with pytest.raises(FormatError, match="says that it is bipartite.*add '% edges left right' as its second line"):
-        from_file(path)
     assert read_all(from_file(path, bipartite=False)) == [(1, 1), (2, 1)]
-    for name, text in TEXTS.items():
-        if name in ("a.txt", "a.csv", "names.csv"):
-            with pytest.raises(InvalidOptionError, match="bipartite=True needs the numbers of vertices of both sets"):
-                from_file(write(tmp_path, name, text), bipartite=True)
+    for name, text in {**TEXTS, path.name: "1 1\n2 1\n"}.items():
+        with pytest.raises(FormatError, match="says that it is bipartite.* in the second line, '% edges left right'"):
+            from_file(write(tmp_path, name, f"% bip\n{text}"))
+        assert not from_file(write(tmp_path, name, f"% bip\n{text}"), bipartite=False).directed
+        with pytest.raises(InvalidOptionError, match="bipartite=True needs the numbers of vertices of both sets"):
+            from_file(write(tmp_path, name, text), bipartite=True)
 
 
 def test_distances_between_two_sets(client: distributed.Client, tmp_path: Path) -> None:

@@ -197,8 +197,10 @@ def test_lines_of_adjacency_lists(tmp_path: Path) -> None:
         ("1 -2", "id '-2' is negative"),
         ("1 2\0", "a NUL byte"),
         ("1\r2", "a carriage return within a line"),
+        ("\udcff 2", "a byte that is not UTF-8"),
     ):
-        edges = from_file(write(tmp_path, "a.adjlist", "1 2\n" * 110 + f"{row}\n"))
+        text = "1 2\n" * 110 + f"{row}\n"
+        edges = from_file(write(tmp_path, "a.adjlist", text.encode(errors="surrogateescape")))
         with pytest.raises(FormatError, match=f"line 111: .*{reason}"):
             pairs(edges, 20)
 
@@ -264,7 +266,7 @@ TAKEN = {
     "sep": ("a.txt", "a.csv", "a.adjlist"),
     "header": ("a.txt", "a.csv"),
     "comment": ("a.txt", "a.csv", "a.adjlist", "a.ncol"),
-    "bipartite": ("a.mtx", "a.npz", "a.txt", "a.csv"),
+    "bipartite": ("a.mtx", "a.npz", "a.txt", "a.csv", "a.adjlist", "a.ncol"),
 }
 VALUES = {"sep": ",", "header": True, "comment": "#", "bipartite": False}
 

@@ -37,9 +37,9 @@ _TEXTS: dict[str, tuple[Callable[[Head, ReadOptions], EdgeList], tuple[str, ...]
     "metis": (open_metis, ()),
     "edge-list": (open_edge_list, ("sep", "header", "comment", "bipartite")),
     "gr": (open_gr, ()),
-    "adjacency-list": (open_adjacency_list, ("sep", "comment")),
-    "ncol": (open_ncol, ("comment",)),
-    "csv": (open_csv, ("sep", "header", "comment", *_COLUMNS)),
+    "adjacency-list": (open_adjacency_list, ("sep", "comment", "bipartite")),
+    "ncol": (open_ncol, ("comment", "bipartite")),
+    "csv": (open_csv, ("sep", "header", "comment", "bipartite", *_COLUMNS)),
 }
 """By format: what opens a file, and the options that say something of it beyond format, direction and strictness."""
 _BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str, ...]]] = {

@@ -24,7 +24,7 @@ from dbfs.edges.readers.heading import read_heading
 from dbfs.edges.readers.lines import INT64_MAX, bad_line, blocks, byte_ranges, count_lines, line_start, unreadable
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import LineError, why_not_id
-from dbfs.edges.readers.source import Source
+from dbfs.edges.readers.source import Source, is_utf8
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.id_table import joined
 from dbfs_workers.storage.pieces import IdEdges
@@ -64,10 +64,9 @@ class AdjacencyLayout:
         """Return what ``words`` returns for each line of a block, but fast; None if a line needs a closer look."""
         if self.separator != b" " or _CONTROL.search(block) or any(mark in block for mark in self.comments):
             return None
-        lines = [line.split() for line in block.split(b"\n")]
         if self.kind == "integer" and (_NO_ID.search(block) or not block.translate(None, b" \t\r\n").isdigit()):
             return None
-        return lines
+        return [line.split() for line in block.split(b"\n")] if is_utf8(block) else None
 
     def words(self, line: bytes) -> list[bytes]:
         """Return the vertex of a line (without line end) and its neighbours; nothing for a comment or a blank line.
@@ -78,6 +77,8 @@ class AdjacencyLayout:
         text = line.strip(b" \t\r")
         if reason := unreadable(line.removesuffix(b"\r")):
             raise LineError(reason)
+        if not is_utf8(text + b"\n"):
+            raise LineError("a byte that is not UTF-8; expected text in UTF-8")
         if not text or text.startswith(self.comments):
             return []
         words = re.split(rb"[ \t]++", text) if self.separator == b" " else text.split(self.separator)
@@ -96,11 +97,13 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
     """Read the comments and the first lines of an adjacency list; edges are undirected unless these say otherwise.
 
     Raises:
-        FormatError: one of the first lines is no text, or a comment speaks of direction in no known form.
+        FormatError: one of the first lines is no text, or a comment speaks of direction in no known form, or
+            of two sets of vertices.
         TruncatedFileError: there is no line.
     """
     source = head.source
     heading = read_heading(head, options, lambda _: False)
+    heading.remarks.require_one_set(options)
     first = heading.first
     if first is None:
         raise TruncatedFileError(f"{source.path} holds no vertices; expected lines of a vertex and its neighbours")

@@ -22,7 +22,7 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import LineError
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import POSITIONS, Columns, choose_ends
-from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
+from dbfs.errors import EdgeInputError, TruncatedFileError
 
 # Rows that decide whether a column holds integers.
 _SAMPLE_ROWS = 100
@@ -39,17 +39,14 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
 
     Raises:
         FormatError: one of the first rows breaks the format, or the line of column names may be an edge; or a comment
-            or a column speaks of direction in no known form.
+            or a column speaks of direction in no known form, or of two sets of vertices.
         TruncatedFileError: there is no row.
         EdgeInputError: a column is missing, or the columns of the two ends are of different kinds.
         InvalidOptionError: ``bipartite`` is asked for.
     """
     source = head.source
-    if options.bipartite:
-        raise InvalidOptionError(
-            f"bipartite=True needs the numbers of vertices of both sets, which {source.path} lacks"
-        )
     heading = read_heading(head, options, lambda _: True)
+    heading.remarks.require_one_set(options)
     header, first = heading.header, heading.first
     if header is None and first is None:
         raise TruncatedFileError(f"{source.path} ends before its header; expected a line of column names")

@@ -15,7 +15,7 @@ from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
-from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
+from dbfs.errors import TruncatedFileError
 
 _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
 _AFTER_IDS = re.compile(rb" *+[^ \t]++[ \t]++[^ \t]++([ \t]++)[^ \t]")
@@ -67,7 +67,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise bad_line(source.path, first.number, first.text, reason)
-    sides = _sides(heading, options, source.path)
+    sides = _sides(heading, options)
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
     if options.strict and remarks.edges is not None:
@@ -132,24 +132,14 @@ def _has_codes(heading: Heading, grammar: PairGrammar) -> bool:
     return any(re.match(rb"0[0-9]", column) for row in rows for column in row[:2])
 
 
-def _sides(heading: Heading, options: ReadOptions, path: str) -> tuple[int, int] | None:
+def _sides(heading: Heading, options: ReadOptions) -> tuple[int, int] | None:
     """Return the numbers of vertices of two sets; None if sources and targets are of one set.
 
     Raises:
-        FormatError, InvalidOptionError: the comments, or the options, say that there are two sets, and no comment gives
-            their numbers.
+        FormatError, InvalidOptionError: there are two sets, and no comment gives their numbers.
     """
     remarks = heading.remarks
+    if remarks.sides is None:
+        remarks.require_one_set(options)
     two_sets = remarks.two_sets if options.bipartite is None else options.bipartite
-    if not two_sets or remarks.sides is not None:
-        return remarks.sides if two_sets else None
-    if options.bipartite:
-        raise InvalidOptionError(
-            f"bipartite=True needs the numbers of vertices of both sets, which {path} does not give: a file of KONECT "
-            "gives them in its second line, '% edges left right'"
-        )
-    raise FormatError(
-        f"{path} says that it is bipartite, so that the same id on the left and on the right is two vertices. It does "
-        "not say how many vertices there are: add '% edges left right' as its second line, or pass bipartite=False if "
-        "no id is on both sides"
-    )
+    return remarks.sides if two_sets else None

@@ -16,6 +16,7 @@ from functools import lru_cache
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.lines import Line, bad_line, header_number
 from dbfs.edges.readers.options import ReadOptions
+from dbfs.errors import FormatError, InvalidOptionError
 
 # Repeats are possessive or bounded: a line of any length takes linear time.
 _GRAPH = re.compile(rb"\s*+(un)?directed\s++(?:[\w-]++\s++){0,2}(?:graph|network|multigraph)\b", re.IGNORECASE)
@@ -87,6 +88,25 @@ class Remarks:
                 for word, words in zip(found.groups(), what, strict=True)
             )
             self.sides = (sides[0], sides[1])
+
+    def require_one_set(self, options: ReadOptions) -> None:
+        """Refuse two sets of vertices, for a format that gives no numbers of their vertices.
+
+        Raises:
+            FormatError, InvalidOptionError: the comments, or the options, say that there are two sets.
+        """
+        path = self._head.source.path
+        if options.bipartite:
+            raise InvalidOptionError(
+                f"bipartite=True needs the numbers of vertices of both sets, which {path} does not give: a file of "
+                "KONECT gives them in its second line, '% edges left right'"
+            )
+        if self.two_sets and options.bipartite is None:
+            raise FormatError(
+                f"{path} says that it is bipartite, so that the same id on the left and on the right is two vertices. "
+                "Integers need the numbers of these in the second line, '% edges left right'. Pass bipartite=False if "
+                "no id is on both sides"
+            )
 
     def directed(self, options: ReadOptions) -> bool:
         """Return whether edges can be crossed in one direction only: by the options, else by the comments.
