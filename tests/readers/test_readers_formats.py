@@ -100,6 +100,8 @@ FILES = {
         False,
     ),
     "comments-after-edges": ("g.txt", "1 2 # 3\n2 3\n", [(1, 2), (2, 3)], None, None, False, False),
+    "tsv-empty-value": ("g.tsv", "u\tv\tw\n5\t6\t\n6\t7\t8\n", [(5, 6), (6, 7)], None, None, False, False),
+    "konect-blanks": ("out.g", "% sym\n5\t6 1 17\n6\t7 1 18\n", [(5, 6), (6, 7)], None, None, False, False),
     "commas-in-quotes": ("g.csv", '1,2,"a,b",5\n2,3,"c ""d""",\n', [(1, 2), (2, 3)], None, None, False, False),
     "largest-id": (
         "g.el",

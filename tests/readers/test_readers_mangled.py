@@ -56,10 +56,15 @@ FORMAT = {
     "more-columns-csv": ("a.csv", "1,2\n3,4\n4,5,\n", "line 3: '4,5,': 3 columns; all lines need as many"),
     "fewer-columns-csv": ("a.csv", '1,2,"x,y",3\n3,4,,\n4,5,6\n', "line 3: '4,5,6': 3 columns; all lines need as many"),
     "more-columns-tabs": ("a.tsv", "1\t2\tx y\n3\t4\tx\n4\t5\tx\ty\n", "line 3: '4\\t5\\tx\\ty': 4 columns; all lines"),
-    "neighbours-after-a-tab": ("a.txt", "1\t2 3\n2\t1\n", "line 2: '2\\t1': 2 columns; all lines need as many"),
+    "neighbours-after-a-tab": ("a.txt", "1\t2\n2\t1 3\n", "line 2: '2\\t1 3': 3 columns; all lines need as many"),
+    "neighbours-of-as-many": (
+        "a.txt",
+        "1\t2 3 4\n2\t1 3 4\n",
+        "line 1: '1\\t2 3 4': a tab, and then blanks: format='adj",
+    ),
     "half-in-quotes": ("a.csv", '1,2,x\n3,4,"y"\n4,5,"z" z\n', "line 3: '4,5,\"z\" z': the columns are not separated"),
     # Codes, which as integers would be other ids.
-    "leading-zero": ("a.txt", "7 2\n3 4\n007 2\n", "line 3: '007 2': id '007' has a leading zero: as an integer it"),
+    "leading-zero": ("a.txt", "7 2\n3 4\n007 2\n", "line 3: '007 2': id '007' has a leading zero, which an integer"),
     "two-zeros": ("a.el", "7 2\n3 4\n1 00\n", "line 3: '1 00': id '00' has a leading zero"),
     "mtx-leading-zero": ("a.mtx", MTX + "9 9 2\n1 2\n3 04\n", "line 4: '3 04': id '04' has a leading zero"),
     "gr-leading-zero": ("a.gr", "p sp 3 2\na 1 2 9\na 01 3 9\n", "line 3: 'a 01 3 9': id '01' has a leading zero"),

@@ -52,6 +52,23 @@ def test_a_line_of_names_that_may_be_an_edge(tmp_path: Path) -> None:
     assert pairs(from_file(path, source="ann", target="bob")) == [("bob", "cy")]
 
 
+def test_an_id_with_a_blank_and_without(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "who,whom\nann, bob\nbob, cy\n")
+    with pytest.raises(
+        FormatError, match="line 2: 'ann, bob': ' bob' and 'bob' would be two vertices; put ids in quotes"
+    ):
+        from_file(path)
+    assert pairs(from_file(write(tmp_path, "a.csv", 'who,whom\nann," bob"\n"bob"," cy"\n'))) == [
+        ("ann", " bob"),
+        ("bob", " cy"),
+    ]
+    assert pairs(
+        from_file(
+            write(tmp_path, "a.csv", "a,b\n1, 2\n2, 3\n"),
+        )
+    ) == [(1, 2), (2, 3)]
+
+
 def test_columns_without_names_are_numbered(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "5,ann,bob\n6,bob,cy\n")
     assert pairs(from_file(path, header=False, source="2", target="1")) == [("bob", "ann"), ("cy", "bob")]

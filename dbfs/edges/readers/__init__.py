@@ -128,7 +128,8 @@ def _open_one(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList:
     if format in _BINARIES:
         raise FormatError(f"{found.path} is no {format} file by its first bytes; the option format says {format!r}")
     head = Head(found)
-    guess = format or ("csv" if options.named else guess_format(head))
+    lines = options.sep is not None or options.header is not None
+    guess = format or ("csv" if options.named else guess_format(head, lines=lines))
     text, taken = _TEXTS[guess]
     options.require_only(taken, guess, found.path)
     try:

@@ -105,7 +105,8 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
             if not re.fullmatch("0|[1-9][0-9]{0,18}", value) or int(value) > INT64_MAX:
                 past = re.fullmatch("[1-9][0-9]{18}", value)
                 reason = "past 2^63-1" if past else why_not_id(value.encode())
-                raise LineError(f"column {column!r}: {reason}; the first rows hold integers")
+                hint = "; pandas.read_csv(path, dtype=str) keeps the zeros of all ids" if value.startswith("0") else ""
+                raise LineError(f"column {column!r}: {reason}; the first rows hold integers{hint}")
     return row
 
 

@@ -38,8 +38,8 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
             has the columns ``0``, ``1`` and so on, and its ends are the first two unless the caller names others.
 
     Raises:
-        FormatError: one of the first rows breaks the format, or the line of column names may be an edge; or a comment
-            or a column speaks of direction in no known form, or of two sets of vertices.
+        FormatError: one of the first rows breaks the format, or ids there differ in blanks only; or the line of column
+            names may be an edge; or a comment or a column speaks of direction in no known form, or of two sets.
         TruncatedFileError: there is no row.
         EdgeInputError: a column is missing, or the columns of the two ends are of different kinds.
         InvalidOptionError: ``bipartite`` is asked for.
@@ -69,9 +69,11 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
         tuple("string" for _ in columns.ends.columns),
         None if options.comment is None else options.marks,
     )
-    rows = list(_rows(source, itertools.chain([first], itertools.islice(heading.rest, _SAMPLE_ROWS - 1)), unknown))
+    lines = [first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
+    rows = list(_rows(source, lines, unknown))
     heading.require_untyped(names, [value.encode() for value in rows[0]], source.path, options)
     layout = replace(unknown, kinds=_kinds(rows, unknown, source.path))
+    _require_no_padding(source, lines, layout)
     if header is not None and options.header is None and not options.named:
         _require_no_edge(header, rows, layout, source.path)
     return CsvFile(
@@ -114,7 +116,7 @@ def _columns(names: Sequence[str], header: Line | None, options: ReadOptions, pa
     return Columns((), ends)
 
 
-def _rows(source: Source, lines: Iterator[Line], layout: CsvLayout) -> Iterator[list[str]]:
+def _rows(source: Source, lines: Sequence[Line], layout: CsvLayout) -> Iterator[list[str]]:
     for line in lines:
         try:
             row = row_of(line.text, layout)
@@ -122,6 +124,23 @@ def _rows(source: Source, lines: Iterator[Line], layout: CsvLayout) -> Iterator[
             raise bad_line(source.path, line.number, line.text, str(error)) from None
         if row is not None:
             yield row
+
+
+def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout) -> None:
+    """Refuse strings that differ in blanks at their ends, as those after a comma and a blank do.
+
+    Raises:
+        FormatError: such strings are in the first rows, not in quotes.
+    """
+    ids: dict[str, Line] = {}
+    for line in lines:
+        row = None if b'"' in line.text else row_of(line.text, layout)
+        ids |= {row[place]: line for place in layout.places} if row is not None else {}
+    padded = next((one for one in ids if one.strip(" ") != one and one.strip(" ") in ids), None)
+    if padded is not None:
+        ways = "put ids in quotes, or drop the blanks by pandas.read_csv(path, skipinitialspace=True)"
+        reason = f"{padded!r} and {padded.strip(' ')!r} would be two vertices; {ways}"
+        raise bad_line(source.path, ids[padded].number, ids[padded].text, reason)
 
 
 def _kinds(rows: Sequence[Sequence[str]], layout: CsvLayout, path: str) -> tuple[IdKind, ...]:

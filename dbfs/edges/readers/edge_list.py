@@ -18,7 +18,7 @@ from dbfs.edges.tables.ends import POSITIONS, Columns
 from dbfs.errors import TruncatedFileError
 
 _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
-_AFTER_IDS = re.compile(rb" *+[^ \t]++[ \t]++[^ \t]++([ \t]++)[^ \t]")
+_AFTER_IDS = re.compile(rb" *+[^ \t]++([ \t]++)[^ \t]++([ \t]++)[^ \t]")
 # Lines among which a leading zero makes the ids of a table strings.
 _SAMPLE_LINES = 100
 _IF_NAMES = "If the vertices have names, pass header=True or header=False: whether the first line names the columns"
@@ -47,7 +47,9 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
     grammar = _grammar(first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
-    names = [] if heading.header is None else _names(heading.header, row, grammar, source.path)
+    names: list[str] = []
+    if heading.header is not None:
+        grammar, row, names = _named(heading.header, first, grammar, source.path)
     table = options.header is not None or source.bare_name.endswith((".csv", ".tsv"))
     columns = Columns((), POSITIONS)
     if table and not _digits(row) and all(row[:2]) and (names or options.header is False):
@@ -62,10 +64,13 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     try:
         parse_line(first.text, grammar)
     except LineError as error:
-        hint = "" if options.header is not None or _digits(row) or not is_names(first.text) else f". {_IF_NAMES}"
+        hint = f". {_IF_NAMES}" if options.header is None and is_names(b" ".join(row[:2])) else ""
         raise bad_line(source.path, first.number, first.text, f"{error}{hint}") from None
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
+        raise bad_line(source.path, first.number, first.text, reason)
+    if options.sep is None and not remarks.konect and _may_be_neighbours(first.text, row):
+        reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
         raise bad_line(source.path, first.number, first.text, reason)
     sides = _sides(heading, options)
     if sides is not None:
@@ -100,24 +105,35 @@ def _grammar(line: Line, options: ReadOptions) -> PairGrammar:
         if not _digits(columns_of(line.text, b"", b" ")):
             # Names may hold spaces.
             separator = tail = b"\t"
-        elif after and b"\t" in after.group(1):
+        elif after and b"\t" in after[2]:
             tail = b"\t"
     extra = max(len(columns_of(line.text, separator, tail)) - 2, 0)
     return PairGrammar(separator, low=0, high=INT64_MAX, extra=extra, tail=tail, comments=options.marks)
 
 
-def _names(header: Line, row: list[bytes], grammar: PairGrammar, path: str) -> list[str]:
-    """Return the names of the columns.
+def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[PairGrammar, list[bytes], list[str]]:
+    """Return the grammar of a file, the columns of its first row, and the names in the line above.
 
     Raises:
-        FormatError: there are more or fewer than columns in the first row.
+        FormatError: there are more or fewer names than columns.
     """
-    for separator, tail in ((grammar.separator, grammar.tail), (b"\t", b"\t")):
-        names = columns_of(header.text, separator, tail)
-        if len(names) == len(row):
-            return [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
-    reason = f"{len(columns_of(header.text, grammar.separator, grammar.tail))} columns, and {len(row)} in the next line"
-    raise bad_line(path, header.number, header.text, f"{reason}; expected a name for each column")
+    marks, tabs = (grammar.separator, grammar.tail), (b"\t", b"\t")
+    # Between tabs, names may hold blanks, and a value may be empty.
+    for of_names, of_row in ((marks, marks), (tabs, marks), (tabs, tabs)):
+        names, row = columns_of(header.text, *of_names), columns_of(line.text, *of_row)
+        if len(names) == len(row) > 1:
+            if of_row != marks:
+                grammar = replace(grammar, separator=b"\t", tail=b"\t", extra=len(row) - 2)
+            return grammar, row, [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
+    counts = [len(columns_of(text, *marks)) for text in (header.text, line.text)]
+    reason = f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column"
+    raise bad_line(path, header.number, header.text, reason)
+
+
+def _may_be_neighbours(text: bytes, row: list[bytes]) -> bool:
+    """Return whether a line, an edge and values by its grammar, is written as a vertex, a tab, and its neighbours."""
+    found = _AFTER_IDS.match(text)
+    return found is not None and b"\t" in found[1] and b"\t" not in found[2] and all(map(bytes.isdigit, row))
 
 
 def _digits(row: list[bytes]) -> bool:

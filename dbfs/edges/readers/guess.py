@@ -23,8 +23,12 @@ _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:(?:#|%|//|c[ \t])[^\n\r\0]*+|c)?+
 _EDGE = re.compile(rb"[0-9]++(?:\s*+[,;]\s*+|\s++)[0-9]++(?:[\s,;]|$)")
 
 
-def guess_format(head: Head) -> str:
+def guess_format(head: Head, *, lines: bool = False) -> str:
     """Return the name of a file's format: a key of ``readers.FORMATS``.
+
+    Args:
+        head: the first lines.
+        lines: whether a file whose name says nothing has an edge in each line.
 
     A METIS header looks like an edge, so that format is recognised by the name alone.
 
@@ -35,7 +39,7 @@ def guess_format(head: Head) -> str:
     source = head.source
     name = source.bare_name
     named = next((each for each, suffixes in _BY_NAME.items() if PurePosixPath(name).suffix in suffixes), None)
-    if named is None and name.startswith(_KONECT):
+    if named is None and (lines or name.startswith(_KONECT)):
         named = "edge-list"
     for line in head.lines(_PASSED_OVER):
         text = line.text.strip()

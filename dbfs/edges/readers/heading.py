@@ -39,6 +39,7 @@ class Remarks:
 
     Attributes:
         sides: numbers of vertices of the two sets, if the comments give them.
+        konect: whether a comment is of KONECT's form.
         two_sets: whether sources and targets are two sets.
         edges: the number of edges, if the comments give it.
         banner: whether a comment is the banner of a Matrix Market file.
@@ -50,6 +51,7 @@ class Remarks:
         self._stated: dict[bool, Line] = {}
         self._unclear: Line | None = None
         self.sides: tuple[int, int] | None = None
+        self.konect = False
         self.two_sets = False
         self.edges: int | None = None
         self.banner = False
@@ -65,6 +67,7 @@ class Remarks:
         if found := _GRAPH.match(text):
             self._stated.setdefault(found.group(1) is None, line)
         elif found := _KONECT.fullmatch(text):
+            self.konect = True
             self._stated.setdefault(found.group(1) == b"asym", line)
             self.two_sets |= found.group(1) == b"bip"
             self._take_counts(line.number)

@@ -37,7 +37,7 @@ _ID = rb"(?:0|[1-9][0-9]{0,18}+)"
 _WHOLE_ID = re.compile(_ID)
 # Data in braces, or a comment, at the end of a line without marks.
 _REST = re.compile(rb"(?<=[ \t])(?:(\{)|#).*+", re.DOTALL)
-AS_STRINGS = "Ids with leading zeros are strings, which a CSV file with a line of column names may hold"
+_AS_STRINGS = "For ids that are strings pass header=True or header=False: whether the first line names the columns"
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
         return f"doesn't start with {grammar.prefix.decode()!r}"
     for column in columns[:2]:
         if not _WHOLE_ID.fullmatch(column):
-            return why_not_id(column)
+            codes = grammar.separator != b" " and re.fullmatch(rb"0[0-9]+", column)
+            return why_not_id(column) + (f". {_AS_STRINGS}" if codes else "")
     if len(columns) < 2:
         return "the second id is missing"
     if len(columns) == 2 + grammar.extra:
@@ -221,7 +222,7 @@ def why_not_id(token: bytes) -> str:
     if not token:
         return "an id is missing"
     if re.fullmatch(rb"0[0-9]+", token):
-        return f"id {shown} has a leading zero: as an integer it would be another id's. {AS_STRINGS}"
+        return f"id {shown} has a leading zero, which an integer would lose"
     if re.fullmatch(rb"[0-9]+", token):
         return f"id {shown} is past 2^63-1"
     if re.fullmatch(rb"-[0-9]+", token):
