@@ -70,6 +70,8 @@ def test_a_graph_is_loaded_listed_traversed_and_unloaded(invoke: Invoke, older: 
     assert (result["reached"], result["depth"], result["ranks"]) == (36, 10, 3)
     again = invoke("load", "path:n=8", "--name", "road", "--ranks", "1", "--replace", "--json")
     assert (again.exit_code, json.loads(again.stdout)["n"]) == (0, 8), again.output
+    again = invoke("load", "path:n=7", "--name", "road", "--ranks", "1", "--replace-first", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["n"]) == (0, 7), again.output
     unnamed = invoke("run", "town", "--source", "0")
     assert unnamed.exit_code == 2
     assert unnamed.stderr.endswith("town: no such file; the graph of that name is loaded: add --loaded\n")

@@ -18,11 +18,15 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.building import memory
+from dbfs.cluster.gang import Gang
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.readers import from_file
 from dbfs.errors import (
     DeadlineExceededError,
+    FormatError,
     GraphNotFoundError,
+    GraphTooLargeError,
     InvalidOptionError,
     MissingFileError,
     NameTakenError,
@@ -37,6 +41,7 @@ from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
+from dbfs.units import format_bytes
 from dbfs_workers.leases.messages import OpenDoor
 from dbfs_workers.messages import JoinHostGang, LeaveGang, StartRank, WorkerMessage
 from dbfs_workers.rpc import Pickled
@@ -106,6 +111,8 @@ def test_a_graph_that_is_loaded_is_no_file(client: distributed.Client, leaves_no
 def test_a_graph_is_replaced_by_name(client: distributed.Client, leaves_nothing: None) -> None:
     with pytest.raises(InvalidOptionError, match="replace=True needs name="):
         dbfs.load("path:n=5", client=client, replace=True)
+    with pytest.raises(InvalidOptionError, match="replace must be True, False or 'first', not 'last'"):
+        dbfs.load("path:n=5", client=client, name="street", replace="last")
     old = dbfs.load(f"path:n={ENDLESS}", client=client, name="street", replace=True)
     run = Background(old)
     with dbfs.load("path:n=30", client=client, name="street", replace=True) as new:
@@ -118,6 +125,45 @@ def test_a_graph_is_replaced_by_name(client: distributed.Client, leaves_nothing:
     with dbfs.load("path:n=5", client=client) as nameless:
         with pytest.raises(NameTakenError):
             dbfs.load("path:n=6", client=client, name=nameless.name, replace=True)
+
+
+def test_a_failed_build_leaves_the_graph_that_it_would_replace(
+    client: distributed.Client, tmp_path: Path, leaves_nothing: None
+) -> None:
+    (tmp_path / "bad.txt").write_text("0 1\nx y\n")
+    with dbfs.load("path:n=5", client=client, name="street") as old:
+        with pytest.raises(FormatError):
+            dbfs.load(tmp_path / "bad.txt", client=client, name="street", replace=True)
+        assert old.bfs(0).depth == 4
+        assert dbfs.open("street", client=client).n == 5
+        with pytest.raises(FormatError):
+            dbfs.load(tmp_path / "bad.txt", client=client, name="street", replace="first")
+        with pytest.raises(GraphNotFoundError, match="unloaded"):
+            old.bfs(0)
+
+
+def test_a_graph_that_fits_only_without_the_old_one(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    new = "path:n=5000"
+    needed = dbfs.estimate(new, ranks=2).peak_bytes
+
+    def free(gang: Gang, function: object, doing: str) -> list[int]:
+        held = [max(status.bytes_per_rank) for status in dbfs.graphs(client=client) if status.name == "street"]
+        # The workers have no limits, and divide what their machine has.
+        return [gang.p * (needed - sum(held))] * gang.p
+
+    with dbfs.load("path:n=1000", client=client, name="street", ranks=2) as old:
+        monkeypatch.setattr(memory, "_on_ranks", free)
+        taken = format_bytes(max(old.nbytes))
+        with pytest.raises(GraphTooLargeError, match=f"graph to replace, {taken} per rank; replace='first' .* unloads"):
+            dbfs.load(new, client=client, name="street", ranks=2, replace=True)
+        with pytest.raises(GraphTooLargeError) as alone:
+            dbfs.load(new, client=client, name="avenue", ranks=2)
+        assert "to replace" not in str(alone.value)
+        assert old.bfs(0).depth == 999
+        with dbfs.load(new, client=client, name="street", ranks=2, replace="first") as loaded:
+            assert loaded.n == 5000
 
 
 def test_a_name_is_free_again_after_a_failed_build(client: distributed.Client, tmp_path: Path) -> None:

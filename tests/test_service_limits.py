@@ -27,7 +27,7 @@ from dbfs.graph.graph import Graph
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, CancelRun, EndReservation, Enqueue, Reserve, UnloadGraph
+from dbfs.service.messages import AddGraph, CancelRun, EndReservation, Enqueue, OpenGraph, Reserve, UnloadGraph
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
@@ -128,6 +128,33 @@ def test_a_graph_whose_client_left_while_its_gang_formed_is_not_added(
         dbfs.open("orphan", client=client)
     assert not reserved(client)
     assert members(client) == there
+
+
+def test_the_old_graph_has_its_name_until_the_gang_of_the_new_one_is_formed(
+    client: distributed.Client, other: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    plugin = client.cluster.scheduler.plugins["dbfs"]
+    seen: list[int] = []
+
+    async def look(record: GraphRecord) -> None:
+        opened, _ = await plugin.open_graph(OpenGraph("street"))
+        seen.append(opened.stripe.n)
+
+    async def fail(record: GraphRecord) -> None:
+        raise WorkerLostError("lost rank 0")
+
+    with dbfs.load("path:n=5", client=client, name="street") as old:
+        there = members(client)
+        formed_late(monkeypatch, fail)
+        with pytest.raises(WorkerLostError, match="lost rank 0"):
+            dbfs.load("path:n=6", client=other, name="street", replace=True)
+        assert (old.bfs(0).depth, dbfs.open("street", client=other).n, members(client)) == (4, 5, there)
+        monkeypatch.undo()
+        formed_late(monkeypatch, look)
+        with dbfs.load("path:n=7", client=other, name="street", replace=True):
+            assert (seen, dbfs.open("street", client=client).n, members(client)) == ([5], 7, there)
+            with pytest.raises(GraphNotFoundError, match="unloaded"):
+                old.bfs(0)
 
 
 @pytest.mark.full

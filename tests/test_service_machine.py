@@ -151,15 +151,15 @@ class Service(RuleBasedStateMachine):
         user=clients,
         kind=st.sampled_from(KINDS),
         name=st.none() | names,
-        replace=st.booleans(),
+        replace=st.sampled_from([False, True, "first"]),
         ranks=st.integers(1, WORKERS),
     )
-    def load(self, user: int, kind: str, name: str | None, replace: bool, ranks: int) -> object:
+    def load(self, user: int, kind: str, name: str | None, replace: bool | str, ranks: int) -> object:
         n, src, dst = GRAPHS[kind]()
         client = self.users[user]
         edges = dbfs.from_arrays(src, dst, n=n)
         same = [graph for graph in self.loaded if name is not None and graph.name == name]
-        replace = replace and name is not None
+        replace = False if name is None else replace
         if same and not replace:
             with pytest.raises(NameTakenError):
                 dbfs.load(edges, client=client, name=name, ranks=ranks)

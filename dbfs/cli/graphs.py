@@ -32,28 +32,31 @@ from dbfs_workers.text import printable
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
 @click.option("--name", required=True, help="Name of the graph in the cluster.")
-@click.option("--replace", is_flag=True, help="First unload the graph that has this name, if there is one.")
+@click.option("--replace", is_flag=True, help="Replace the graph that has this name, if there is one.")
+@click.option("--replace-first", is_flag=True, help="The same, but unload that graph before this one is built.")
 @reader_options
 @layout_options
 @click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later.")
 @cluster_option
 @json_option
-def load(graph: str, name: str, replace: bool, scheduler: str, as_json: bool, **layout: Any) -> None:
+def load(
+    graph: str, name: str, replace: bool, replace_first: bool, scheduler: str, as_json: bool, **layout: Any
+) -> None:
     """Build GRAPH on a cluster and keep it under a name.
 
     The graph stays until it is unloaded. Traverse it with dbfs run NAME --loaded, or with dbfs.open(NAME) in Python.
     The workers read a file themselves, so its path must be valid on all of them.
 
-    With --replace, runs of the graph that has the name are cancelled, and the graph is unloaded before the new one is
-    built. So the old graph is gone even if the build fails.
+    With --replace the graph that has the name is unloaded when the new one is whole, and its runs are cancelled. With
+    --replace-first both need not fit at once, and the old graph is gone even if the build fails.
 
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
     # Read before the connection, so that a wrong name or option is reported at once.
     edges = edges_of(graph, layout, layout.pop("directed"))
     with connect(scheduler, None) as client:
-        loaded = dbfs.load(edges, client=client, name=name, replace=replace, **layout)
+        loaded = dbfs.load(edges, client=client, name=name, replace="first" if replace_first else replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)
     if as_json:
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})

@@ -21,13 +21,14 @@ from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import InvalidOptionError, MissingFileError
+from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, EndReservation, ListGraphs, OpenGraph, Reserve
+from dbfs.units import format_bytes
 from dbfs_workers.received import require
 from dbfs_workers.text import GraphName
 
@@ -50,7 +51,7 @@ def load(
     source: ColumnNames = None,
     target: ColumnNames = None,
     name: str | None = None,
-    replace: bool = False,
+    replace: bool | str = False,
     in_edges: bool = False,
     order: str | None = None,
     ids: str = "given",
@@ -89,8 +90,9 @@ def load(
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.
-        replace: unload the graph that has the name, which also cancels its runs, before this graph is built. So both
-            need not fit at once; if the build fails, both are gone.
+        replace: unload the graph that has the name, which also cancels its runs, when this graph is whole. Until then
+            the old graph keeps the name, and both must fit at once. ``first`` unloads the old graph before this one is
+            built; if the build fails, both are gone.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
         order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
             which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
@@ -128,7 +130,8 @@ def load(
         EdgeInputError: the table, the arrays or the matrix are malformed, or ``edges`` is of another type. The message
             names the column and the row, or lists the columns.
         NameTakenError: another graph has the name, and ``replace`` is false; or a graph of that name is being built.
-        GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph.
+        GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph, or for the graph beside
+            the one that it replaces.
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
@@ -136,8 +139,10 @@ def load(
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
+    if replace not in (False, True, "first"):
+        raise InvalidOptionError(f"replace must be True, False or 'first', not {replace!r}")
     if replace and name is None:
-        raise InvalidOptionError("replace=True needs name=, the name of the graph to replace")
+        raise InvalidOptionError(f"replace={replace!r} needs name=, the name of the graph to replace")
     if name is not None:
         require(name, GraphName, "name")
     client = current_client(client)
@@ -162,7 +167,7 @@ def load(
         _require_exchange(words, EXCHANGES_OF_GRIDS[chosen], config.choice("exchange", EXCHANGES))
     service = ServiceClient.of(client)
     graph_id = uuid.uuid4().hex
-    service.call(Reserve(graph_id, client.id, gang.addresses, name, replace))
+    service.call(Reserve(graph_id, client.id, gang.addresses, name, bool(replace), replace == "first"))
     try:
         with build_reporter(progress, listed.name if name is None else name) as report:
             built = build(listed, gang, options, chosen, report)
@@ -193,8 +198,10 @@ def load(
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
-    except BaseException:
+    except BaseException as error:
         service.send(EndReservation(graph_id))
+        if name is not None and replace and isinstance(error, GraphTooLargeError):
+            _name_replaced(error, name, service, gang)
         raise
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
@@ -236,6 +243,20 @@ def choose_backend(gang: Gang, backend: str) -> str:
     )
     _require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
     return chosen
+
+
+def _name_replaced(error: GraphTooLargeError, name: str, service: ServiceClient, gang: Gang) -> None:
+    """Raise the error of a graph that does not fit beside the one that it replaces, if that one is there."""
+    try:
+        old, _ = service.call(OpenGraph(name))
+    except DbfsError:
+        return
+    if set(old.addresses) & set(gang.addresses):
+        taken = format_bytes(max(info.nbytes for info in old.infos))
+        raise GraphTooLargeError(
+            f"{error}. Part of the memory is that of the graph to replace, {taken} per rank; replace='first' "
+            "(--replace-first) unloads that graph first"
+        ) from error
 
 
 def _require_exchange(what: str, supported: Sequence[str], exchange: str) -> None:

@@ -66,7 +66,7 @@ class GraphTable:
         return named[name]
 
     def reserve(self, message: Reserve) -> list[GraphEntry]:
-        """Reserve workers and a name; return the graphs that had the name, taken out of the table, to be dissolved.
+        """Reserve workers and a name; return the graphs that must go first, taken out of the table, to be dissolved.
 
         Raises:
             ClientError, NameTakenError: see ``Reserve``.
@@ -83,9 +83,7 @@ class GraphTable:
                 )
         # Reserved before the old graph is dissolved, so that no other client takes the name meanwhile.
         self._reserved[message.graph_id] = Reservation(message.client, message.addresses, name)
-        for graph in same:
-            del self._graphs[graph.record.graph_id]
-        return same
+        return self._taken_out(name) if name is not None and message.first else []
 
     def release_all(self, client: str) -> None:
         """End the reservations of a client."""
@@ -99,8 +97,11 @@ class GraphTable:
         kept += [reservation.addresses for reservation in self._reserved.values()]
         return set().union(*kept)
 
-    async def add(self, record: GraphRecord, end: float) -> GraphEntry:
+    async def add(self, record: GraphRecord, end: float) -> tuple[GraphEntry, list[GraphEntry]]:
         """Take over the data of a graph that was built, form its gang until ``end`` (monotonic), and enter the graph.
+
+        Returns:
+            The graph, and the graphs that had its name, which are taken out of the table, to be dissolved.
 
         Raises:
             ClientError, NameTakenError, WorkerLostError: see ``AddGraph``; other errors as for ``forming.form``.
@@ -115,9 +116,10 @@ class GraphTable:
         except BaseException:
             await self.disband(graph)
             raise
+        replaced = self._taken_out(record.name) if record.named else []
         self._graphs[record.graph_id] = graph
         self._reserved.pop(record.graph_id, None)
-        return graph
+        return graph, replaced
 
     async def disband(self, graph: GraphEntry) -> None:
         """End a graph's gang, and free its data."""
@@ -130,6 +132,13 @@ class GraphTable:
     def free(self, graph: GraphEntry) -> None:
         """Free the data of a graph."""
         self._scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
+
+    def _taken_out(self, name: str) -> list[GraphEntry]:
+        """Take the graph of a name out of the table, if there is one."""
+        same = [graph for graph in self._graphs.values() if graph.record.named and graph.record.name == name]
+        for graph in same:
+            del self._graphs[graph.record.graph_id]
+        return same
 
     def _require_admission(self, record: GraphRecord) -> None:
         """Check that a graph may be added: its client, its reservation and its workers are in the cluster.

@@ -35,7 +35,8 @@ class Reserve(SchedulerMessage[None]):
         client: id of the client that builds the graph; the reservation ends if that client leaves.
         addresses: the workers.
         name: the name; None for a graph without a name.
-        replace: whether to unload the graph that has the name.
+        replace: whether another graph may have the name, which ``AddGraph`` then unloads.
+        first: whether to unload that graph now.
 
     Raises:
         InvalidOptionError: the name is not printable text of at most 255 characters.
@@ -48,6 +49,7 @@ class Reserve(SchedulerMessage[None]):
     addresses: tuple[str, ...]
     name: GraphName | None
     replace: bool
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class ChooseBackend(SchedulerMessage[str]):
 
 @dataclass(frozen=True)
 class AddGraph(SchedulerMessage[Formed]):
-    """Take over the data of a graph that was built, and form its gang.
+    """Take over the data of a graph that was built, and form its gang; then unload the graph that had its name.
 
     Attributes:
         record: the graph.

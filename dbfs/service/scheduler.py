@@ -133,11 +133,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
         try:
-            graph = await self._table.add(message.record, time.monotonic() + message.deadline)
+            graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
         except Exception as error:
             log.graph_refused(message.record, error)
             raise
         log.graph_loaded(graph)
+        for old in replaced:
+            await self._dissolve(old, f"{message.record.client} replaces it")
         return graph.formed
 
     @OpenGraph.handler

@@ -20,7 +20,7 @@ def descriptors(folder: Path) -> list[str]:
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            found.append(os.readlink(descriptor))
+            found.append(str(descriptor.readlink()))
     return [path for path in found if path.startswith(str(folder))]
 
 
