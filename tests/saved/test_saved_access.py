@@ -32,7 +32,7 @@ from dbfs_workers.storage.saved import writing
 from dbfs_workers.storage.saved.folder import Folder
 from tests.support.graphs import random
 from tests.support.saved import counts, load_arrays
-from tests.support.savers import dead, left_by
+from tests.support.savers import dead, left_by, until
 
 
 @pytest.fixture
@@ -161,19 +161,27 @@ def test_disks_that_workers_do_not_share(graph: Graph, tmp_path: Path, monkeypat
 
 
 @pytest.mark.full
-def test_a_worker_killed_during_a_save(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victims", [[0], [1], [0, 1]])
+def test_workers_killed_during_a_save(tmp_path: Path, victims: list[int]) -> None:
     """The files of the ranks that are left go as well, though their tasks were still writing."""
     with (
         dbfs.connect(n_workers=2, dashboard_address=None) as client,
         dbfs.load("path:n=1000", client=client) as big,
     ):
         slow(client)
-        victim = client.run(os.getpid, workers=[big.gang.addresses[1]])
-        killer = threading.Timer(1, os.kill, (*victim.values(), signal.SIGKILL))
+        pids = client.run(os.getpid, workers=[big.gang.addresses[rank] for rank in victims])
+
+        def kill() -> None:
+            until(lambda: len(list((tmp_path / "graph").glob("*.arrow"))) == 2)
+            for pid in pids.values():
+                os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
         killer.start()
-        with pytest.raises(WorkerLostError, match="lost rank 1"):
+        with pytest.raises(WorkerLostError, match=f"lost rank {victims[0]}"):
             big.save(tmp_path / "graph")
-        # What the killed worker had begun, another worker removes.
+        killer.join()
+        # What a killed worker had begun, another worker removes, or the client.
         assert not (tmp_path / "graph").exists()
 
 
