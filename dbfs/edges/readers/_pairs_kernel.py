@@ -58,7 +58,10 @@ def _skip_gap(text, at, separator):
 def _skip_marked(text, at, mark):
     """Return the end of the value between marks that begins at ``at``; -1 if its quotes don't enclose all of it."""
     if text[at] != _QUOTE:
-        while text[at] != mark and text[at] != _LINE and text[at] != _RETURN and text[at] != 0:
+        # Of most bytes two comparisons tell that the value goes on.
+        while text[at] != mark and (
+            text[at] > _RETURN or (text[at] != _LINE and text[at] != _RETURN and text[at] != 0)
+        ):
             at += 1
         return at
     at += 1
@@ -81,16 +84,20 @@ def _skip_rest(text, at, separator, tail, extra):
             if separator == _EITHER and text[at] == _BRACE:
                 at = _skip_line(text, at)
             # What regular expressions call no space: neither a blank nor a line end, nor the other controls of ASCII.
-            while text[at] != _SPACE and not 9 <= text[at] <= 13 and text[at] != 0:
+            while text[at] > _SPACE or (text[at] != _SPACE and not 9 <= text[at] <= 13 and text[at] != 0):
                 at += 1
             if at == start:
                 return -1
         else:
-            at = _skip_gap(text, at, tail)
+            # Most values follow the mark at once: their first byte is past blanks and quotes.
+            at = at + 1 if text[at] == tail and text[at + 1] > _QUOTE else _skip_gap(text, at, tail)
             if at >= 0:
                 at = _skip_marked(text, at, tail)
             if at < 0:
                 return -1
+    # Most lines have no blanks at their end.
+    if text[at] == _LINE:
+        return at + 1
     start = at
     at = _skip_blanks(text, at, _SPACE)
     if separator == _EITHER and tail == _SPACE and at > start and text[at] == _HASH:
