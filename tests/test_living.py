@@ -164,6 +164,17 @@ def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None,
             graph.insert_vertices(1)
 
 
+@pytest.mark.parametrize("few", [0, 4096])
+def test_a_batch_between_ids_that_are_numbers_of_others(
+    client: distributed.Client, leaves_nothing: None, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """The ids 1, 2, 3 and 9 are the vertices 0 to 3: ids are mapped once, however the batch travels."""
+    monkeypatch.setattr(living, "_FEW_EDGES", few)
+    with dbfs.load([(1, 2), (3, 9)], client=client, mutable=True) as graph:
+        assert graph.insert_edges([(2, 3)]).edges == 1
+        assert graph.bfs(1).to_dict() == {1: 0, 2: 1, 3: 2, 9: 3}
+
+
 def test_bad_input_leaves_the_version(client: distributed.Client, leaves_nothing: None, tmp_path: Path) -> None:
     calls: list[tuple[type[DbfsError], str, Callable[[Graph], object]]] = [
         (InvalidVertexError, r"edge \(0, 300\) .* ids are 0..29", lambda graph: graph.insert_edges([(0, 300)])),

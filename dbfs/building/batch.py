@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.building.on_cpu import HostBuilder
+from dbfs.building.reverses import find_missing
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
+from dbfs_workers.storage.symmetry import MODULUS
 from dbfs_workers.tasks import changing, delivering
 
 # Bytes of a piece that goes with its task, through the scheduler. A larger one goes straight to its worker.
@@ -52,34 +54,35 @@ class Batch:
             self._graph.add(rank, key, delivering.open_collection, token, rank, record.stripe, 1 + in_edges)
             self._graph.add(rank, self._key("bins-open", rank), delivering.collection_open, Ref(key))
 
-    def bin_edges(self, edges: EdgeList) -> int:
-        """Read and bin edges, and deliver the bins; return the number of edges.
+    def bin_edges(self, edges: EdgeList) -> None:
+        """Read and bin edges, and deliver the bins.
 
         Raises:
+            FormatError: an edge lacks its reverse, though the edge list says that all edges have theirs.
             InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
             DbfsError: reading a piece raised it. Others as for ``Gang.gather``.
         """
+        pieces = self._deal_out(edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p)))
+        if self._bin_pieces("bin-changes", edges, pieces) % MODULUS:
+            missing = find_missing(edges, self._gang)
+            self.held.update(missing.pieces)
+            self._bin_pieces("bin-missing", edges, [Ref(piece.key) for piece in missing.pieces])
+
+    def _bin_pieces(self, name: str, edges: EdgeList, pieces: Sequence[Any]) -> int:
+        """Bin pieces, and deliver the bins; return the imbalance of the pieces' edges, or 0 if it does not matter."""
         record, gang = self._record, self._gang
         order = None if record.order_key is None else Ref(record.order_key)
         first_ids = (edges.first_id if edges.n is not None else 0, record.ids.first_id)
         symmetrise = not record.directed and not edges.mirrored
-        pieces = self._deal_out(edges.cut(HostBuilder.piece_edges(edges.m, gang.p)))
         for index, piece in enumerate(pieces):
             rank = index % gang.p
-            rest = (record.stripe, symmetrise, edges.name, order, self._deadline.remaining)
-            self._graph.add(
-                rank,
-                self._key("bin-changes", index),
-                changing.bin_changes,
-                piece,
-                first_ids,
-                *self._arguments(rank),
-                *rest,
-            )
-        return self._run([self._key("bin-changes", index) for index in range(len(pieces))], f"changing {record.name}")
+            rest = (record.stripe, symmetrise, edges.name, order, self._deadline.remaining, edges.paired)
+            arguments = (piece, first_ids, *self._arguments(rank), *rest)
+            self._graph.add(rank, self._key(name, index), changing.bin_changes, *arguments)
+        return self._run([self._key(name, index) for index in range(len(pieces))], f"changing {record.name}")
 
-    def bin_incident(self, vertices: NDArray[np.int64]) -> int:
-        """Bin all edges of some vertices (positions, if the graph is ordered by degree); return their number.
+    def bin_incident(self, vertices: NDArray[np.int64]) -> None:
+        """Bin all edges of some vertices (positions, if the graph is ordered by degree), and deliver the bins.
 
         Raises:
             DbfsError: see ``Gang.gather``.
@@ -96,16 +99,17 @@ class Batch:
                 *self._arguments(rank),
                 *rest,
             )
-        return self._run([self._key("bin-changes", rank) for rank in range(self._gang.p)], f"changing {record.name}")
+        self._run([self._key("bin-changes", rank) for rank in range(self._gang.p)], f"changing {record.name}")
 
     def _arguments(self, rank: int) -> tuple[Any, ...]:
         opened = [Ref(self._key("bins-open", other)) for other in range(self._gang.p)]
         return Ref(self.keys[rank]), opened, self._gang.addresses
 
-    def _run(self, counts: list[Key], doing: str) -> int:
-        futures = self._gang.submit(self._graph, [*self.keys, *counts])
+    def _run(self, keys: list[Key], doing: str) -> int:
+        """Run the tasks; return the sum of the results of ``keys``."""
+        futures = self._gang.submit(self._graph, [*self.keys, *keys])
         self.held.update(futures.values())
-        awaited = [futures[key] for key in counts]
+        awaited = [futures[key] for key in keys]
         return sum(self._gang.gather(awaited, self._deadline, doing, self._check))
 
     def _deal_out(self, pieces: Sequence[Piece]) -> list[Any]:

@@ -14,6 +14,7 @@ from dbfs.building.numbering_memory import assumed_ids
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.on_grid import GridBuilder, GridOnGpuBuilder
+from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
@@ -26,8 +27,11 @@ from dbfs.integers import whole_count
 from dbfs.records import BuildProgress
 from dbfs_workers import gpus
 from dbfs_workers.exchange.hosts import Hosts
+from dbfs_workers.storage.symmetry import MODULUS
 
 if TYPE_CHECKING:
+    import distributed
+
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.storage.stripe import Stripe
@@ -194,7 +198,8 @@ def build(
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
     With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory. A saved graph that has the
-    ranks and the layout already is not built: the ranks take their files.
+    ranks and the layout already is not built: the ranks take their files. Edges that the edge list has in both
+    directions are checked to be so, and completed if the edge list says that they may not be.
 
     Args:
         edges: the edges of the graph.
@@ -204,6 +209,7 @@ def build(
         progress: called with the build's progress, as often as ``dbfs.liveness-interval`` says.
 
     Raises:
+        FormatError: an edge lacks its reverse, though the edge list says that all edges have theirs.
         TruncatedFileError: the pieces hold another number of edges than the edge list says.
         GraphTooLargeError: the graph won't fit the workers or their GPUs, beside what they hold already.
         InvalidOptionError: the cluster's workers do not read URLs of the file's scheme.
@@ -213,10 +219,21 @@ def build(
     if isinstance(edges, SavedEdges):
         options = layout(edges, options)
         if is_as_saved(edges, gang.p, options):
-            return _run(SavedLoad(edges, gang, options, backend), progress)
-        with restriping(gang):
-            return as_first_built(_build(edges, gang, options, backend, progress), edges, gang, options)
-    return _build(edges, gang, options, backend, progress)
+            built = _run(SavedLoad(edges, gang, options, backend), progress)
+        else:
+            with restriping(gang):
+                built = as_first_built(_build(edges, gang, options, backend, progress), edges, gang, options)
+    else:
+        built = _build(edges, gang, options, backend, progress)
+    if sum(info.imbalance for info in built.infos) % MODULUS == 0:
+        return built
+    release(built.futures)
+    missing = find_missing(edges, gang)
+    try:
+        completed = replace(edges, m=built.infos[0].input_edges + missing.count)
+        return _build(completed, gang, options, backend, progress, missing.pieces)
+    finally:
+        release(missing.pieces)
 
 
 def _build(
@@ -225,16 +242,17 @@ def _build(
     options: BuildOptions,
     backend: str,
     progress: Callable[[BuildProgress], None] | None,
+    more: tuple[distributed.Future, ...] = (),
 ) -> Built:
-    """Build a graph of the pieces of its edges; arguments and errors as of ``build``."""
-    builder = _builder(backend, options)
+    """Build a graph of the pieces of its edges, and ``more`` pieces; other arguments and errors as of ``build``."""
+    builder, arguments = _builder(backend, options), (edges, gang, options, more)
     if not issubclass(builder, CudaBuilder):
-        return _run(builder(edges, gang, options), progress)
+        return _run(builder(*arguments), progress)
     try:
-        return _run(builder(edges, gang, options), progress)
+        return _run(builder(*arguments), progress)
     except ExchangeUnavailableError as error:
         logger.info("building %s through the host: %s", edges.name, error)
-        return _run(builder(edges, gang, options, through_host=True), progress)
+        return _run(builder(*arguments, through_host=True), progress)
 
 
 def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[CudaBuilder]:

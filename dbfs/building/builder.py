@@ -180,6 +180,7 @@ class Builder(ABC):
         edges: the edges of the graph.
         gang: the workers that hold its ranks.
         options: its layout.
+        more: futures of pieces that belong to the edges as well; the caller keeps them.
 
     Attributes:
         tasks: module of the tasks that read pieces and describe partitions.
@@ -189,9 +190,12 @@ class Builder(ABC):
 
     tasks: Any
 
-    def __init__(self, edges: EdgeList, gang: Gang, options: BuildOptions) -> None:
+    def __init__(
+        self, edges: EdgeList, gang: Gang, options: BuildOptions, more: Sequence[distributed.Future] = ()
+    ) -> None:
         self.edges = edges
         self.options = options
+        self.more = more
         self.in_edges = options.in_edges and edges.directed
         self.gang = gang
         self.token = uuid.uuid4().hex
@@ -305,7 +309,10 @@ class Builder(ABC):
                 self.held.update(futures)
                 for index, future in zip(indices, futures, strict=True):
                     dealt[index] = future
-        return dealt
+        # Futures of this build's own, which it may release.
+        more = [distributed.Future(future.key, self.gang.client) for future in self.more]
+        self.held.update(more)
+        return [*dealt, *more]
 
     def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and number their ids."""

@@ -149,6 +149,7 @@ class HostBuilder(Builder):
                 ordered,
                 self.edges.name,
                 m,
+                self.edges.paired,
             )
             for rank, collection in enumerate(collections)
         ]

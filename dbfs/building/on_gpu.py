@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import distributed
+
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
@@ -43,8 +45,16 @@ class CudaBuilder(Builder):
 
     tasks = tasks
 
-    def __init__(self, edges: EdgeList, gang: Gang, options: BuildOptions, *, through_host: bool = False) -> None:
-        super().__init__(edges, gang, options)
+    def __init__(
+        self,
+        edges: EdgeList,
+        gang: Gang,
+        options: BuildOptions,
+        more: Sequence[distributed.Future] = (),
+        *,
+        through_host: bool = False,
+    ) -> None:
+        super().__init__(edges, gang, options, more)
         here = Counter(map(host_of, gang.addresses))
         self._ranks_here = [here[host_of(address)] for address in gang.addresses]
         self.through_host = through_host or len(here) > 1
@@ -145,6 +155,7 @@ class CudaBuilder(Builder):
                 rank,
                 self.edges.directed,
                 name,
+                self.edges.paired,
             )
             for rank in ranks
         ]

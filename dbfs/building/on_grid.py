@@ -45,7 +45,7 @@ class GridBuilder(HostBuilder):
                 rank,
                 self._key("blocks", rank),
                 build_on_grid.make_blocks,
-                *(stripe, rank, collection, read, ordered, edges.name, m),
+                *(stripe, rank, collection, read, ordered, edges.name, m, edges.paired),
             )
             for rank, collection in enumerate(collections)
         ]

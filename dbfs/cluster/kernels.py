@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 KERNELS = (
     "dbfs_workers.storage.building_kernels",
     "dbfs_workers.storage.sorting_kernels",
+    "dbfs_workers.storage.symmetry_kernels",
     "dbfs_workers.storage.id_kernels",
     "dbfs_workers.storage.integer_kernels",
     "dbfs_workers.storage.string_kernels",

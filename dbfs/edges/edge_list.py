@@ -31,6 +31,7 @@ class EdgeList(ABC):
         mirrored: whether the pieces hold undirected edges in both directions already.
         first_id: the id of vertex 0, if ``n`` is known; the id of each other vertex is as much larger than its number.
         stated: number of edges that a comment states. It may be off: reading another number is a warning.
+        completes: whether a build adds the reverses that mirrored edges lack, instead of refusing the edges.
     """
 
     name: str
@@ -40,6 +41,7 @@ class EdgeList(ABC):
     mirrored: bool
     first_id: int = field(default=0, kw_only=True)
     stated: int | None = field(default=None, kw_only=True)
+    completes: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -64,6 +66,15 @@ class EdgeList(ABC):
     def symmetrise(self) -> bool:
         """Whether a build adds each edge's reverse."""
         return not self.directed and not self.mirrored
+
+    @property
+    def paired(self) -> bool:
+        """Whether each edge's reverse must be in the pieces too; a build checks that."""
+        return self.mirrored and not self.directed
+
+    def line_of(self, vertex: int) -> int | None:  # noqa: ARG002 - of files that have such lines
+        """Return the number of the line that lists a vertex's edges; None if there are no such lines."""
+        return None
 
     @property
     def id_kinds(self) -> tuple[IdKind, ...]:

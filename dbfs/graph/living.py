@@ -18,6 +18,7 @@ from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.one_sided import missing_among
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
@@ -306,7 +307,7 @@ class LivingVertices(NamedVertices):
             # Another client may have thawed the graph.
             self.refresh()
         self._require_mutable(kind)
-        src, dst = self._read(edges)
+        src, dst = self._read(self._between_vertices(edges) if self.record.ids.keys else edges)
         if self.record.order_key is not None:
             src, dst = np.array(self.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(2, -1)
         if not self.record.directed and not edges.mirrored:
@@ -342,9 +343,7 @@ class LivingVertices(NamedVertices):
         RankCalls(self._gang, dict.fromkeys(range(self._gang.p), take), limit, doing).answers(check)
 
     def _read(self, edges: EdgeList) -> Edges:
-        """Return a batch's edges as vertices. The client reads them."""
-        if self.record.ids.keys:
-            edges = self._between_vertices(edges)
+        """Return a batch's edges as vertices. The client reads them. Ids that have a table were mapped before."""
         (piece,) = edges.cut(max(edges.m or 0, 1))
         first_ids = (edges.first_id if edges.n is not None else 0, self.record.ids.first_id)
         try:
@@ -358,8 +357,11 @@ class LivingVertices(NamedVertices):
         """Return a batch between ids that have a table as one between vertices. The client reads and maps the ids."""
         ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
         shift = edges.first_id if edges.n is not None else 0
-        for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p)):
-            for ids, mapped in zip(piece.read(), ends, strict=True):
+        parts = [piece.read() for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p))]
+        if edges.paired:
+            parts.append(missing_among(edges, *map(np.concatenate, zip(*parts, strict=True))))
+        for part in parts:
+            for ids, mapped in zip(part, ends, strict=True):
                 mapped.append(self.vertices_of(ids + shift if shift else ids))
         src, dst = (np.concatenate(mapped) for mapped in ends)
         return ArrayEdges(edges.name, self.n, src.size, edges.directed, edges.mirrored, src=src, dst=dst)

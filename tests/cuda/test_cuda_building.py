@@ -20,6 +20,7 @@ import dbfs
 from dbfs.building.builder import BuildOptions, DealtPieces
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
+from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
@@ -31,6 +32,7 @@ from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_ord
 from dbfs_workers.storage.partition import Partition, describe
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.symmetry import MODULUS
 from dbfs_workers.tasks import build_on_gpu as tasks
 from tests.support import standin
 from tests.support.graphs import GRAPHS
@@ -275,3 +277,17 @@ def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizeof([kept, kept]) < 1000
     with pytest.raises(TypeError, match="RankBins is in GPU memory: it can't be pickled and stays on its worker"):
         pickle.dumps(bins)
+
+
+@pytest.mark.parametrize(("p", "turns", "order"), [(1, 1, "given"), (2, 3, "degree"), (3, 1, "given")])
+def test_edges_in_one_direction_are_noticed(monkeypatch: pytest.MonkeyPatch, p: int, turns: int, order: str) -> None:
+    """Edges that are said to be there in both directions balance if they are."""
+    standin.install(monkeypatch, mapped=True)
+    n, src, dst = GRAPHS["self-loops and duplicates"]()
+    both = src != dst
+    ends = (np.append(src, dst[both]), np.append(dst, src[both]))
+    for lost, balanced in ((0, True), (1, False)):
+        sides: Any = {"src": ends[0][lost + 1 :], "dst": ends[1][lost + 1 :]}
+        edges = ArrayEdges("both", n, sides["src"].size, directed=False, mirrored=True, **sides)
+        made, _ = built(edges, p, order, turns)
+        assert (sum(part.imbalance for part in made) % MODULUS == 0) == balanced

@@ -10,10 +10,11 @@ the last line's end may be missing only if the line is not blank. The result is 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.head import Head
-from dbfs.edges.readers.lines import bad_line, blocks, header_number, require_bytes, split_points
+from dbfs.edges.readers.lines import bad_line, blocks, count_lines, header_number, require_bytes, split_points
 from dbfs.edges.readers.metis_piece import MetisLayout, MetisPiece, count_vertex_lines
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import InvalidOptionError, TruncatedFileError
@@ -68,6 +69,7 @@ def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
         m=2 * m,
         directed=bool(options.directed),
         mirrored=not options.directed,
+        completes=options.directed is False,
         source=source,
         layout=layout,
         body=line.end,
@@ -105,6 +107,20 @@ class MetisFile(FileEdges):
             MetisPiece(self.source, self.layout, vertex, start, end, limits)
             for (start, vertex), end in zip(starts, ends, strict=True)
         ]
+
+    def line_of(self, vertex: int) -> int:
+        """See ``EdgeList``; errors as of ``cut``."""
+        reading = Reading(self.source.path, self.limits(), expansion=2)
+        passed = 0
+        for offset, block in blocks(self.source, self.body, None, reading, self.layout.line_bytes):
+            rows = count_vertex_lines(block)
+            if passed + rows > vertex:
+                lines = enumerate(block.split(b"\n"), start=count_lines(self.source, offset, reading) + 1)
+                numbers = (number for number, text in lines if not text.startswith(b"%"))
+                return next(islice(numbers, vertex - passed, None))
+            passed += rows
+            reading.take_edges(0, len(block))
+        raise TruncatedFileError(f"{self.source.path} has no line of vertex {vertex + 1}")
 
     def _vertex_starts(self, points: list[int]) -> list[tuple[int, int]]:
         """Return the body's start and the first line start at or after each point, each with its first vertex."""

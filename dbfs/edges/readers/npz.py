@@ -1,8 +1,8 @@
 """NumPy archives (``.npz``): a SciPy sparse matrix, two arrays of ids, or PyTorch Geometric's ``edge_index``.
 
-Source: SciPy, ``scipy.sparse.save_npz``. Entry (i, j) is an edge from i to j, explicit zeros excepted. The archive is
-compressed, so that one worker reads it as a stream. A matrix that ``dbfs generate`` or ``dbfs convert`` wrote says in
-the array ``dbfs`` whether edges are directed. For another matrix the caller says so, or the client reads the whole
+Source: SciPy, ``scipy.sparse.save_npz``. A stored entry (i, j) is an edge from i to j, whatever its value. The archive
+is compressed, so that one worker reads it as a stream. A matrix that ``dbfs generate`` or ``dbfs convert`` wrote says
+in the array ``dbfs`` whether edges are directed. For another matrix the caller says so, or the client reads the whole
 matrix to find out whether it is symmetric.
 """
 
@@ -79,13 +79,15 @@ def open_npz(source: Source, options: ReadOptions) -> EdgeList:
     if stated is None and directed is None:
         return _symmetric_or_not(source, layout, members)
     entries = members[_LAYOUTS[layout][1]].shape[0]
+    # An undirected matrix has each edge at both ends. In one that dbfs wrote of a directed graph each entry is an edge.
+    mirrored = not (directed or stated or bipartite)
     return MatrixFile(
         name=source.path,
         n=sum(shape) if bipartite else shape[0],
-        # A matrix that dbfs wrote has no explicit zeros.
-        m=None if stated is None else entries,
+        m=entries,
         directed=bool(stated) if directed is None else directed,
-        mirrored=stated is False and not directed and not bipartite,
+        mirrored=mirrored,
+        completes=mirrored and directed is False,
         source=source,
         layout=layout,
         entries=entries,
@@ -125,7 +127,7 @@ class MatrixPiece:
                 _values(archive, name, members[name], path, reading).astype(np.int64, copy=False)
                 for name in _LAYOUTS[file.layout]
             )
-            stored = _values(archive, "data", members["data"], path, reading) != 0
+            values = _values(archive, "data", members["data"], path, reading).size
         if file.layout != "coo":
             lines = _expanded(lines, lines_there, others.size, path)
         rows, columns = (others, lines) if file.layout == "csc" else (lines, others)
@@ -134,12 +136,8 @@ class MatrixPiece:
                 at = int(np.flatnonzero((ids < 0) | (ids >= size))[0])
                 shape = " x ".join(map(str, file.shape))
                 raise FormatError(f"{path}: entry {at:,} is in row or column {ids[at]}; the matrix is {shape}")
-        if not rows.size == columns.size == stored.size:
-            raise FormatError(
-                f"{path} has {others.size:,} indices and {stored.size:,} values; expected as many of each"
-            )
-        if not stored.all():
-            rows, columns = rows[stored], columns[stored]
+        if not rows.size == columns.size == values:
+            raise FormatError(f"{path} has {others.size:,} indices and {values:,} values; expected as many of each")
         return rows, columns if file.n == file.shape[0] else columns + file.shape[0]
 
 
@@ -149,7 +147,7 @@ class MatrixFile(FileEdges):
 
     Attributes:
         layout: SciPy's name of the matrix's format: ``csr``, ``csc`` or ``coo``.
-        entries: stored entries, explicit zeros included.
+        entries: stored entries.
         shape: numbers of rows and columns. The vertices are the rows, or the rows and then the columns.
     """
 

@@ -58,16 +58,13 @@ def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lon
     return with_lone(pa.concat_tables(tables), lone_columns, directed=directed, name=name)
 
 
-def with_lone(
-    table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: bool, name: str, mirrored: bool = False
-) -> TableEdges:
+def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: bool, name: str) -> TableEdges:
     """Return the edge list of a table whose first half of columns is the source, the second half the target.
 
     Args:
         table: a column, or for ids that are tuples a column for each part, of both ends.
         lone: ids of further vertices, with as many columns as an end; None for none.
         directed, name: as of ``open_pairs``.
-        mirrored: whether the table has undirected edges in both directions.
 
     Raises:
         EdgeInputError: the ends, or the further vertices, have ids of different kinds, or integers below 0.
@@ -84,7 +81,9 @@ def with_lone(
             raise EdgeInputError(f"{name}: vertices without edges have ids of another type than those with edges")
         others = pa.table(list(lone), names=list(ends.source))
         require_values(others, Ends(ends.source, ends.source), Place(f"{name}, vertices without edges"))
-    return TableEdges(name, None, table.num_rows, directed, mirrored, table=table, ends=ends, kinds=kinds, lone=others)
+    return TableEdges(
+        name, None, table.num_rows, directed, mirrored=False, table=table, ends=ends, kinds=kinds, lone=others
+    )
 
 
 def _transposed(chunk: list[Any], name: str, first: int) -> tuple[Sequence[Any], Sequence[Any]]:

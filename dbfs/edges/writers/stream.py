@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dbfs import config
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.one_sided import missing_among
 from dbfs_workers.storage.id_codes import ascending, encode
 from dbfs_workers.storage.id_table import IdTable, as_ids, take
 from dbfs_workers.storage.pieces import Edges, IdEdges, PieceWithLoneIds
+from dbfs_workers.storage.reading import require_room
+from dbfs_workers.storage.symmetry import MISSING_BYTES, MODULUS, imbalance_of_edges
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
@@ -73,9 +77,10 @@ class EdgeStream:
 
         Raises:
             TruncatedFileError: there are fewer edges, or more, than a file's header promises.
+            FormatError, GraphTooLargeError: see ``_missing``; only where each edge is to be there in both directions.
             UnreadableFileError: the machine fails to read the edges.
         """
-        read = 0
+        read = found = 0
         self._lone.clear()
         for piece in self.edges.cut(PIECE_EDGES):
             src, dst = map(as_ids, piece.read())
@@ -85,12 +90,30 @@ class EdgeStream:
             read += len(src)
             if self._progress is not None:
                 self._progress(read)
-            if self.edges.mirrored and not self.edges.directed:
+            if self.edges.paired:
                 # The pieces hold each edge in both directions.
+                found += imbalance_of_edges(src, dst)
                 once = src >= dst
                 src, dst = src[once], dst[once]
             yield src, dst
         self.edges.require_count(read)
+        if found % MODULUS:
+            yield self._missing(read)
+
+    def _missing(self, read: int) -> Edges:
+        """Return the reverses that ``read`` edges lack, those from a higher to a lower vertex; all edges are read anew.
+
+        Raises:
+            FormatError: the edge list does not say that missing reverses are to be added.
+            GraphTooLargeError: the memory will not hold all edges.
+        """
+        share, what = float(config.get("build.memory-share")), "a search for edges that are listed at one end only"
+        require_room(MISSING_BYTES * read, share, f"{self.edges.name}: {what}")
+        pieces = [piece.read() for piece in self.edges.cut(PIECE_EDGES)]
+        src, dst = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
+        owners, others = missing_among(self.edges, src, dst)
+        once = owners > others
+        return owners[once], others[once]
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
         """Yield the pieces with vertices 0..n-1."""
@@ -103,8 +126,7 @@ class EdgeStream:
     def survey(self) -> Survey:
         """Count vertices and edges: without a pass over the edges if both numbers are known."""
         n, m = self.edges.n, self.edges.m
-        mirrored = self.edges.mirrored and not self.edges.directed
-        if n is not None and m is not None and not mirrored:
+        if n is not None and m is not None and not self.edges.paired:
             return Survey(n, m, None)
         ids: Ids | None = None
         count = 0

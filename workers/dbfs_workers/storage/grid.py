@@ -55,7 +55,7 @@ class Blocks:
         into: by rank of the row, the same edges by the rows where they end; None if there are no bottom-up levels. A
             column is the source's place among the vertices of the grid's column: the row of the source's owner in the
             grid, times ``n_local``, plus the source's local id.
-        self_loops, duplicates, input_edges: as in ``Partition``.
+        self_loops, duplicates, input_edges, imbalance: as in ``Partition``.
     """
 
     out: tuple[Csr, ...]
@@ -63,6 +63,7 @@ class Blocks:
     self_loops: int
     duplicates: int
     input_edges: int
+    imbalance: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -164,6 +165,7 @@ def describe(partition: GridPartition) -> PartitionInfo:
         input_edges=blocks.input_edges,
         max_degree=int(partition.degrees.max()),
         has_parents=blocks.into is not None,
+        imbalance=blocks.imbalance,
     )
 
 

@@ -79,6 +79,7 @@ class Partition:
         version: number of the graph's version; a graph begins with 0, and each batch of changes makes the next.
         deleted: int64, ascending: the deleted vertices of the whole graph (positions, if it is ordered by degree). They
             have no edges.
+        imbalance: that of the edges (see ``symmetry``), if the edges read must hold their reverses; else 0.
     """
 
     stripe: Stripe
@@ -92,6 +93,7 @@ class Partition:
     in_edges: Csr | None = None
     version: int = 0
     deleted: NDArray[np.int64] = field(default_factory=no_vertices)
+    imbalance: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -182,6 +184,7 @@ class PartitionInfo:
     max_degree: int
     has_parents: bool
     free_pages: int = 0
+    imbalance: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,7 @@ def describe(partition: Partition) -> PartitionInfo:
         max_degree=partition.max_degree,
         has_parents=partition.parent_rows is not None,
         free_pages=partition.free_pages,
+        imbalance=partition.imbalance,
     )
 
 

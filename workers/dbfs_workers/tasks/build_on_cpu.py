@@ -4,6 +4,7 @@ The tasks that need kernels import them where they run, so that a client that su
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import distributed
 import numpy as np
@@ -17,6 +18,7 @@ from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
+from dbfs_workers.storage.symmetry import imbalance
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
 
 # Edges of a piece in memory that become int64, and then bins, at a time.
@@ -134,12 +136,14 @@ def make_partition(
     hub_first: bool,
     name: str,
     m: int,
+    paired: bool,
 ) -> Partition:
     """Return the rank's partition, made of the bins that the rank collected.
 
     Args:
         read: edges read by the tasks of all ranks.
         m: edges promised.
+        paired: whether each edge's reverse must be there too: the partition then has its imbalance.
         stripe, rank, directed, hub_first: see ``building.build_partition``.
 
     Raises:
@@ -148,6 +152,7 @@ def make_partition(
     from dbfs_workers.storage.building import build_partition
     from dbfs_workers.storage.shared_rows import share
 
+    threads = distributed.get_worker().state.nthreads
     try:
         require_promised(read, m, name)
         edges, *into = collection.stores
@@ -159,8 +164,11 @@ def make_partition(
             directed=directed,
             in_edges=into[0] if into else None,
             hub_first=hub_first,
-            threads=distributed.get_worker().state.nthreads,
+            threads=threads,
         )
+        if paired:
+            found = imbalance(partition.out_edges, rank * stripe.n_local, threads)
+            partition = replace(partition, imbalance=found)
         return share(partition)
     finally:
         collection.close()

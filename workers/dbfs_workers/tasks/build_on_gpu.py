@@ -21,6 +21,7 @@ from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.pieces import Edges, GeneratedPiece, Piece
 from dbfs_workers.storage.reading import read_ahead
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.symmetry import imbalance
 from dbfs_workers.tasks.build_on_cpu import count_edges, read_piece
 from dbfs_workers.tasks.gpu_data import (
     BinOffer,
@@ -243,8 +244,10 @@ def sort_rows(
     return rows
 
 
-def make_partition(turns: list[SortedRows], stripe: Stripe, rank: int, directed: bool, name: str) -> Partition:
-    """Join the rows of all turns to the rank's partition, and free them.
+def make_partition(
+    turns: list[SortedRows], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
+) -> Partition:
+    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``build_on_cpu``.
 
     Raises:
         GraphTooLargeError: the partition doesn't fit the GPU beside the rows.
@@ -254,6 +257,7 @@ def make_partition(turns: list[SortedRows], stripe: Stripe, rank: int, directed:
     where = f"rank {rank}, joining {name}"
     with _on_gpu(where):
         out = building.join([rows.out.pop() for rows in turns], where)
+        edges = Csr(out.row_offsets, out.columns)
         into = building.join([rows.into.pop() for rows in turns], where) if turns[0].into else None
         return Partition(
             stripe,
@@ -265,6 +269,7 @@ def make_partition(turns: list[SortedRows], stripe: Stripe, rank: int, directed:
             turns[0].read,
             directed,
             None if into is None else Csr(into.row_offsets, into.columns),
+            imbalance=imbalance(edges, rank * stripe.n_local) if paired else 0,
         )
 
 

@@ -5,19 +5,22 @@ A rank's own edges lie on all ranks of its column, so that each of these counts 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.grid import Blocks, GridPartition
+from dbfs_workers.storage.grid import Blocks, Grid, GridPartition
 from dbfs_workers.storage.grid import describe as describe
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.symmetry import MODULUS, imbalance
 from dbfs_workers.tasks.build_on_cpu import require_promised
 from dbfs_workers.tasks.delivering import Collection
 
 
 def make_blocks(
-    stripe: Stripe, rank: int, collection: Collection, read: list[int], hub_first: bool, name: str, m: int
+    stripe: Stripe, rank: int, collection: Collection, read: list[int], hub_first: bool, name: str, m: int, paired: bool
 ) -> Blocks:
     """Return the rank's blocks, made of the bins that the rank collected; see ``build_on_cpu.make_partition``."""
     from dbfs_workers.storage.grid_building import build_blocks
@@ -25,9 +28,12 @@ def make_blocks(
     try:
         require_promised(read, m, name)
         threads = distributed.get_worker().state.nthreads
-        return build_blocks(
+        blocks = build_blocks(
             stripe, rank, collection.stores, input_edges=sum(read), hub_first=hub_first, threads=threads
         )
+        owners = enumerate(Grid.of(stripe.p).column_of(rank)) if paired else ()
+        parts = [imbalance(blocks.out[at], owner * stripe.n_local, threads) for at, owner in owners]
+        return replace(blocks, imbalance=sum(parts) % MODULUS)
     finally:
         collection.close()
 

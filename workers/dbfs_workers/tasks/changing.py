@@ -11,6 +11,7 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.pieces import Edges, Piece
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.symmetry import imbalance_of_edges
 from dbfs_workers.tasks.build_on_cpu import bin_piece
 from dbfs_workers.tasks.delivering import Collection
 
@@ -56,13 +57,15 @@ def bin_changes(
     name: str,
     order: DegreeOrder | None,
     timeout: float,
+    paired: bool,
 ) -> int:
-    """Read a piece of a batch, bin its edges and deliver the bins; return the number of edges.
+    """Read a piece of a batch, bin its edges and deliver the bins; return the edges' imbalance, or 0 if not ``paired``.
 
     Args:
         piece, name: see ``read_changes``.
         first_ids: its arguments ``first_id`` and ``own_first_id``.
         collection, opened, addresses, stripe, symmetrise, order, timeout: see ``build_on_cpu.bin_piece``.
+        paired: whether each edge's reverse must be in the batch too.
 
     Raises:
         InvalidVertexError, InvalidVertexTypeError: see ``read_changes``; others as for ``bin_piece``.
@@ -72,7 +75,8 @@ def bin_changes(
     except BaseException as error:
         collection.close(error)
         raise
-    return bin_piece(edges, collection, opened, addresses, stripe, symmetrise, name, order, timeout)
+    bin_piece(edges, collection, opened, addresses, stripe, symmetrise, name, order, timeout)
+    return imbalance_of_edges(*edges) if paired else 0
 
 
 def bin_incident(

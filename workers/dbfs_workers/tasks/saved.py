@@ -89,7 +89,8 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
     """
     with _on(backend, f"loading rank {facts.rank} of {folder.path}"):
         arrays = _arrays(folder, saved.partition, backend, ranks_here)
-        partition = parts.partition(saved, facts, arrays, folder.file(saved.partition.name))
+        path = folder.file(saved.partition.name)
+        partition = parts.partition(saved, facts, arrays, path, thread_count(ranks_here))
     return share(partition) if backend == "cpu" else partition
 
 

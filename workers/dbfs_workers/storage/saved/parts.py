@@ -17,6 +17,7 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, array_module, on_host
 from dbfs_workers.storage.saved.manifest import SavedRank
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.symmetry import imbalance, imbalance_and_largest
 
 # Items that are checked at once: few enough for the cache of a core.
 _HOST_ITEMS = 2**17
@@ -41,15 +42,25 @@ class RankFacts:
     input_edges: int
 
 
-def partition(saved: SavedRank, facts: RankFacts, arrays: list[Any], path: str) -> Partition:
-    """Make a rank's partition of its file's arrays, NumPy's or CuPy's; ``path`` is the file's, for messages.
+def partition(saved: SavedRank, facts: RankFacts, arrays: list[Any], path: str, threads: int) -> Partition:
+    """Make a rank's partition of its file's arrays, NumPy's or CuPy's.
+
+    Args:
+        saved: the manifest's entry of the rank.
+        facts: the rank's place in the graph.
+        arrays: those of the file.
+        path: the file's path, for messages.
+        threads: threads of this process.
 
     Raises:
         FormatError: a row offset or a column leads out of the arrays or to no vertex.
     """
     csrs = [Csr(offsets, columns) for offsets, columns in zip(arrays[::2], arrays[1::2], strict=True)]
     for csr in csrs:
-        check_csr(csr, facts.stripe, facts.rank, path)
+        check_rows(csr, facts.stripe, facts.rank, path)
+    for csr in csrs if facts.directed else csrs[1:]:
+        check_columns(csr, facts.stripe, path)
+    found = 0 if facts.directed else balance_columns(csrs[0], facts.stripe, facts.rank, path, threads)
     return Partition(
         facts.stripe,
         facts.rank,
@@ -60,6 +71,7 @@ def partition(saved: SavedRank, facts: RankFacts, arrays: list[Any], path: str) 
         facts.input_edges,
         facts.directed,
         csrs[1] if len(csrs) > 1 else None,
+        imbalance=found,
     )
 
 
@@ -93,11 +105,11 @@ def degree_order(vertex: Any, path: str) -> DegreeOrder:
     return DegreeOrder(on_host(position), on_host(vertex))
 
 
-def check_csr(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
-    """Check that row offsets ascend over all columns, and that columns are internal ids of vertices.
+def check_rows(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
+    """Check that row offsets ascend over all columns, and that rows past the last vertex are empty.
 
     Raises:
-        FormatError: a row offset or a column is wrong.
+        FormatError: a row offset is wrong.
     """
     offsets, columns = csr.row_offsets, csr.columns
     if int(offsets[0]) != 0 or int(offsets[-1]) != columns.size:
@@ -107,19 +119,50 @@ def check_csr(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
     owned = int(offsets[stripe.owned(rank)])
     if owned != columns.size:
         raise FormatError(f"{path}: {columns.size - owned:,} columns are of rows past the last vertex of rank {rank}")
-    on_cpu = array_module(columns) is np
-    items = _HOST_ITEMS if on_cpu else _GPU_ITEMS
-    ascend, are_vertices = (_ascend_here, _are_vertices_here) if on_cpu else (_ascend, _are_vertices)
+    items, ascend = (_HOST_ITEMS, _ascend_here) if array_module(columns) is np else (_GPU_ITEMS, _ascend)
     for at in range(0, offsets.size - 1, items):
         if not ascend(offsets[at : at + items + 1]):
             raise FormatError(f"{path}: its row offsets do not ascend between the rows {at:,} and {at + items:,}")
-    for at in range(0, columns.size, items):
-        ids = columns[at : at + items]
+
+
+def check_columns(csr: Csr, stripe: Stripe, path: str) -> None:
+    """Check that columns are internal ids of vertices.
+
+    Raises:
+        FormatError: a column is none.
+    """
+    on_cpu = array_module(csr.columns) is np
+    items, are_vertices = (_HOST_ITEMS, _are_vertices_here) if on_cpu else (_GPU_ITEMS, _are_vertices)
+    for at in range(0, csr.columns.size, items):
+        ids = csr.columns[at : at + items]
         if not are_vertices(ids, stripe):
-            raise FormatError(
-                f"{path}: a column between {at:,} and {at + ids.size:,} is the internal id of no vertex, with "
-                f"n = {stripe.n} on {stripe.p} ranks"
-            )
+            raise _no_vertex(stripe, path, at, at + ids.size)
+
+
+def balance_columns(csr: Csr, stripe: Stripe, rank: int, path: str, threads: int) -> int:
+    """Check the columns of an undirected graph, and return their imbalance.
+
+    On the host one pass does both: a column that is none of the rows of all ranks is found here. One that is a row past
+    the last vertex has no reverse, since those rows are empty, and so the graph's imbalance is not 0.
+
+    Raises:
+        FormatError: a column is no internal id.
+    """
+    first_id = rank * stripe.n_local
+    if array_module(csr.columns) is not np:
+        check_columns(csr, stripe, path)
+        return imbalance(csr, first_id)
+    found, largest = imbalance_and_largest(csr, first_id, threads)
+    if largest >= stripe.p * stripe.n_local:
+        raise _no_vertex(stripe, path, 0, csr.columns.size)
+    return found
+
+
+def _no_vertex(stripe: Stripe, path: str, start: int, stop: int) -> FormatError:
+    return FormatError(
+        f"{path}: a column between {start:,} and {stop:,} is the internal id of no vertex, with n = {stripe.n} on "
+        f"{stripe.p} ranks"
+    )
 
 
 def _ascend_here(offsets: NDArray[np.int64]) -> bool:
