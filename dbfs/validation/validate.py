@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import distributed
@@ -318,4 +318,5 @@ class _Check:
         return self.gang.gather([futures[key]], self.deadline, self._doing)[0]
 
     def _error(self, violations: Sequence[Violation]) -> ValidationError:
-        return ValidationError(f"{self.graph.name}: {'; '.join(map(str, violations))}")
+        named = (replace(one, vertices=tuple(self.graph.python_ids(one.vertices))) for one in violations)
+        return ValidationError(f"{self.graph.name}: {'; '.join(map(str, named))}")

@@ -29,7 +29,7 @@ class Violation:
 
     Attributes:
         rule: the rule.
-        vertices: ids that show it: a vertex, a vertex and its predecessor, the ends of an edge, or a circle's vertices.
+        vertices: what shows it: a vertex, a vertex and its predecessor, the ends of an edge, or a circle's vertices.
         ranks: the ranks that own such vertices, or that hold such edges.
         count: vertices or edges that break the rule.
     """
