@@ -12,6 +12,7 @@ from dbfs.edges.kinds import DistinctIds
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
+from dbfs_workers.storage.symmetry import MODULUS, imbalance_of_edges
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,10 @@ def from_arrays(
 
 
 def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = False, name: str = "matrix") -> EdgeList:
-    """Make an edge list of a SciPy sparse matrix or array: an edge (i, j) for each stored entry except zeros.
+    """Make an edge list of a SciPy sparse matrix or array: an edge (i, j) for each stored entry.
+
+    An entry is an edge whatever its value, zero included, and an entry that is stored twice is two edges. The formats
+    BSR and DIA store whole blocks and diagonals: the zeros there are no entries.
 
     Args:
         matrix: n x n, in any SciPy sparse format; with ``bipartite`` r x c.
@@ -122,15 +126,13 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
         shape = " x ".join(map(str, matrix.shape))
         hint = "; bipartite=True makes a vertex of each row, and another of each column" if matrix.ndim == 2 else ""
         raise EdgeInputError(f"the matrix must be square (one row per vertex), not {shape}{hint}")
-    pattern: Any = matrix.tocsr(copy=True)
-    pattern.sum_duplicates()
-    pattern.eliminate_zeros()
-    pattern.data = np.ones(pattern.nnz, np.int8)
-    symmetric = bipartite or (pattern != pattern.T).nnz == 0
+    entries: Any = matrix.tocoo(copy=True)
+    if matrix.format in ("bsr", "dia"):
+        entries.eliminate_zeros()
+    src, dst, rows = entries.row.astype(np.int64), entries.col.astype(np.int64), int(matrix.shape[0])
+    symmetric = bipartite or imbalance_of_edges(src, dst) % MODULUS == 0
     if directed is False and not symmetric:
         raise EdgeInputError("directed=False, but the matrix is not symmetric; pass matrix + matrix.T")
-    entries, rows = pattern.tocoo(), int(matrix.shape[0])
-    src, dst = entries.row.astype(np.int64), entries.col.astype(np.int64)
     if bipartite:
         dst += rows
     n = rows + int(matrix.shape[1]) if bipartite else rows
@@ -142,11 +144,14 @@ def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
     """Return the ids as contiguous int64.
 
     Raises:
-        EdgeInputError: the values are not a 1-D array of integers, or one is past int64.
+        EdgeInputError: the values are not a 1-D array of integers, or one is past int64, or missing.
     """
     ids = np.asarray(values)
     if ids.ndim != 1:
         raise EdgeInputError(f"{which} must be one-dimensional, not {ids.ndim}-dimensional")
+    missing = _first_missing(values)
+    if missing is not None:
+        raise EdgeInputError(f"{which}[{missing}] is missing; an edge needs both ends. Drop edges with missing ids")
     if ids.size == 0:
         return np.empty(0, np.int64)
     if not np.issubdtype(ids.dtype, np.integer):
@@ -155,3 +160,18 @@ def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
     if np.issubdtype(ids.dtype, np.unsignedinteger) and ids.max() > np.iinfo(np.int64).max:
         raise EdgeInputError(f"{which} holds {ids.max()}; the largest vertex id is {np.iinfo(np.int64).max}")
     return np.ascontiguousarray(ids, dtype=np.int64)
+
+
+def _first_missing(values: Any) -> int | None:
+    """Return the index of the first value that is masked, null or NaN; None if there is none."""
+    array = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        missing: Any = np.ma.getmaskarray(values)
+    elif array.dtype.kind in "fO":
+        # NumPy's form of other libraries' nulls.
+        import pandas as pd
+
+        missing = pd.isna(array)
+    else:
+        return None
+    return int(missing.argmax()) if missing.any() else None

@@ -105,7 +105,8 @@ class IdLookup:
                 raise InvalidVertexTypeError(f"{what}: {error}") from None
         if hasattr(given, "__array__") and self.id_type.is_integer:
             array = np.asarray(given)
-            if array.dtype.kind == "i" and array.size > KEPT:
+            # A mask is gone by now; the list below has None in its places.
+            if array.dtype.kind == "i" and array.size > KEPT and not np.ma.is_masked(given):
                 return self._of_array(array.astype(np.int64), what)
         listed = given.tolist() if hasattr(given, "tolist") else list(given)
         return np.array(self._of_python(listed, what), np.int64)

@@ -77,7 +77,7 @@ def load(
             - a graph of NetworkX, igraph, rustworkx or NetworKit;
             - an iterable of pairs, or an array of shape (m, 2) or (2, m);
             - a pair ``(src, dst)`` of arrays of integers or strings, also of dask arrays;
-            - a square SciPy sparse matrix, whose entry (i, j) is an edge from i to j.
+            - a square SciPy sparse matrix, whose stored entries (i, j) are edges from i to j, zeros included.
         client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
             awaitable of an ``AsyncGraph``.
         ranks: number of workers that take part, one rank each; all workers if None.

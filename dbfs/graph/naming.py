@@ -167,8 +167,9 @@ class NamedVertices(StaysHere, GraphCounts):
         """
         self._require_tables()
         array = np.asarray(vertices)
-        if array.size and array.dtype.kind not in "iu":
-            raise InvalidVertexTypeError(f"vertices must be integers, not {array.dtype}")
+        if array.size and (array.dtype.kind not in "iu" or np.ma.is_masked(vertices)):
+            kind = "masked" if np.ma.is_masked(vertices) else array.dtype
+            raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
         return self._lookup.ids_of(array.astype(np.int64))
 
     def ids(self) -> Ids:

@@ -294,9 +294,10 @@ class _Check:
     def _array(self, values: ArrayLike, what: str, dtype: type[np.int32 | np.int64]) -> NDArray[Any]:
         """Convert integers by vertex; a value outside of the type's range becomes another that is no valid label."""
         array = np.asarray(values)
-        if array.shape != (self.graph.n,) or array.dtype.kind not in "iu":
+        if array.shape != (self.graph.n,) or array.dtype.kind not in "iu" or np.ma.is_masked(values):
+            kind = f"masked {array.dtype}" if np.ma.is_masked(values) else array.dtype
             raise InvalidOptionError(
-                f"{what} must be {self.graph.n} integers, one a vertex, not {array.dtype} of shape {array.shape}"
+                f"{what} must be {self.graph.n} integers, one a vertex, not {kind} of shape {array.shape}"
             )
         clipped: NDArray[Any] = np.clip(array, -2, np.iinfo(dtype).max).astype(dtype)
         return clipped

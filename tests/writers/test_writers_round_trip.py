@@ -90,6 +90,7 @@ def test_npz_is_the_matrix(tmp_path: Path, arrays: tuple[int, list[tuple[int, in
             expected[dst, src] += 1
     np.testing.assert_array_equal(matrix.toarray(), expected)
     assert dbfs.from_scipy(matrix).n == n
+    assert multiset(from_file(out)) == multiset(edge_list(*arrays))
 
 
 @PER_TEST

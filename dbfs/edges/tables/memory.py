@@ -216,7 +216,7 @@ def _array(values: Any, column: str, name: str) -> Any:
 
 
 def _plain(values: Any) -> Any:
-    array = np.asarray(values)
+    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"its array is {array.ndim}-dimensional; expected one dimension")
     return array

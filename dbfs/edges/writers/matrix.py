@@ -37,7 +37,7 @@ def write_metis(stream: EdgeStream, sink: Sink) -> Written:
             f"{sink.name}: METIS holds undirected graphs, and {stream.edges.name} is directed; choose another format"
         )
     survey = stream.survey()
-    matrix = _matrix(stream, survey, loops=False)
+    matrix = _matrix(stream, survey, simple=True)
     edges = matrix.nnz // 2
     sink.write(f"% {stream.title}\n{survey.n} {edges}\n".encode())
     row = 0
@@ -60,12 +60,12 @@ def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
 
 
 def write_npz(stream: EdgeStream, sink: Sink) -> Written:
-    """Write a CSR matrix for ``scipy.sparse.load_npz``: entry (i, j) is the number of edges from i to j.
+    """Write a CSR matrix for ``scipy.sparse.load_npz``: an entry (i, j) of 1 for each edge from i to j.
 
-    An undirected edge counts at (i, j) and at (j, i), a self-loop once.
+    An undirected edge is at (i, j) and at (j, i), a self-loop once. SciPy adds up the entries of parallel edges.
     """
     survey = stream.survey()
-    matrix = _matrix(stream, survey, loops=True)
+    matrix = _matrix(stream, survey, simple=False)
     # What SciPy's save_npz writes, and the direction, which ``readers.npz`` looks for.
     np.savez_compressed(
         sink.stream,
@@ -80,8 +80,8 @@ def write_npz(stream: EdgeStream, sink: Sink) -> Written:
     return stream.written(survey)
 
 
-def _matrix(stream: EdgeStream, survey: Survey, *, loops: bool) -> Any:
-    """Return the adjacency matrix, CSR with int32 numbers of edges; self-loops only if ``loops``.
+def _matrix(stream: EdgeStream, survey: Survey, *, simple: bool) -> Any:
+    """Return the adjacency matrix, CSR with int32 ones; without self-loops and with one entry a pair if ``simple``.
 
     Raises:
         GraphTooLargeError: the memory will not hold it.
@@ -97,9 +97,14 @@ def _matrix(stream: EdgeStream, survey: Survey, *, loops: bool) -> Any:
     rows, columns = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
     del pieces
     between = rows != columns
-    if not loops:
+    if simple:
         rows, columns, between = rows[between], columns[between], between[between]
     if not stream.edges.directed:
         rows, columns = np.concatenate([rows, columns[between]]), np.concatenate([columns, rows[between]])
     ones = np.ones(rows.size, np.int32)
-    return sp.coo_array((ones, (rows, columns)), shape=(survey.n, survey.n)).tocsr()
+    matrix = sp.coo_array((ones, (rows, columns)), shape=(survey.n, survey.n))
+    # SciPy does not add up what it believes to be distinct.
+    matrix.has_canonical_format = not simple
+    found = matrix.tocsr()
+    found.sort_indices()
+    return found
