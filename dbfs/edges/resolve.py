@@ -87,7 +87,9 @@ def edge_list(
         _refuse_columns("a graph", source, target)
         return open_graph(edges, directed=directed)
     if _is_array_of_ends(edges):
-        ends = np.asarray(edges) if edges.shape[0] == 2 else np.asarray(edges).T
+        # The mask of an array stays, since a masked id is missing.
+        array = edges if isinstance(edges, np.ma.MaskedArray) else np.asarray(edges)
+        ends = array if array.shape[0] == 2 else array.T
         return edge_list((ends[0], ends[1]), directed=directed, format=format, source=source, target=target)
     if is_pairs(edges) and not _is_pair_of_lists(edges):
         _refuse_format("an iterable of pairs", format)

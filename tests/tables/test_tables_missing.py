@@ -53,6 +53,7 @@ SOURCES: dict[str, Callable[[list[Any]], Any]] = {
     "NumPy mask": lambda values: (masked(values), np.array(ENDS)),
     "NumPy mask, by from_arrays": lambda values: dbfs.from_arrays(masked(values), ENDS),
     "NumPy mask, two columns": lambda values: np.ma.stack([masked(values), np.ma.array(ENDS)], axis=1),
+    "NumPy mask, two rows": lambda values: np.ma.stack([masked(values), np.ma.array(ENDS)]),
     "NumPy mask of strings": lambda values: (masked(named(values), "U1"), np.array(["x", "y", "z"])),
     "NumPy mask in dask": in_dask,
     "list": lambda values: dbfs.from_arrays(values, ENDS),
