@@ -14,8 +14,8 @@ must not damage the next save's graph:
 - In a store the look and the step are two requests. A client that is silent for ``SILENT_SECONDS`` just between them
   may replace the manifest of the next save.
 
-A save removes files by their tokens: those of the manifest that it replaces, and those of the dead save whose lock it
-found. It does so when the new manifest is there, and never removes a file that the manifest in the folder names.
+A save removes files by their tokens only: those of the dead save whose lock it found, and, when its own manifest is
+there, those of the manifest that it replaced. A file that the manifest in the folder names is never removed.
 """
 
 from __future__ import annotations
