@@ -11,9 +11,11 @@ from typing import Any
 import distributed
 import pytest
 
+import dbfs
 from dbfs.cluster import awaiting
 from dbfs.cluster.awaiting import sync, sync_to_end
 from dbfs.errors import ClientError
+from tests.support.runs import ENDLESS, Background
 
 
 async def late(error: type[Exception] | None = None) -> int:
@@ -48,13 +50,25 @@ def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Cal
         wait(other, late)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"progress": lambda _: None}, {"engine": "taskgraph"}], ids=["run", "watched", "tasks"]
+)
+def test_a_client_closed_in_a_run_of_another_thread(client: distributed.Client, options: dict[str, Any]) -> None:
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        run = Background(dbfs.load(f"path:n={ENDLESS}", client=other, ranks=2), **options)
+        other.close()
+        error = run.join()
+    assert isinstance(error, ClientError), error
+    assert "connect and load again" in str(error)
+
+
 def test_a_loop_that_ended_before_the_coroutine_began(recwarn: pytest.WarningsRecorder) -> None:
     loop = asyncio.new_event_loop()
     client: Any = SimpleNamespace(
         loop=SimpleNamespace(asyncio_loop=loop), scheduler=SimpleNamespace(address="tcp://a:1")
     )
     with pytest.raises(ClientError, match="was closed"):
-        awaiting._outcome(awaiting._begin(late, loop), client)
+        awaiting.outcome(awaiting.begin(late, loop), client)
     loop.close()
     gc.collect()
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
@@ -70,7 +84,7 @@ def test_a_coroutine_that_ends_with_a_look(client: distributed.Client) -> None:
             self.set_result(7)
             raise TimeoutError
 
-    assert awaiting._outcome(Late(), client) == 7
+    assert awaiting.outcome(Late(), client) == 7
 
 
 def test_a_wait_longer_than_a_look(client: distributed.Client) -> None:

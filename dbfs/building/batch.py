@@ -120,7 +120,7 @@ class Batch:
                 dealt.append(piece)
                 continue
             if isinstance(piece, DelayedPiece):
-                future = self._gang.client.compute(piece.delayed)
+                future = self._gang.compute([piece.delayed])[0]
             else:
                 address = self._gang.addresses[index % self._gang.p]
                 future = self._gang.client.scatter([piece], workers=[address], hash=False)[0]

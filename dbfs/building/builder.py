@@ -295,7 +295,7 @@ class Builder(ABC):
         """
         delayed = [piece.delayed for piece in pieces if isinstance(piece, DelayedPiece)]
         if delayed:
-            computed: list[distributed.Future | GeneratedPiece] = self.gang.client.compute(delayed)
+            computed: list[distributed.Future | GeneratedPiece] = [*self.gang.compute(delayed)]
             self.held.update(computed)
             return computed
         dealt: list[distributed.Future | GeneratedPiece] = [

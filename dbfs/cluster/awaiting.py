@@ -65,9 +65,9 @@ class _Call:
         loop = client.loop.asyncio_loop
         with self._lock:
             self.check()
-            self._wait = wait = _begin(function, loop)
+            self._wait = wait = begin(function, loop)
         try:
-            return _outcome(wait, client)
+            return outcome(wait, client)
         except ClientError:
             # asyncio's own error is no Exception, so that no handler takes the end of the call for a failure.
             self.check()
@@ -102,6 +102,15 @@ def require_open(client: distributed.Client) -> None:
         raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
 
 
+def scheduler_of(client: distributed.Client) -> Any:
+    """Return a client's connection to its scheduler; raise ``ClientError`` if another thread has closed the client."""
+    require_open(client)
+    scheduler = client.scheduler
+    if scheduler is None:
+        raise ClientError(_LOOP_ENDED)
+    return scheduler
+
+
 def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
 
@@ -114,7 +123,7 @@ def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arg
     require_other_thread(client)
     call = _current.get()
     run = functools.partial(function, *arguments)
-    return _outcome(_begin(run, client.loop.asyncio_loop), client) if call is None else call.wait_for(client, run)
+    return outcome(begin(run, client.loop.asyncio_loop), client) if call is None else call.wait_for(client, run)
 
 
 def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -123,11 +132,15 @@ def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]
     A change on the cluster must not be abandoned halfway.
     """
     require_other_thread(client)
-    return _outcome(_begin(functools.partial(function, *arguments), client.loop.asyncio_loop), client)
+    return outcome(begin(functools.partial(function, *arguments), client.loop.asyncio_loop), client)
 
 
-def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> concurrent.futures.Future[T]:
-    """Run a coroutine function in the event loop of another thread."""
+def begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> concurrent.futures.Future[T]:
+    """Run a coroutine function in the event loop of another thread; ``outcome`` waits for its result.
+
+    Raises:
+        ClientError: the loop has ended.
+    """
 
     async def run() -> T:
         return await function()
@@ -149,10 +162,14 @@ def _begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop
     return wait
 
 
-def _outcome(wait: concurrent.futures.Future[T], client: distributed.Client) -> T:
+def outcome(wait: concurrent.futures.Future[T], client: distributed.Client) -> T:
     """Wait for the result of a coroutine that runs in a client's event loop, as long as the call's deadline allows.
 
     ``Client.sync`` waits for ever if another thread closes the client meanwhile: nothing ends in a loop that has ended.
+
+    Raises:
+        ClientError: the loop has ended, or ends meanwhile.
+        Exception: the coroutine raised it.
     """
     deadline, loop, scheduler = of_call(), client.loop.asyncio_loop, client.scheduler
     try:
@@ -167,7 +184,7 @@ def _outcome(wait: concurrent.futures.Future[T], client: distributed.Client) -> 
                 if ended:
                     raise ClientError(_LOOP_ENDED) from None
                 if deadline.over:
-                    raise late(scheduler.address, deadline.seconds) from None
+                    raise late(scheduler.address if scheduler else "its address", deadline.seconds) from None
             except concurrent.futures.CancelledError:
                 # A client that closes cancels all that runs in its loop. The coroutine's own error may have this type.
                 if wait.cancelled():

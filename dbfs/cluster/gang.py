@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import distributed
 from dask._task_spec import Task, TaskRef
 
-from dbfs.cluster.awaiting import sync
+from dbfs.cluster.awaiting import scheduler_of, sync
 from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.span import in_span
 from dbfs.errors import (
     DbfsError,
     ExchangeUnavailableError,
@@ -107,8 +108,14 @@ class Gang:
     def submit(self, graph: TaskGraph, keys: Iterable[Key]) -> dict[Key, distributed.Future]:
         """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live."""
         keys = list(keys)
-        futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
+        with in_span():
+            futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
         return dict(zip(keys, futures, strict=True))
+
+    def compute(self, delayed: Sequence[Any]) -> list[distributed.Future]:
+        """Compute ``dask.delayed`` values on workers that Dask chooses; return their futures."""
+        with in_span():
+            return self.client.compute(delayed)  # type: ignore[no-any-return]
 
     def gather(
         self,
@@ -284,9 +291,13 @@ def host_of(address: str) -> str:
 
 
 def scheduler_lost(client: distributed.Client, doing: str = "") -> SchedulerLostError:
-    """Return the error for a scheduler that does not answer any more; ``doing`` goes into the message."""
+    """Return the error for a scheduler that does not answer any more; ``doing`` goes into the message.
+
+    Raises:
+        ClientError: the connection ended because the client was closed.
+    """
     where = f"{doing}: " if doing else ""
-    address = client.scheduler.address
+    address = scheduler_of(client).address
     return SchedulerLostError(
         f"{where}lost the connection to the scheduler at {address}; connect to a running scheduler and load again"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import functools
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any, Generic
 
 import distributed
 
-from dbfs.cluster.awaiting import check_cancelled, require_open, require_other_thread
+from dbfs.cluster.awaiting import begin, check_cancelled, outcome, require_open, require_other_thread
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang
 from dbfs.errors import WorkerLostError
@@ -48,8 +49,7 @@ class RankCalls(Generic[A]):
         self._deadline = deadline
         self._doing = doing
         to_each = [(gang.addresses[rank], message) for rank, message in messages.items()]
-        calls = _call_all(client, to_each, deadline.last)
-        self._waiting = asyncio.run_coroutine_threadsafe(calls, client.loop.asyncio_loop)
+        self._waiting = begin(functools.partial(_call_all, client, to_each, deadline.last), client.loop.asyncio_loop)
 
     def answers(self, watch: Callable[[], None] | None = None) -> dict[int, A]:
         """Wait, and return the answers by rank; ``watch`` is called at intervals during the wait.
@@ -71,8 +71,8 @@ class RankCalls(Generic[A]):
                     watch()
         finally:
             self._waiting.cancel()
-        answers = {}
-        for (rank, message), answer in zip(self._messages.items(), self._waiting.result(), strict=True):
+        answers, received = {}, outcome(self._waiting, gang.client)
+        for (rank, message), answer in zip(self._messages.items(), received, strict=True):
             address = gang.addresses[rank]
             if isinstance(answer, BaseException):
                 gang.check(doing, answer)

@@ -5,7 +5,7 @@ from typing import Any
 
 import distributed
 
-from dbfs.cluster.awaiting import require_open, sync
+from dbfs.cluster.awaiting import require_open, scheduler_of, sync
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import LateError
 
@@ -34,5 +34,5 @@ def joined_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]
 
 async def _identity(client: distributed.Client) -> Mapping[str, Any]:
     # n_workers=-1 lists them all. Schedulers before Dask 2026.7.1 list only five workers by default.
-    identity: Mapping[str, Any] = await client.scheduler.identity(n_workers=-1)
+    identity: Mapping[str, Any] = await scheduler_of(client).identity(n_workers=-1)
     return identity

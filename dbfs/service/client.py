@@ -1,6 +1,5 @@
 """The client's half of the service: sends messages to the scheduler's half (``dbfs.service.scheduler``)."""
 
-import asyncio
 import concurrent.futures
 import contextlib
 import functools
@@ -13,7 +12,18 @@ from typing import Any
 import distributed
 
 from dbfs.cluster import closing
-from dbfs.cluster.awaiting import awaitable, check_cancelled, late, require_open, sync, sync_to_end, unchanged
+from dbfs.cluster.awaiting import (
+    awaitable,
+    begin,
+    check_cancelled,
+    late,
+    outcome,
+    require_open,
+    scheduler_of,
+    sync,
+    sync_to_end,
+    unchanged,
+)
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
 from dbfs.cluster.gang import scheduler_lost
@@ -120,7 +130,8 @@ class ServiceClient:
             SchedulerLostError: the connection to the scheduler is lost.
             Exception: the handler raised it.
         """
-        return rpc.unpack(self.client.scheduler.address, message, self._answer(message))
+        scheduler = scheduler_of(self.client)
+        return rpc.unpack(scheduler.address, message, self._answer(message))
 
     def call_update(self, message: SchedulerMessage[A], batch_id: str) -> A:
         """Send a message that changes a graph, and wait for the answer. Other errors as for ``call``.
@@ -128,6 +139,7 @@ class ServiceClient:
         Raises:
             OutcomeUnknownError: the scheduler did not answer in time.
         """
+        scheduler = scheduler_of(self.client)
         try:
             answer = self._answer(message)
         except LateError as error:
@@ -135,15 +147,16 @@ class ServiceClient:
                 f"{error}; graph.version shows then whether the change was made. "
                 f"The same batch with batch_id={batch_id!r} is made once, however often it is sent"
             ) from error
-        return rpc.unpack(self.client.scheduler.address, message, answer)
+        return rpc.unpack(scheduler.address, message, answer)
 
     def _answer(self, message: SchedulerMessage[Any]) -> rpc.Envelope | None:
         """Send a message and return the answer, unread; errors as for ``call``."""
         client, deadline = self.client, of_call()
+        scheduler = scheduler_of(client)
         try:
-            return sync_to_end(client, rpc.send, client.scheduler, message, deadline.last)
+            return sync_to_end(client, rpc.send, scheduler, message, deadline.last)
         except TimeoutError as error:
-            raise late(client.scheduler.address, deadline.seconds) from error
+            raise late(scheduler.address, deadline.seconds) from error
         except OSError as error:
             raise scheduler_lost(client) from error
 
@@ -159,21 +172,22 @@ class ServiceClient:
             asyncio.CancelledError: the call was cancelled. Other errors as for ``call``.
         """
         client, deadline = self.client, of_call()
-        sending = functools.partial(rpc.send, client.scheduler, message, deadline.last)
+        scheduler = scheduler_of(client)
+        sending = functools.partial(rpc.send, scheduler, message, deadline.last)
         try:
             if progress is None:
                 answer = sync(client, sending)
             else:
-                request = asyncio.run_coroutine_threadsafe(sending(), client.loop.asyncio_loop)
+                request = begin(sending, client.loop.asyncio_loop)
                 while not concurrent.futures.wait([request], timeout=min(LOOK_EVERY, deadline.last)).done:
                     check_cancelled()
                     self.look(run_id, progress)
-                answer = request.result()
+                answer = outcome(request, client)
         except TimeoutError as error:
-            raise LateError(f"run {run_id}: {late(client.scheduler.address, deadline.seconds)}") from error
+            raise LateError(f"run {run_id}: {late(scheduler.address, deadline.seconds)}") from error
         except OSError as error:
             raise scheduler_lost(client) from error
-        return rpc.unpack(client.scheduler.address, message, answer)
+        return rpc.unpack(scheduler.address, message, answer)
 
     @contextlib.contextmanager
     def cancelling(self, run_id: str) -> Iterator[None]:
@@ -209,8 +223,9 @@ class ServiceClient:
     def send(self, message: SchedulerMessage[Any]) -> None:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""
         client = self._usable()
-        if client is not None:
-            client.loop.add_callback(_send, client.scheduler, message)
+        scheduler = None if client is None else client.scheduler
+        if client is not None and scheduler is not None:
+            client.loop.add_callback(_send, scheduler, message)
 
     def free_all(self) -> None:
         """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_WITHIN`` seconds."""

@@ -1,5 +1,7 @@
 """The graphs of a cluster: their names, their data, and the gangs of their ranks."""
 
+from typing import Final
+
 import distributed
 
 from dbfs.errors import ClientError, GraphNotFoundError, NameTakenError, WorkerLostError
@@ -9,6 +11,10 @@ from dbfs.service.entries import GraphEntry, Reservation
 from dbfs.service.messages import Reserve
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.messages import DetachGpus, LeaveGang
+
+# The client under whose name the scheduler keeps the keys of all graphs, as Dask does for published datasets. With a
+# name for each graph, ``scheduler.clients`` would keep an entry for each graph that was ever loaded.
+_HOLDER: Final = "dbfs"
 
 
 class GraphTable:
@@ -109,7 +115,7 @@ class GraphTable:
         graph = GraphEntry(record)
         self._require_admission(record)
         # From here on, because Dask frees the data if the client leaves while the gang forms.
-        self._scheduler.client_desires_keys(keys=record.keys, client=_holder(record.graph_id))
+        self._scheduler.client_desires_keys(keys=record.keys, client=_HOLDER)
         try:
             graph.formed = await forming.form(record, self._workers.until(end))
             self._require_admission(record)
@@ -131,7 +137,7 @@ class GraphTable:
 
     def free(self, graph: GraphEntry) -> None:
         """Free the data of a graph."""
-        self._scheduler.client_releases_keys(keys=graph.record.keys, client=_holder(graph.record.graph_id))
+        self._scheduler.client_releases_keys(keys=graph.record.keys, client=_HOLDER)
 
     def _taken_out(self, name: str) -> list[GraphEntry]:
         """Take the graph of a name out of the table, if there is one."""
@@ -155,8 +161,3 @@ class GraphTable:
         if missing:
             lost = ", ".join(missing)
             raise WorkerLostError(f"{record.name}: lost {lost} while the graph was built; load it again")
-
-
-def _holder(graph_id: str) -> str:
-    """Return the client name under which the scheduler keeps a graph's keys, as Dask does for published datasets."""
-    return f"dbfs-{graph_id}"

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from dbfs.cluster.awaiting import begin, outcome, scheduler_of
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
@@ -42,9 +43,9 @@ class HeldRun:
         self._noted = time.monotonic()
         client = service.client
         self._awaiting = AwaitTaskRun(run_id, client.id)
-        self._end = asyncio.run_coroutine_threadsafe(
-            rpc.send(client.scheduler, self._awaiting, of_call().last), client.loop.asyncio_loop
-        )
+        self._scheduler = scheduler_of(client)
+        waiting = functools.partial(rpc.send, self._scheduler, self._awaiting, of_call().last)
+        self._end = begin(waiting, client.loop.asyncio_loop)
 
     def check(self, doing: Callable[[], str]) -> None:
         """Check that the run may go on; ``doing`` names the run and the level in the error.
@@ -55,14 +56,14 @@ class HeldRun:
         if self._end.done():
             client = self._service.client
             try:
-                answer = self._end.result()
+                answer = outcome(self._end, client)
             except TimeoutError:
                 # The deadline of the run, which the caller of this sees itself.
                 return
             except OSError as error:
                 raise scheduler_lost(client, doing()) from error
             try:
-                rpc.unpack(client.scheduler.address, self._awaiting, answer)
+                rpc.unpack(self._scheduler.address, self._awaiting, answer)
             except DbfsError as error:
                 raise type(error)(f"{doing()}: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import distributed
 
-from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled
+from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled, scheduler_of
 from dbfs.cluster.deadline import GRACE, Deadline
 from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
@@ -352,7 +352,7 @@ def _values(answers: Sequence[bytes]) -> list[Any]:
 
 
 def _context(client: distributed.Client) -> ssl.SSLContext | None:
-    if not client.scheduler.address.startswith("tls://"):
+    if not scheduler_of(client).address.startswith("tls://"):
         return None
     context: ssl.SSLContext | None = client.security.get_connection_args("client").get("ssl_context")
     return context

@@ -6,7 +6,7 @@ before it. ``_mrg`` skips steps, ``_kronecker_kernel`` draws on the CPU, and ``d
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -26,13 +26,13 @@ _EDGE_STRIDE = 2**64
 _SCRAMBLE_SKIP = 50 * 2**128 + 7 * 2**64
 
 
-@cache
+@lru_cache(maxsize=64)
 def _edge_jump(edges: int) -> _mrg.Matrix:
     """Return the transition from an edge's start state to that of the edge ``edges`` further on."""
     return _mrg.power(_mrg.STEP, _EDGE_STRIDE * edges)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
     """Return the two 64-bit constants that scramble the ids."""
     state = _mrg.apply(_mrg.power(_mrg.STEP, _SCRAMBLE_SKIP), _mrg.seed_state(seed1, seed2))

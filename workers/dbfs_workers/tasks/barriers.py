@@ -113,4 +113,8 @@ async def read_barriers(run_id: str, level: int, seconds: float) -> list[Barrier
         # The state must not outlive the traversal because a client waits.
         del traversal
         reader = _readers.setdefault(run_id, loop.create_future())
-        await asyncio.wait({reader}, timeout=left)
+        try:
+            await asyncio.wait({reader}, timeout=left)
+        finally:
+            # No barrier is kept any more if the run has ended.
+            _readers.pop(run_id, None)
