@@ -1,5 +1,6 @@
 """Leases: who has the short way to a gang, and how a lease ends."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostErro
 from dbfs.graph import naming
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
+from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.members.on_cpu import LoopMember
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
@@ -216,6 +218,20 @@ def test_without_a_line_runs_go_through_the_scheduler(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), KeyError("nothing that was expected")])
+def test_a_run_goes_without_a_lease_that_fails(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def fail(*arguments: object) -> None:
+        raise error
+
+    with dbfs.load("path:n=50", client=client) as graph:
+        monkeypatch.setattr(WorkerLeases, "grant", fail)
+        assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+        monkeypatch.undo()
+        assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+
+
 def test_batches_of_unequal_length_share_the_gang(client: distributed.Client, other: distributed.Client) -> None:
     with dbfs.load("path:n=20000", client=client, name="street", ranks=2) as graph:
         graph.bfs(0)

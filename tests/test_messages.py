@@ -2,8 +2,11 @@
 
 import asyncio
 import dataclasses
+import errno
 import inspect
+import os
 import pickle
+import re
 from types import ModuleType
 from typing import Any
 
@@ -40,11 +43,13 @@ from dbfs.service.messages import (
 from dbfs.service.scheduler import SchedulerService
 from dbfs.service.update_messages import ApplyUpdate, UpdateEdges
 from dbfs_workers import messages as worker_messages
+from dbfs_workers.errors import ResourceError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.leases import messages as lease_messages
 from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
+from dbfs_workers.leases.requests import answer_error, read_answer
 from dbfs_workers.messages import (
     AbortRun,
     AbortTasks,
@@ -249,6 +254,8 @@ def test_an_operation_is_named_by_its_message() -> None:
 class Service:
     """Handlers that fail."""
 
+    error: Exception = FileNotFoundError("gone")
+
     @GetPosition.handler
     async def get_position(self, message: GetPosition) -> None:
         raise StaleRunError(f"run {message.number} is over")
@@ -257,10 +264,36 @@ class Service:
     async def leave_gang(self, message: LeaveGang) -> None:
         raise ZeroDivisionError(message.graph_id)
 
+    @GetHost.handler
+    async def get_host(self, message: GetHost) -> str:
+        raise self.error
+
 
 def answered(message: Message[Any]) -> Any:
     handler = handlers(Service())[message.operation]
     return unpack("tcp://a:1", message, asyncio.run(handler(pickle.dumps(message))))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "limit of open files (ulimit -n) is too low"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory left"),
+        (MemoryError("no room"), "no memory left"),
+    ],
+)
+def test_a_process_that_lacks_files_or_memory_is_named(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    monkeypatch.setattr(Service, "error", error)
+    with pytest.raises(ResourceError, match=re.escape(words)) as raised:
+        answered(GetHost())
+    assert f"the process {os.getpid()} on" in str(raised.value)
+    with pytest.raises(ResourceError, match=re.escape(words)):
+        read_answer(answer_error(error))
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="get_host: FileNotFoundError"):
+        answered(GetHost())
 
 
 def test_errors_keep_their_type(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ import dask
 import distributed
 import numpy as np
 import pytest
+from distributed.comm import CommClosedError
 
 import dbfs
 from dbfs.building import memory
@@ -451,6 +452,25 @@ def test_a_message_without_a_handler_is_a_typed_error(client: distributed.Client
 
 async def call_worker(dask_scheduler: distributed.Scheduler, address: str, message: WorkerMessage[Any]) -> Any:
     return await WorkerCalls(dask_scheduler).call(address, message, 9.0)
+
+
+def test_dbfs_is_installed_though_a_worker_leaves_meanwhile(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask reports the connection to such a worker as closed."""
+    tried = []
+    register = distributed.Client.register_plugin
+
+    async def once(self: distributed.Client, *arguments: Any) -> Any:
+        tried.append(arguments)
+        if len(tried) == 1:
+            raise CommClosedError("the worker left")
+        return await register(self, *arguments)
+
+    monkeypatch.setattr(distributed.Client, "register_plugin", once)
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        assert isinstance(dbfs.graphs(client=other), list)
+    assert len(tried) == 2
 
 
 def test_messages_of_an_earlier_attempt_are_refused(client: distributed.Client) -> None:

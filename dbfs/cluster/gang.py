@@ -23,6 +23,7 @@ from dbfs.errors import (
     SchedulerLostError,
     WorkerLostError,
 )
+from dbfs_workers.errors import resource_error
 
 Key = Hashable
 T = TypeVar("T")
@@ -150,6 +151,9 @@ class Gang:
         except Exception as error:
             # Dask's own error for a lost worker (cancelled future, killed worker, closed comm) names no rank.
             self.check(_text(doing), error)
+            lacking = resource_error(error, f"{_text(doing)}: a worker")
+            if lacking is not None:
+                raise lacking from error
             raise
 
     def wait(

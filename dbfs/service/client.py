@@ -52,6 +52,9 @@ LOOK_EVERY = 0.25
 _SEND_WITHIN = 10.0
 """Seconds that a message may take whose answer is not waited for."""
 
+_TRIES = 3
+"""Times that dbfs is installed on a cluster which a worker leaves meanwhile."""
+
 _FREE_WITHIN = 3.0
 """Seconds that the end of a program may take for freeing the graphs."""
 
@@ -97,9 +100,19 @@ class ServiceClient:
 
         service = _services.get(client)
         if service is None:
-            _check_versions(client)
-            # Does nothing if the scheduler has the plugin.
-            sync(client, client.register_plugin, SchedulerService())
+            for tried in range(1, _TRIES + 1):
+                try:
+                    _check_versions(client)
+                    # Does nothing if the scheduler has the plugin.
+                    sync(client, client.register_plugin, SchedulerService())
+                    break
+                except LateError:
+                    raise
+                except OSError as error:
+                    # A worker left meanwhile, of which Dask says that a connection is closed; or the scheduler is lost.
+                    scheduler_of(client)
+                    if tried == _TRIES:
+                        raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
             if closing.ends_with_process(client):
                 closing.free_before_close(client, service.free_all)

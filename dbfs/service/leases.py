@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dbfs.errors import DbfsError, LateError
+from dbfs.errors import DbfsError, LateError, ResourceError
 from dbfs.service.entries import Doors, GraphEntry, RunEntry
 from dbfs.service.forming import EPOCHS
 from dbfs.service.history import History
@@ -106,11 +106,16 @@ class Leases:
                 order_key=record.order_key,
             )
             address = await call(record.addresses[0], granting)
-        except DbfsError as error:
-            # If a worker is lost or late, the run finds that out.
+        except Exception as error:
+            # If a worker is lost or late, the run finds that out. Whatever else fails, the run does without a lease.
             graph.doors = None
-            graph.leasable = isinstance(error, LateError)
-            logger.info("no lease on %s: %s", record.name, error)
+            graph.leasable = isinstance(error, LateError | ResourceError)
+            logger.log(
+                logging.INFO if isinstance(error, DbfsError) else logging.WARNING,
+                "no lease on %s: %s",
+                record.name,
+                error,
+            )
             return None
         lease = self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
         # Listed on: the client sends this run to rank 0 next.

@@ -4,6 +4,7 @@ The errors live on the workers' side because workers raise them too; ``dbfs.erro
 takes its message and nothing else, so that it survives pickling on its way from a worker to a client.
 """
 
+import errno
 from typing import Any
 
 from dbfs_workers.text import printable
@@ -127,6 +128,10 @@ class ExchangeUnavailableError(DbfsError, OSError):
     """Raised if ranks cannot exchange as requested: on different hosts, in different containers, without a package."""
 
 
+class ResourceError(DbfsError, OSError):
+    """Raised if a process has too few open files or too little memory left; the message names the process."""
+
+
 class WorkerLostError(DbfsError, ConnectionError):
     """Raised if the connection to a worker that holds a rank is lost; the message names the rank and the worker."""
 
@@ -201,6 +206,27 @@ class ValidationError(DbfsError, AssertionError):
 
 class ResultReleasedError(DbfsError, RuntimeError):
     """Raised if labels are requested after the result or its graph was released."""
+
+
+_LACKING = {
+    errno.EMFILE: "The limit of open files (ulimit -n) is too low",
+    errno.ENFILE: "The machine's limit of open files (fs.file-max) is too low",
+    errno.ENOMEM: "The machine has no memory left",
+    errno.ENOSPC: "A file system is full; shared memory is in /dev/shm",
+}
+
+
+def resource_error(error: BaseException, where: str) -> DbfsError | None:
+    """Return the ``ResourceError`` for a process that lacks files or memory; None for all other errors.
+
+    Args:
+        error: the error.
+        where: the process, or the work there; the message begins with it.
+    """
+    number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
+    if isinstance(error, DbfsError) or not isinstance(error, OSError | MemoryError) or number not in _LACKING:
+        return None
+    return ResourceError(f"{where}: {type(error).__name__}: {error}. {_LACKING[number]}")
 
 
 def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:

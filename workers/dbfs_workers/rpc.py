@@ -14,7 +14,9 @@ import asyncio
 import functools
 import inspect
 import logging
+import os
 import pickle
+import platform
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 import numpy as np
 from distributed.protocol import to_serialize
 
-from dbfs_workers.errors import DbfsError, VersionMismatchError
+from dbfs_workers.errors import DbfsError, VersionMismatchError, resource_error
 from dbfs_workers.received import check
 from dbfs_workers.text import printable
 
@@ -150,6 +152,9 @@ def _answering(
             return {"error": pickle.dumps(error)}
         except Exception as error:
             logger.exception("dbfs: the handler %s failed", method.__name__)
+            lacking = resource_error(error, f"the process {os.getpid()} on {platform.node()}, {method.__name__}")
+            if lacking is not None:
+                return {"error": pickle.dumps(lacking)}
             words = printable(f"{method.__name__}: {type(error).__name__}: {error}")
             return {"error": pickle.dumps(RuntimeError(words))}
 

@@ -3,14 +3,16 @@
 All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
 """
 
+import os
 import pickle
+import platform
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from dbfs_workers.errors import DbfsError
+from dbfs_workers.errors import DbfsError, resource_error
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import RunSpec
@@ -197,8 +199,10 @@ def _answer_size(each: int, left: int) -> int:
 
 def answer_error(error: BaseException) -> bytes:
     """Return a rank's answer to a part that failed. Only errors of dbfs keep their type."""
-    typed = error if isinstance(error, DbfsError) else RuntimeError(printable(f"{type(error).__name__}: {error}"))
-    return _FAILED + pickle.dumps(typed)
+    if not isinstance(error, DbfsError):
+        unknown = RuntimeError(printable(f"{type(error).__name__}: {error}"))
+        error = resource_error(error, f"the process {os.getpid()} on {platform.node()}") or unknown
+    return _FAILED + pickle.dumps(error)
 
 
 def failed(answer: bytes) -> bool:
