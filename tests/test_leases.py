@@ -1,5 +1,6 @@
 """Leases: who has the short way to a gang, and how a lease ends."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -18,9 +19,14 @@ import dbfs
 from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
 from dbfs.graph import naming
 from dbfs.graph.graph import Graph
+from dbfs.service.client import ServiceClient
+from dbfs.service.leases import Leases
+from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.members.on_cpu import LoopMember
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
@@ -230,6 +236,29 @@ def test_a_run_goes_without_a_lease_that_fails(
         assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
         monkeypatch.undo()
         assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+
+
+def test_a_run_that_is_cancelled_as_its_lease_begins_leaves_the_next_one_alone(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranks are told to abort its number before the lease's first run begins."""
+    grant = Leases.grant
+
+    async def cancelled(self: Leases, run: Any) -> Any:
+        granted = await grant(self, run)
+        await client.cluster.scheduler.plugins["dbfs"].cancel_run(CancelRun(run.run_id, run.client))
+        return granted
+
+    with dbfs.load("path:n=50", client=client) as graph:
+        specs = Pickled.of(RunSpec(TraversalSpec("given up", (), False, "cpu"), ((0,), (1,))))
+        enqueue = Enqueue(graph.record.graph_id, client.id, "given up", specs, 2, 0, 9.0, (), leases=True)
+        monkeypatch.setattr(Leases, "grant", cancelled)
+        with contextlib.suppress(RunCancelledError):
+            # The client does not send its run to rank 0 any more.
+            ServiceClient.of(client).call(enqueue)
+        monkeypatch.undo()
+        for _ in range(3):
+            assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
 
 
 def test_batches_of_unequal_length_share_the_gang(client: distributed.Client, other: distributed.Client) -> None:

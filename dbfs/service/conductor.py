@@ -72,6 +72,8 @@ class Conductor:
         if run.started is None:
             run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: cancelled: {message}"))
             return
+        if cause is Cause.CANCELLED:
+            run.cancelled = message
         abort = AbortRun(run.graph.record.graph_id, run.number, cause, message)
         await self._workers.call_all(run.graph.record.addresses, abort)
 

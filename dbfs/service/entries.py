@@ -179,6 +179,7 @@ class RunEntry:
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
         before: number of traversals that earlier parts of a leased run have made.
+        cancelled: why the run was cancelled after its turn came; empty if it was not.
     """
 
     def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int, deadline: float) -> None:
@@ -200,6 +201,7 @@ class RunEntry:
         self.of_tasks = False
         self.update = ""
         self.before = 0
+        self.cancelled = ""
 
     @classmethod
     def leased(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
@@ -247,6 +249,11 @@ class RunEntry:
         """End the run with an error before its turn."""
         if not self.turn.done():
             self.turn.set_exception(error)
+
+    def require_going_on(self) -> None:
+        """Raise ``RunCancelledError`` if the run was cancelled after its turn came."""
+        if self.cancelled:
+            raise RunCancelledError(f"run {self.run_id}: cancelled: {self.cancelled}")
 
     def status(self) -> RunStatus:
         """Return the run as ``dbfs.runs()`` lists it."""

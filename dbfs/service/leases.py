@@ -84,6 +84,8 @@ class Leases:
         if not graph.leasable or not (run.traversals > 1 or (streak and now - graph.revoked > _TAKING_TURNS)):
             return None
         record, serial, token = graph.record, next(self._serials), new_token()
+        # Not the run's own number: if the run was cancelled meanwhile, the ranks abort whatever has that number.
+        number = next(graph.numbers)
         call = self._workers.until(time.monotonic() + min(GRACE, run.remaining))
         try:
             doors = graph.doors
@@ -95,7 +97,7 @@ class Leases:
                 graph_id=record.graph_id,
                 lease=serial,
                 client=run.client,
-                number=run.number,
+                number=number,
                 run_id=run.run_id,
                 token=token,
                 addresses=record.addresses[1:],
@@ -117,10 +119,10 @@ class Leases:
                 error,
             )
             return None
-        lease = self._held[record.graph_id] = Lease(graph, run.client, serial, run.number)
+        lease = self._held[record.graph_id] = Lease(graph, run.client, serial, number)
         # Listed on: the client sends this run to rank 0 next.
         listed = RunEntry.leased(graph, run.client, run.run_id, run.traversals, run.queued)
-        listed.number = run.number
+        listed.number = number
         self._list_run(lease, listed)
         return LeaseGrant(serial, address, token, run.waited())
 

@@ -199,7 +199,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         async with self._turn(message) as run:
             await self._conductor.recover(run)
             if message.leases and (grant := await self._leases.grant(run)) is not None:
+                if run.cancelled:
+                    await self._leases.stop(message.graph_id, Cause.CANCELLED, run.cancelled)
+                run.require_going_on()
                 return grant
+            run.require_going_on()
             run.graph.runs += 1
             reports = await self._conductor.conduct(run, message)
             self.history.add(run, RunSummary.of(reports))
