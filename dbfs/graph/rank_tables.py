@@ -135,7 +135,7 @@ def _discard(gang: Gang, folder: Folder, token: str, published: bool) -> None:
                 plan.add(rank, keys[-1], label_files.discard_part, folder, token, rank, published)
         futures = [*gang.submit(plan, keys).values()]
         try:
-            distributed.wait(futures, timeout=_DISCARD_SECONDS)
+            distributed.wait(futures, timeout=min(_DISCARD_SECONDS, of_call().last))
         finally:
             release(futures)
     for rank in range(gang.p):
