@@ -19,6 +19,7 @@ import dbfs
 from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
 from dbfs.graph import naming
 from dbfs.graph.graph import Graph
+from dbfs.service import runs
 from dbfs.service.client import ServiceClient
 from dbfs.service.leases import Leases
 from dbfs.service.messages import CancelRun, Enqueue
@@ -259,6 +260,22 @@ def test_a_run_that_is_cancelled_as_its_lease_begins_leaves_the_next_one_alone(
         monkeypatch.undo()
         for _ in range(3):
             assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+
+
+def test_a_run_that_is_cancelled_on_its_way_to_rank_0_does_not_begin(
+    client: distributed.Client, endless: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 refuses the run, since the lease has ended, and its client queues it again."""
+    held = runs._HeldLease
+
+    def cancelled(*arguments: Any) -> Any:
+        (listed,) = dbfs.runs(client=client)
+        listed.cancel()
+        return held(*arguments)
+
+    monkeypatch.setattr(runs, "_HeldLease", cancelled)
+    with pytest.raises(RunCancelledError):
+        endless.bfs_many([0, 1], direction="bottom-up", deadline=9)
 
 
 def test_batches_of_unequal_length_share_the_gang(client: distributed.Client, other: distributed.Client) -> None:

@@ -1,5 +1,6 @@
 """Loads and unloads, one after another, leave nothing on the scheduler, on the workers or in the client."""
 
+import functools
 import gc
 import itertools
 import sys
@@ -149,7 +150,7 @@ def count_entries(value: Any, path: str, found: Counter[str], seen: set[int]) ->
         found[path] += 0 if bounded else len(value)
         for item in list(value.values() if hasattr(value, "values") else value):
             count_entries(item, f"{path}[]", found, seen)
-    elif hasattr(value, "cache_info"):
+    elif isinstance(value, functools._lru_cache_wrapper):
         cached = value.cache_info()
         found[path] += cached.currsize if cached.maxsize is None else 0
     elif type(value).__module__.partition(".")[0] in ("dbfs", "dbfs_workers"):

@@ -288,13 +288,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
+                if run.under_lease:
+                    # If the lease ends before the run comes to rank 0, the client queues the run again.
+                    self._refuse_later(run.run_id, run.client)
                 await self._stop(run, "a client called run.cancel() or dbfs cancel")
                 return
         # A run that a client has given up may come after this message.
-        self._given_up[message.run_id] = message.client
+        self._refuse_later(message.run_id, message.client)
+        raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
+
+    def _refuse_later(self, run_id: str, client: str) -> None:
+        """Refuse a client's run that was cancelled before it came."""
+        self._given_up[run_id] = client
         if len(self._given_up) > _GIVEN_UP_KEPT:
             del self._given_up[next(iter(self._given_up))]
-        raise RunNotFoundError(f"no run {message.run_id} waits or is under way")
 
     @PublishLabels.handler
     async def publish_labels(self, message: PublishLabels) -> None:
@@ -402,7 +409,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         run.of_tasks = isinstance(message, BeginTaskRun)
         run.update = message.update if isinstance(message, BeginTaskRun) else ""
         if self._given_up.get(message.run_id) == message.client:
-            raise RunCancelledError(f"run {message.run_id}: its client gave up before the run came")
+            raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
             async with self._queue.turn(run):
                 await self._updates.settle(run, run.remaining)

@@ -30,6 +30,10 @@ class Background:
         graph: the graph.
         waits: the run waits behind another one. Then the constructor returns once the run is listed.
         options: of ``Graph.bfs``.
+
+    Attributes:
+        error: the run's error; None while the run lasts, and if the run finished.
+        run: the run as it was listed first.
     """
 
     def __init__(self, graph: Graph, *, waits: bool = False, **options: object) -> None:
@@ -42,11 +46,13 @@ class Background:
         before = {run.status.run_id for run in dbfs.runs(client=client)}
         self.thread = threading.Thread(target=self._run, kwargs=options, daemon=True)
         self.thread.start()
-        while not any(
-            run.status.running != waits and run.status.run_id not in before for run in dbfs.runs(client=client)
-        ):
+        listed: list[dbfs.Run] = []
+        while not listed:
             assert self.thread.is_alive(), self.error
             time.sleep(0.02)
+            runs = dbfs.runs(client=client)
+            listed = [run for run in runs if run.status.running != waits and run.status.run_id not in before]
+        self.run = listed[0]
 
     def _run(self, **options: object) -> None:
         try:
