@@ -43,7 +43,7 @@ contracts: .venv/installed-dev
 
 # Compiles the CPU kernels once. Otherwise each of the processes below would compile all of them.
 kernels: .venv/installed-dev
-	$(BIN)/python -c 'from dbfs.cluster.kernels import warm_up; warm_up()'
+	$(BIN)/dbfs warm-up
 
 # In two processes: half of a test's time is waiting for workers that start.
 pytest: kernels

@@ -16,11 +16,11 @@ import pytest
 
 import dbfs
 from dbfs import config
-from dbfs.cluster import interrupts
 from dbfs.cluster.connect import current_client, roster
-from dbfs.cluster.kernels import warm_up
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError, NoWorkersError
+from dbfs_workers import interrupts
+from dbfs_workers.jit import Kernel, int64, kernel
 
 
 def test_too_few_workers(client: distributed.Client) -> None:
@@ -116,18 +116,23 @@ def test_an_interrupt_is_held_back_once() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupt_waits_for_kernels_that_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupt_waits_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a callback of LLVM a KeyboardInterrupt would crash the process."""
-    text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nloaded = True\n"
-    for name in ("interrupted_kernels", "later_kernels"):
-        (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("dbfs.cluster.kernels.KERNELS", ("interrupted_kernels", "later_kernels"))
+
+    @kernel(int64, int64)
+    def shifted(value):  # type: ignore[no-untyped-def]
+        return value + 1
+
+    def compile_interrupted(self: Kernel, signature: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return compile_kernel(self, signature)
+
+    compile_kernel = Kernel.compile
+    monkeypatch.setattr(Kernel, "compile", compile_interrupted)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        warm_up()
-    assert sys.modules.pop("interrupted_kernels").loaded
-    assert "later_kernels" not in sys.modules
+        shifted(1)
+    assert shifted(1) == 2
     assert signal.getsignal(signal.SIGINT) is before
 
 

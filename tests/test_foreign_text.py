@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbfs
+from dbfs import progress
 from dbfs.cli import main
 from dbfs.dashboard import metrics
-from dbfs.display import progress
 from dbfs.errors import DbfsError, InvalidOptionError, VersionMismatchError
 from dbfs.service.messages import CancelRun, ListGraphs, Reserve
 from dbfs_workers import rpc

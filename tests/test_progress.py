@@ -12,8 +12,8 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs import progress
 from dbfs.building import watch
-from dbfs.display import progress
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
 from tests.support.runs import ENDLESS, Background

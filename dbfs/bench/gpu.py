@@ -14,7 +14,7 @@ from pathlib import Path
 import distributed
 
 import dbfs
-from dbfs.display.progress import track
+from dbfs.progress import track
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 import dbfs
-from dbfs.display.progress import track
 from dbfs.edges import generate, readers
 from dbfs.edges.edge_list import EdgeList
+from dbfs.progress import track
 
 
 @dataclass(frozen=True)

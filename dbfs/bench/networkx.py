@@ -13,9 +13,9 @@ from typing import Any
 import distributed
 import networkx as nx
 
-from dbfs.display.progress import track
 from dbfs.errors import ValidationError
 from dbfs.networkx import BackendGraph, from_networkx
+from dbfs.progress import track
 
 SAMPLE = 64
 """Number of nodes of a function that makes a traversal for each node. NetworkX would take hours for all nodes."""

@@ -13,7 +13,7 @@ import distributed
 import numpy as np
 
 import dbfs
-from dbfs.display.progress import track
+from dbfs.progress import track
 
 _SOURCES = 8
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dbfs.cli.bench import bench
-from dbfs.cli.doctor import doctor
+from dbfs.cli.doctor import doctor, warm_up
 from dbfs.cli.estimate import estimate
 from dbfs.cli.files import convert, generate
 from dbfs.cli.graph500 import graph500
@@ -103,3 +103,4 @@ main.add_command(bench)
 main.add_command(graph500)
 main.add_command(lab)
 main.add_command(doctor)
+main.add_command(warm_up)

@@ -1,4 +1,4 @@
-"""``dbfs doctor``: what this machine or a running cluster offers, and what to install for what it lacks."""
+"""``dbfs doctor``: what a machine or a cluster offers, and what it lacks; ``dbfs warm-up``: kernels compiled ahead."""
 
 from __future__ import annotations
 
@@ -13,9 +13,26 @@ from rich.table import Table
 from dbfs.cli.cluster_report import ClusterReport, examine_cluster
 from dbfs.cli.common import connect, json_option, plain, print_json
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
+from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.units import format_bytes
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILED: "red"}
+
+
+@click.command("warm-up")
+@json_option
+def warm_up(as_json: bool) -> None:
+    """Compile all CPU kernels, so that no first graph waits for the compiler: in images, and on machines of clusters.
+
+    Numba keeps the kernels on disk, in the packages' folders or in the folder that NUMBA_CACHE_DIR names.
+
+    Example: dbfs warm-up
+    """
+    kernels, compiled = compile_all()
+    if as_json:
+        print_json({"kernels": len(kernels), "compiled": compiled})
+    else:
+        click.echo(f"{len(kernels)} CPU kernels ready, {compiled} of them compiled now")
 
 
 @click.command()

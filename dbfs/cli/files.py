@@ -11,10 +11,10 @@ import click
 
 from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import edges_of, json_option, print_json, reader_options
-from dbfs.display.progress import bar
 from dbfs.edges import generate as generators
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
+from dbfs.progress import bar
 from dbfs.units import format_bytes
 from dbfs_workers.text import printable
 

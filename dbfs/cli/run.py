@@ -32,12 +32,12 @@ from dbfs.cli.common import (
     writing,
 )
 from dbfs.display import tables
-from dbfs.display.progress import bar
 from dbfs.edges.edge_list import EdgeList
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidOptionError, InvalidVertexError, MissingFileError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
+from dbfs.progress import bar
 from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage.id_table import INTEGERS

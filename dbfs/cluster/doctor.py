@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Final
 
 from dbfs.cluster.kernels import warm_up
@@ -267,17 +266,14 @@ def _shared_memory() -> Finding:
 def _cpu_kernels() -> Finding:
     start = time.perf_counter()
     try:
-        warm_up()
+        kernels, compiled = warm_up()
     except Exception as error:  # Numba has no folder to write its cache to, or LLVM fails
         advice = "set NUMBA_CACHE_DIR to a folder that can be written"
         return Finding("CPU kernels", CheckState.FAILED, _line(error), advice)
     seconds = time.perf_counter() - start
-    stats = [kernel.stats for kernel in _numba_kernels()]
-    compiled = sum(sum(one.cache_misses.values()) for one in stats)
-    folders = sorted({str(one.cache_path) for one in stats})
-    loaded = f"{len(stats)}, {compiled} of them compiled now, {seconds:.1f} s; Numba keeps them {_place(folders)}"
-    closed = [folder for folder in folders if Path(folder).is_dir() and not os.access(folder, os.W_OK)]
-    if compiled and closed:
+    folders = sorted({str(kernel.stats.cache_path) for kernel in kernels})
+    loaded = f"{len(kernels)}, {compiled} of them compiled now, {seconds:.1f} s; Numba keeps them {_place(folders)}"
+    if not all(kernel.kept for kernel in kernels):
         advice = "set NUMBA_CACHE_DIR to a folder that can be written: every process compiles anew"
         return Finding("CPU kernels", CheckState.FAILED, loaded, advice)
     return Finding("CPU kernels", CheckState.OK, loaded)
@@ -287,14 +283,6 @@ def _place(folders: list[str]) -> str:
     if len(folders) == 1:
         return f"in {folders[0]}"
     return f"in {len(folders)} folders under {os.path.commonpath(folders)}"
-
-
-def _numba_kernels() -> list[Any]:
-    from numba.core.dispatcher import Dispatcher
-
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in ("dbfs", "dbfs_workers")]
-    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
-    return list(found.values())
 
 
 def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:

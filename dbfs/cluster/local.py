@@ -9,11 +9,12 @@ import distributed
 from dask.system import CPU_COUNT
 from distributed.utils import LoopRunner, format_dashboard_link
 
-from dbfs.cluster import closing, interrupts
-from dbfs.cluster.kernels import warm_up
+from dbfs.cluster import closing
+from dbfs.cluster.kernels import compiled
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
+from dbfs_workers import interrupts
 from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,12 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
         raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
     if processes:
         require_main_guard()
-    warm_up()
+    with compiled(options.get("threads_per_worker", 1)):
+        return _start(n_workers, backend, options, set_as_default)
+
+
+def _start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_default: bool) -> LocalClient:
+    processes = options.get("processes", True)
     options = {"preload": [_QUIET], **_web(options)}
     gpus = visible_gpus()
     lacking = _lacking(gpus, n_workers) if processes else "workers within the process"

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dbfs import engines
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
-from dbfs.display.progress import ProgressOption, run_reporter
 from dbfs.engines import Outcome
 from dbfs.errors import (
     GraphNotFoundError,
@@ -37,6 +36,7 @@ from dbfs.graph.stream import stream
 from dbfs.graph.subgraph import Subgraph, chosen_subgraph
 from dbfs.graph.watching import Watch
 from dbfs.integers import whole_count
+from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
@@ -126,7 +126,7 @@ class Graph(LivingVertices):
             validate: check the result on the workers before returning it.
             deadline: seconds (or a Dask duration) that the call may wait for the run, the queue included;
                 ``dbfs.deadline`` if None.
-            progress: a bar during the run, or a function called with a ``RunProgress``: see ``dbfs.display.progress``.
+            progress: a bar during the run, or a function called with a ``RunProgress``: see ``dbfs.progress``.
 
         Raises:
             InvalidVertexError: a source or a target is not in the graph.

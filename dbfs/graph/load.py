@@ -19,12 +19,12 @@ from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
-from dbfs.display.progress import ProgressOption, build_reporter
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
+from dbfs.progress import ProgressOption, build_reporter
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, ChooseBackend, EndReservation, ListGraphs, OpenGraph, Reserve
@@ -121,7 +121,7 @@ def load(
             if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
             program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
             files on a cluster that this program started, and copies them on all others.
-        progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.display.progress``.
+        progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
         ClientError, NoWorkersError: there is no usable client, the client left the cluster meanwhile, or there are not

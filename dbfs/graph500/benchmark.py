@@ -23,11 +23,11 @@ from typing import Any
 import dask
 import distributed
 
+from dbfs import progress as progresses
 from dbfs.building.build import BuildOptions, check_fit
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang
-from dbfs.display import progress as progresses
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import kronecker
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
@@ -145,7 +145,7 @@ def graph500(
         backend: see ``load``.
         order: ``degree`` to number the vertices by falling degree inside, as part of the construction: searches take
             less time. ``given`` to keep the generator's numbering.
-        progress: whether to show bars for the phases and the searches: see ``dbfs.display.progress``.
+        progress: whether to show bars for the phases and the searches: see ``dbfs.progress``.
 
     Raises:
         ValidationError: a search broke a rule. The message names the rule, vertices that show the fault, and ranks. The

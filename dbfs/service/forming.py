@@ -305,6 +305,7 @@ async def _join(
             hosts=hosts.of_ranks,
             handle=handle,
             epoch=epoch,
+            mutable=record.mutable,
         ),
     )
 

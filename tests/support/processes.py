@@ -10,10 +10,16 @@ from multiprocessing.context import BaseContext
 import dask
 from distributed.utils import get_mp_context
 
-from dbfs.cluster.kernels import KERNELS
 from dbfs_workers.gpus import visible_gpus
 
-_LOADED = ("distributed", "distributed.nanny", "scipy.sparse", "dbfs.preload", "dbfs_workers.plugin", *KERNELS)
+_LOADED = (
+    "distributed",
+    "distributed.nanny",
+    "scipy.sparse",
+    "dbfs.preload",
+    "dbfs_workers.plugin",
+    "tests.support.loaded_kernels",
+)
 
 
 def fork_workers() -> None:

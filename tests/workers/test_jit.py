@@ -15,7 +15,7 @@ def test_kernels_that_allocate_are_refused() -> None:
     with pytest.raises(AssertionError, match="return arrays"):
         kernel(INT64, int64)(lambda n: np.zeros(n, np.int64))
     with pytest.raises(NumbaError, match="NRT required|Only accept returning"):
-        kernel(int64, int64)(lambda n: np.zeros(n, np.int64).sum())
+        kernel(int64, int64)(lambda n: np.zeros(n, np.int64).sum())(3)
 
 
 def test_memory_of_allocating_kernels_is_freed() -> None:

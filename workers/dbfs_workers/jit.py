@@ -1,15 +1,30 @@
-"""The decorator that compiles every CPU kernel of the project, and the array types for its signatures.
+"""The decorators of every CPU kernel of the project, and the array types for their signatures.
 
-Signatures are explicit, so that a module's kernels are compiled (or loaded from Numba's cache on disk) when the module
-is imported, never in the middle of a level. An array that a kernel only reads is declared read-only, because arrays
-received over a Dask comm are read-only, and Numba refuses them for a writable parameter.
+A kernel is compiled, or loaded from Numba's cache on disk, when it is called first. ``compiling.prepare`` does that
+ahead, so that no kernel is compiled in the middle of a level. Signatures are explicit. An array that a kernel only
+reads is declared read-only, because arrays received over a Dask comm are read-only, and Numba refuses them for a
+writable parameter.
 """
 
+import dis
+import inspect
+import logging
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numba
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+from dbfs_workers import interrupts
+from dbfs_workers.errors import ResourceError
+
+logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 
@@ -45,4 +60,85 @@ def allocating_kernel(result: Any, *arguments: Any) -> Callable[[Function], Func
 
 
 def _compiled(result: Any, arguments: tuple[Any, ...], **options: bool) -> Callable[[Function], Function]:
-    return cast("Callable[[Function], Function]", numba.njit(result(*arguments), cache=True, nogil=True, **options))
+    def made(function: Function) -> Function:
+        return cast("Function", Kernel(function, result(*arguments), options))
+
+    return made
+
+
+class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
+    """A function that Numba compiles, or loads from its cache on disk, when the function is called first.
+
+    Args:
+        function: the function.
+        signature: its one signature.
+        options: of Numba.
+    """
+
+    def __init__(self, function: Function, signature: Any, options: dict[str, bool]) -> None:
+        super().__init__(function, targetoptions={"nopython": True, "nogil": True, **options})
+        self._signature = signature
+        try:
+            self.enable_caching()
+        except RuntimeError:
+            # Neither the package's folder nor the user's can be written.
+            numba.config.CACHE_DIR = own_folder()
+            self.enable_caching()
+
+    @property
+    def name(self) -> str:
+        """Module and name of the function, with a colon between them."""
+        return f"{self.py_func.__module__}:{self.py_func.__name__}"
+
+    @property
+    def called(self) -> list["Kernel"]:
+        """The kernels that this kernel calls."""
+        steps, names = dis.get_instructions(self.py_func), inspect.getclosurevars(self.py_func).nonlocals
+        names = {**self.py_func.__globals__, **names}
+        found = {step.argval: names.get(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF")}
+        return [value for value in found.values() if isinstance(value, Kernel)]
+
+    @property
+    def kept(self) -> bool:
+        """Whether Numba has the compiled kernel on disk."""
+        key = self._cache._index_key(self._signature, self.targetctx.codegen())
+        return key in self._cache._cache_file._load_index()
+
+    def ready(self) -> None:
+        """Compile or load the kernel, unless that is done."""
+        # A KeyboardInterrupt within a callback of LLVM crashes the process.
+        with global_compiler_lock, interrupts.held():
+            if self._can_compile:
+                # Within the compilation of a kernel, Numba compiles others with that one's options.
+                for kernel in self.called:
+                    kernel.ready()
+                self.compile(self._signature)
+                self.disable_compile()
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return what a kernel that calls this one has to know. Numba calls this."""
+        assert not self._can_compile, f"{self.name} is called in a way that Kernel.called does not see"
+        return super().get_call_template(args, kws)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        # Numba calls this for arguments that no compiled signature takes, and then what this returns.
+        if not self._can_compile:
+            return super()._compile_for_args(*args, **kws)
+        self.ready()
+        return self
+
+
+def own_folder() -> str:
+    """Return a folder for compiled kernels in the folder for temporary files, which only this user can write.
+
+    Raises:
+        ResourceError: another user has that folder.
+    """
+    folder = Path(tempfile.gettempdir(), f"dbfs-kernels-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        # Whoever can write there can have this process run any code.
+        raise ResourceError(f"{folder} is not this user's alone; set NUMBA_CACHE_DIR to a folder for compiled kernels")
+    logger.warning("compiled kernels are kept in %s; NUMBA_CACHE_DIR names another folder", folder)
+    return str(folder)

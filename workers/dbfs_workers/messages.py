@@ -63,6 +63,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
             and ``nccl``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
+        mutable: whether updates may change the graph.
 
     Raises:
         ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host, or has no NCCL.
@@ -81,6 +82,7 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
     hosts: tuple[int, ...]
     handle: SegmentHandle | None
     epoch: int
+    mutable: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ messages. The member keeps the labels until they are dropped or published. Publi
 worker: clients fetch, count and free them like any task's result.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -150,18 +151,18 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @JoinHostGang.handler
     async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
         """See ``JoinHostGang``."""
+        threads = min(self.worker.state.nthreads, CPU_COUNT)
+        await asyncio.to_thread(_prepare_kernels, message, threads)
         self._take_epoch(message.graph_id, message.epoch)
         if message.exchange == "nccl":
             await self._join_by_nccl(message)
             return None
         exchange: Exchange
         made = None
-        threads = min(self.worker.state.nthreads, CPU_COUNT)
         if message.exchange == "comm":
             transport = DaskTransport(self.worker, message.graph_id, message.addresses)
             exchange = transport.exchange = CommExchange(message.stripe, message.rank, transport)
         else:
-            # Imported here, because the import compiles kernels, which takes the event loop's time once.
             from dbfs_workers.exchange.across_hosts import EnvoyExchange
             from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
@@ -486,3 +487,16 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
 def _nothing() -> None:
     """Do nothing: a call in the member's thread returns once the run before it has ended."""
+
+
+def _prepare_kernels(message: JoinHostGang, threads: int) -> None:
+    """Compile or load the CPU kernels of a rank's runs, which have a deadline."""
+    # Imported here, because workers on GPUs need no Numba.
+    from dbfs_workers import compiling
+
+    hosts = len(set(message.hosts))
+    if message.backend == "cpu":
+        grid, mutable = message.layout == "2d", message.mutable
+        compiling.prepare(compiling.traversing(threads, hosts=hosts, grid=grid, mutable=mutable))
+    elif message.exchange == "shared_memory":
+        compiling.prepare(("dbfs_workers.exchange.barrier_kernels", *(compiling.ACROSS_HOSTS if hosts > 1 else ())))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import click
 
+from dbfs import progress
 from dbfs.cli.arguments import GraphType
 from dbfs.cli.bench.common import connect_workers, memory_option
 from dbfs.cli.bench.plans import plan_option
 from dbfs.cli.common import json_option, print_results
-from dbfs.display import progress
 from dbfs.units import format_bytes
 
 # As ``dbfs.bench.build.FORMS``, whose import takes a second.

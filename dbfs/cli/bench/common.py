@@ -12,8 +12,8 @@ import distributed
 import dbfs
 from dbfs.cli.common import connect
 from dbfs.cluster.local import LOOPBACK
-from dbfs.display.progress import Bar
 from dbfs.errors import InvalidOptionError
+from dbfs.progress import Bar
 
 
 class OfGraph(Protocol):

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dbfs import progress
 from dbfs.cli.bench.common import advancing, connect_workers, memory_option
 from dbfs.cli.bench.gpu import out_option
 from dbfs.cli.bench.plans import plan_option
 from dbfs.cli.common import check_writable, json_option, scheduler_option, writing
-from dbfs.display import progress
 
 
 @click.command()

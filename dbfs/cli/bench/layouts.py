@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from dbfs import progress
 from dbfs.building.build import ORDERS
 from dbfs.cli.bench.common import advancing
 from dbfs.cli.common import connect, json_option, print_json, print_results
-from dbfs.display import progress
 from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from dbfs import progress
 from dbfs.cli.bench.common import advancing, connect_workers, memory_option
 from dbfs.cli.common import check_writable, json_option, print_json, scheduler_option, writing
-from dbfs.display import progress
 from dbfs.errors import InvalidOptionError, MissingPackageError
 
 if TYPE_CHECKING:

@@ -245,7 +245,7 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
 def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
     """Parse a block of lines of edges only; return None if a line is another, or an id is out of range."""
     # Imported here, because a client that reads no edges needs no Numba.
-    from dbfs.edges.readers._pairs_kernel import parse_pairs
+    from dbfs_workers.storage.pairs_kernels import parse_pairs
 
     text = np.frombuffer(block, np.uint8)
     # The shortest line has 4 bytes. Pages of the arrays that receive no edge take no memory.

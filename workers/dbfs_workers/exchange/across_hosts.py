@@ -78,9 +78,8 @@ class EnvoyExchange(SharedMemoryExchange):
         for row, peers in zip(rows, others.values(), strict=True):
             row[envoy.FIRST], row[envoy.LAST] = len(ranks), len(ranks) + len(peers)
             ranks += peers
-        frame_arguments = rows.ravel(), np.array(ranks, np.int64), frames.ravel(), np.zeros(len(others), np.int64)
-        super().__init__(segment, hosts.carriers(segment.rank), frame_arguments)
-        self._frame_arguments = frame_arguments
+        super().__init__(segment, hosts.carriers(segment.rank), envoy=True)
+        self._frame_arguments = rows.ravel(), np.array(ranks, np.int64), frames.ravel(), np.zeros(len(others), np.int64)
         self._links = {
             host: Link(own, peers, self.entries, self, row, pair)
             for (host, peers), row, pair in zip(others.items(), rows, frames, strict=True)
@@ -150,17 +149,27 @@ class EnvoyExchange(SharedMemoryExchange):
         """See ``Exchange.cross``."""
         self._crossing += 1
         self._record[1 : 1 + COUNTS] = counts
-        tag = self._number << 32 | self._crossing
-        segment = self.segment
         with self.in_kernel():
-            status, peer = envoy.cross(
-                *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-                *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self.entries),
-                *(int(self._predecessors), *self._frame_arguments, int(sliced)),
-            )
-            self._finish(status, peer, level, phase, sliced=sliced)
+            self._cross(level, phase, sliced=sliced)
         sums: list[int] = self._sums.tolist()
         return sums
+
+    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
+        """See ``SharedMemoryExchange.follow``. The kernel has left an envoy's crossing to this method."""
+        self._crossing = crossing
+        if status == barrier.TO_CROSS:
+            self._cross(level, phase, sliced=False)
+        else:
+            self._finish(status, peer, level, phase)
+
+    def _cross(self, level: int, phase: str, *, sliced: bool) -> None:
+        segment, tag = self.segment, self._number << 32 | self._crossing
+        status, peer = envoy.cross(
+            *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
+            *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self.entries),
+            *(int(self._predecessors), *self._frame_arguments, int(sliced)),
+        )
+        self._finish(status, peer, level, phase, sliced=sliced)
 
     @contextlib.contextmanager
     def in_kernel(self) -> Iterator[None]:

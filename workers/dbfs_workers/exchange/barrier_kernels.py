@@ -13,6 +13,8 @@ from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 
 CROSSED, TIMED_OUT, ABORTED, STALE = 0, 1, 2, 3
+TO_CROSS = 4
+"""What kernels of levels return on an envoy, beside the results of ``wait``: the caller makes the crossing."""
 
 # A wait spins, then yields the core (sched_yield), then sleeps (futex). Yielding is the fastest way to wait, even with
 # more ranks than cores. But a busy program that gets the core keeps it for a whole time slice. A rank that lost its

@@ -25,8 +25,16 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from dbfs_workers.exchange import barrier_kernels as barrier
-from dbfs_workers.exchange.barrier_kernels import ABORTED, CROSSED, NO_YIELD, RUN_SHIFT, publish, wait, wait_for_rank
+from dbfs_workers.exchange.barrier_kernels import (
+    ABORTED,
+    CROSSED,
+    NO_YIELD,
+    RUN_SHIFT,
+    give_way,
+    publish,
+    wait,
+    wait_for_rank,
+)
 from dbfs_workers.exchange.protocol import COUNTS
 from dbfs_workers.exchange.segment import ABORT, RUN
 from dbfs_workers.exchange.stream import LENGTH
@@ -35,7 +43,7 @@ from dbfs_workers.exchange.stream_kernels import CROSSING, DIGEST, HEAD, KIND, N
 from dbfs_workers.intrinsics import load_acquire, receive_now, send_now, wait_for_readable
 from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel
 
-HANDED_OVER: Final = 4
+HANDED_OVER: Final = 5
 """Beside the results of ``barrier_kernels.wait``: Python has to finish the crossing."""
 
 DESCRIPTOR, FILLED, SENT, UNSENT, CAME, FIRST, LAST = range(7)
@@ -184,22 +192,20 @@ def cross(
     polled,
     sliced,
 ):
-    """Cross as any rank does, and exchange frames with other hosts if this rank is an envoy.
+    """Cross as any rank does, and exchange frames with other hosts.
 
     Args:
         words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff: see ``barrier_kernels.cross``.
         bodies, body_words, entries: the bodies of all ranks, the words of each, and the entries of a bin: see
             ``segment``.
         predecessors: 1 if the entries of bins have parents, else 0.
-        links, ranks, frames: see above. Without links the rank is no envoy.
+        links, ranks, frames: see above.
         polled: int64[links], scratch.
         sliced: 1 if the frames carry slices.
 
     Returns:
         What ``barrier_kernels.wait`` returns; or (HANDED_OVER, rank) if Python has to finish the crossing.
     """
-    if polled.size == 0:
-        return barrier.cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff)
     if backoff[NO_YIELD]:
         backoff[NO_YIELD] -= 1
     for link in range(polled.size):
@@ -243,7 +249,7 @@ def cross(
             return ABORTED, rank
         looks += 1
         if looks > _LOOKS and backoff[NO_YIELD] == 0 and looks <= _LOOKS + _YIELDS:
-            barrier.give_way(backoff)
+            give_way(backoff)
         elif looks > _LOOKS:
             slept += 1
             if slept > _SLEEPS:

@@ -30,7 +30,6 @@ from dbfs_workers.tokens import Token
 TIMEOUT = np.array([0, 2_000_000], np.int64)
 """The longest sleep before a rank looks for an abort: seconds, nanoseconds."""
 
-_NONE = np.empty(0, np.int64)
 _NOTHING = contextlib.nullcontext()
 
 _LIVENESS_INTERVAL = 0.02  # seconds
@@ -53,14 +52,15 @@ class SharedMemoryExchange:
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
         kernel_arguments: the arguments by which a kernel bins and crosses by itself: the bodies of all ranks, the words
-            of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag, and ``links``.
+            of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag; 1 for an envoy.
     """
 
     def __init__(
         self,
         segment: Segment,
         carriers: Sequence[int] | None = None,
-        links: tuple[NDArray[np.int64], ...] = (_NONE,) * 4,
+        *,
+        envoy: bool = False,
     ) -> None:
         self.rank = segment.rank
         self.p = segment.handle.stripe.p
@@ -93,7 +93,7 @@ class SharedMemoryExchange:
         self.kernel_arguments: tuple[Any, ...] = (
             *(segment.bodies, segment.body_words, self.entries, segment.words, segment.stride),
             *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
-            *links,
+            int(envoy),
         )
         self._closed = False
         self._aborting = threading.Lock()

@@ -2,8 +2,9 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings from ``barrier_kernels`` and ``envoy_kernels``.
-The caller expands a level, or contracts its bins, where the threads of a worker share that work (``cpu_team``).
+from ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings from ``barrier_kernels``. The caller makes an envoy's
+crossings. The caller expands a level, or contracts its bins, where the threads of a worker share that work
+(``cpu_team``).
 """
 
 from typing import Final
@@ -13,8 +14,7 @@ from numba import types
 from dbfs_workers.backends.cpu_kernels import contract
 from dbfs_workers.backends.cpu_resident_kernels import top_down
 from dbfs_workers.backends.cpu_team_kernels import is_large
-from dbfs_workers.exchange.barrier_kernels import CROSSED
-from dbfs_workers.exchange.envoy_kernels import cross
+from dbfs_workers.exchange.barrier_kernels import CROSSED, TO_CROSS, cross
 from dbfs_workers.intrinsics import monotonic_ns
 from dbfs_workers.jit import FLOAT64, INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
@@ -92,10 +92,7 @@ _UNFINISHED = 4
     INT64,
     READ_INT64,
     INT64,
-    INT64,
-    READ_INT64,
-    INT64,
-    INT64,
+    int64,
     types.float64,
     types.float64,
     INT64,
@@ -123,10 +120,7 @@ def top_down_levels(
     gathered,
     timeout,
     backoff,
-    links,
-    ranks,
-    frames,
-    polled,
+    envoy,
     share,
     least_edges,
     state,
@@ -145,7 +139,7 @@ def top_down_levels(
             ``segment``.
         words, stride, record, rank, gathered, timeout, backoff: see ``barrier_kernels.wait``.
         bin_ends: see ``barrier_kernels.cross``.
-        links, ranks, frames, polled: see ``envoy_kernels.cross``.
+        envoy: 1 if the rank exchanges frames with other hosts, else 0.
         share, least_edges: a bottom-up level may pay if the frontier's edges are more than that share of the other
             unexplored edges, and ``least_edges`` on top: see ``direction``.
         state: int64[STATE], updated.
@@ -155,7 +149,8 @@ def top_down_levels(
     Returns:
         (CROSSED, p): ``state[DONE]`` levels are complete. If ``state[SHARED]`` is TO_EXPAND or TO_CONTRACT, the
         caller does that for the next level, and calls again.
-        Otherwise what ``envoy_kernels.cross`` returned: the caller finishes the crossing and calls again.
+        Otherwise (TO_CROSS, rank), or what ``barrier_kernels.cross`` returned: the caller finishes the crossing and
+        calls again.
     """
     n_local = starts.size
     own_words = visited.size // bin_ends.size
@@ -164,7 +159,6 @@ def top_down_levels(
     size = record.size
     bins = p * entries
     sums = p * (size + 1)
-    with_parents = 1 if predecessors.size else 0
     begun = monotonic_ns(backoff[1:])
     while True:
         level = state[LEVEL]
@@ -210,6 +204,8 @@ def top_down_levels(
             state[CROSSING] += 1
             state[AWAITED] = 1
             tag = state[NUMBER] << 32 | state[CROSSING]
+            if envoy:
+                return TO_CROSS, rank
             status, peer = cross(
                 words,
                 stride,
@@ -220,15 +216,6 @@ def top_down_levels(
                 gathered,
                 timeout,
                 backoff,
-                bodies,
-                body_words,
-                entries,
-                with_parents,
-                links,
-                ranks,
-                frames,
-                polled,
-                0,
             )
             if status != CROSSED:
                 return status, peer

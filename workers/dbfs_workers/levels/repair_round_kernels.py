@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from dbfs_workers.exchange.barrier_kernels import CROSSED
-from dbfs_workers.exchange.envoy_kernels import cross
+from dbfs_workers.exchange.barrier_kernels import CROSSED, TO_CROSS, cross
 from dbfs_workers.intrinsics import monotonic_ns
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.levels.repair_kernels import (
@@ -262,8 +261,7 @@ def send_doubts(
 
 @kernel(
     *(types.UniTuple(int64, 2), *ROWS, *ROWS, types.uint32, UINT32, UINT32, *LABELS, INT64, INT64, INT64, INT64),
-    *(UINT32, int64, int64, INT64, int64, INT64, INT64, int64, INT64, READ_INT64, INT64),
-    *(INT64, READ_INT64, INT64, INT64),
+    *(UINT32, int64, int64, INT64, int64, INT64, INT64, int64, INT64, READ_INT64, INT64, int64),
 )
 def rounds(
     starts,
@@ -297,10 +295,7 @@ def rounds(
     gathered,
     timeout,
     backoff,
-    links,
-    ranks,
-    frames,
-    polled,
+    envoy,
 ):
     """Make rounds of doubt, or of the search, until nothing changes on any rank, or the call has lasted long enough.
 
@@ -314,12 +309,14 @@ def rounds(
         candidates: the rows that the search starts from: see ``repair_search_kernels``; unused by doubt.
         limits: int64[5], see ``repair_limits``.
         control: int64[CONTROL], updated.
-        bodies, body_words, entries, links, ranks, frames, polled: see ``envoy_kernels.cross``.
+        bodies, body_words, entries: see ``envoy_kernels.cross``.
         words, stride, record, bin_ends, rank, gathered, timeout, backoff: see ``barrier_kernels.cross``.
+        envoy: 1 if the rank exchanges frames with other hosts, else 0.
 
     Returns:
         (CROSSED, p): the last round is complete, and ``control[OUTCOME]`` says what follows.
-        Otherwise what ``envoy_kernels.cross`` returned: the caller finishes the crossing and calls again.
+        Otherwise (TO_CROSS, rank), or what ``barrier_kernels.cross`` returned: the caller finishes the crossing and
+        calls again.
     """
     rows, parent_rows = (starts, ends, columns), (parent_starts, parent_ends, parent_columns)
     labels = (distances, predecessors, marks, queue, touched, before, state)
@@ -368,6 +365,8 @@ def rounds(
             record[3] = monotonic_ns(backoff[1:]) - control[STARTED]
             control[CROSSING] += 1
             control[AWAITED] = 1
+            if envoy:
+                return TO_CROSS, rank
             status, peer = cross(
                 words,
                 stride,
@@ -378,15 +377,6 @@ def rounds(
                 gathered,
                 timeout,
                 backoff,
-                bodies,
-                body_words,
-                entries,
-                1,
-                links,
-                ranks,
-                frames,
-                polled,
-                0,
             )
             if status != CROSSED:
                 return status, peer

@@ -3,14 +3,14 @@
 import numpy as np
 
 from dbfs_workers.intrinsics import trailing_zeros
-from dbfs_workers.jit import INT32, READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
+from dbfs_workers.jit import INT32, READ_UINT32, UINT32, int64, kernel, void
 
 # Words that ``label_unvisited`` looks at together.
 _BLOCK = 16
 _ALL_BITS = np.uint32(0xFFFFFFFF)
 
 
-@allocating_kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
+@kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
 def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     """Clear a rank's bitmap of visited vertices; label a traversal's one source, if it is a row of the rank.
 
@@ -27,7 +27,8 @@ def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     """
     first = rank * unreachable.size
     visited[:first] = 0
-    visited[first : first + unreachable.size] = unreachable
+    for word in range(unreachable.size):
+        visited[first + word] = unreachable[word]
     visited[first + unreachable.size :] = 0
     if source < 0:
         return 0

@@ -8,8 +8,9 @@ of 11 bits, in the processor's second cache (a group takes 128 KiB).
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, READ_INT64, UINT32, allocating_kernel, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel, void
 
 _SHORT = 12
 _GROUP = 8192
@@ -54,18 +55,17 @@ def _to_offsets(counts):
             total += count
 
 
-@allocating_kernel(void, UINT32, int64, int64)
-def _sort_long(row, digits, bits):
-    """Sort one long row by radix: ``digits`` digits of ``bits`` bits."""
+@kernel(void, UINT32, int64, int64, UINT32, _COUNTS)
+def _sort_long(row, digits, bits, spare, offsets):
+    """Sort one long row by radix: ``digits`` digits of ``bits`` bits. ``spare`` is at least as long as the row."""
     width, mask = np.uint64(bits), (_ONE << np.uint64(bits)) - _ONE
-    offsets = np.zeros((digits, 1 << bits), np.int64)
+    offsets[:] = 0
     for k in range(row.size):
         column = np.uint64(row[k])
         for digit in range(digits):
             offsets[digit, np.int64((column >> (np.uint64(digit) * width)) & mask)] += 1
     _to_offsets(offsets)
-    spare = np.empty_like(row)
-    source, target = row, spare
+    source, target = row, spare[: row.size]
     for digit in range(digits):
         shift = np.uint64(digit) * width
         for k in range(source.size):
@@ -75,7 +75,8 @@ def _sort_long(row, digits, bits):
             offsets[digit, value] = at + 1
         source, target = target, source
     if digits % 2:
-        row[:] = spare
+        for k in range(row.size):
+            row[k] = spare[k]
 
 
 @kernel(void, INT64, int64, READ_INT64, UINT32, int64, int64, _UINT64, _UINT64, _COUNTS, INT64)
@@ -114,8 +115,9 @@ def _sort_group(members, size, row_offsets, columns, digits, bits, keys, spare, 
         cursor[member] = at + 1
 
 
-@allocating_kernel(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64)
-def sort_rows(row_offsets, columns, first_id, step, largest):
+def sort_rows(
+    row_offsets: NDArray[np.int64], columns: NDArray[np.uint32], first_id: int, step: int, largest: int
+) -> tuple[int, int]:
     """Sort each row's columns in place; return (self-loops, duplicates).
 
     Args:
@@ -124,15 +126,28 @@ def sort_rows(row_offsets, columns, first_id, step, largest):
         first_id, step: row i has the id ``first_id + i * step``.
         largest: the largest column that may occur.
     """
-    width = 1
-    while largest >> width:
-        width += 1
-    digits = (width + _DIGIT - 1) // _DIGIT
-    bits = (width + digits - 1) // digits
-    keys, spare = np.empty(_GROUP, np.uint64), np.empty(_GROUP, np.uint64)
-    offsets = np.empty((digits, 1 << bits), np.int64)
-    members = np.empty(_GROUP // _SHORT, np.int64)
-    cursor = np.empty_like(members)
+    width = max(1, largest.bit_length())
+    digits = -(-width // _DIGIT)
+    bits = -(-width // digits)
+    # A kernel that allocates takes Numba seconds more to compile.
+    longest = int(np.diff(row_offsets).max(initial=0))
+    sorted_rows: tuple[int, int] = _sort_rows(
+        *(row_offsets, columns, first_id, step, digits, bits),
+        *(np.empty(_GROUP, np.uint64), np.empty(_GROUP, np.uint64), np.empty((digits, 1 << bits), np.int64)),
+        *(np.empty(_GROUP // _SHORT, np.int64), np.empty(_GROUP // _SHORT, np.int64)),
+        np.empty(longest if longest > _GROUP else 0, np.uint32),
+    )
+    return sorted_rows
+
+
+@kernel(
+    *(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64, int64),
+    *(_UINT64, _UINT64, _COUNTS, INT64, INT64, UINT32),
+)
+def _sort_rows(
+    row_offsets, columns, first_id, step, digits, bits, keys, spare, offsets, members, cursor, spare_columns
+):
+    """Do what ``sort_rows`` does, with scratch: see ``_sort_long`` and ``_sort_group``."""
     size = collected = 0
     for row in range(row_offsets.size - 1):
         neighbours = columns[row_offsets[row] : row_offsets[row + 1]]
@@ -141,7 +156,7 @@ def sort_rows(row_offsets, columns, first_id, step, largest):
         elif _ascends(neighbours):
             pass
         elif neighbours.size > _GROUP:
-            _sort_long(neighbours, digits, bits)
+            _sort_long(neighbours, digits, bits, spare_columns, offsets)
         else:
             if collected + neighbours.size > _GROUP:
                 _sort_group(members, size, row_offsets, columns, digits, bits, keys, spare, offsets, cursor)

@@ -1,0 +1,6 @@
+"""All CPU kernels, loaded by the import of this module: in the process that the tests' workers are forked from."""
+
+from dbfs.cluster.kernels import KERNELS
+from dbfs_workers.compiling import prepare
+
+prepare(KERNELS)

@@ -1,0 +1,213 @@
+"""CPU kernels compiled ahead of work: once per machine, by several processes.
+
+Numba keeps what it has compiled on disk. Python runs one thread of the compiler at a time, so that processes share the
+work. One process of a machine has them; others that need the same kernels wait for its end.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from dask.system import CPU_COUNT
+
+from dbfs_workers.jit import Kernel
+
+logger = logging.getLogger(__name__)
+
+BUILDING: Final = (
+    "dbfs_workers.storage.building_kernels:count_bins",
+    "dbfs_workers.storage.building_kernels:bin_by_owner",
+    "dbfs_workers.storage.building_kernels:count_rows",
+    "dbfs_workers.storage.building_kernels:place_columns",
+    "dbfs_workers.storage.sorting_kernels",
+)
+"""Kernels that build a graph, as ``found`` takes them."""
+
+TRAVERSING: Final = (
+    "dbfs_workers.backends.cpu_kernels:contract",
+    "dbfs_workers.backends.cpu_kernels:edge_count",
+    "dbfs_workers.backends.cpu_resident_kernels",
+    "dbfs_workers.exchange.barrier_kernels",
+    "dbfs_workers.levels.level_kernels",
+    "dbfs_workers.levels.led_kernels",
+    "dbfs_workers.storage.label_kernels",
+)
+"""Kernels that traverse a graph of the layout 1d, with one thread for each rank."""
+
+TEAMS: Final = ("dbfs_workers.backends.cpu_team_kernels", "dbfs_workers.backends.cpu_team_task_kernels")
+"""Kernels by which several threads share a rank's work."""
+
+ACROSS_HOSTS: Final = ("dbfs_workers.exchange.stream_kernels", "dbfs_workers.exchange.envoy_kernels")
+"""Kernels of an exchange between hosts."""
+
+GRID: Final = ("dbfs_workers.backends.grid_kernels", "dbfs_workers.backends.grid_team_kernels")
+"""Kernels of the layout 2d."""
+
+UPDATING: Final = (
+    "dbfs_workers.storage.pages_kernels",
+    "dbfs_workers.levels.repair_kernels",
+    "dbfs_workers.levels.repair_limits",
+    "dbfs_workers.levels.repair_search_kernels",
+    "dbfs_workers.levels.repair_round_kernels",
+)
+"""Kernels that change a graph, and repair labels."""
+
+# Fewer kernels than this are compiled by the process that needs them: another process takes half a second to start.
+_FEW: Final = 4
+# Processes of one crew. The longest chain of kernels that call each other takes as long as all others by so many.
+_MOST: Final = 8
+# What a process of a crew runs: for each line of its input, one kernel.
+_WORK: Final = "from dbfs_workers.compiling import work; work()"
+
+
+def traversing(threads: int, *, hosts: int = 1, grid: bool = False, mutable: bool = False) -> tuple[str, ...]:
+    """Return the kernels by which a rank traverses a graph on the CPU.
+
+    Args:
+        threads: threads of the rank.
+        hosts: hosts of the gang.
+        grid: whether the layout is 2d.
+        mutable: whether updates may change the graph.
+    """
+    return (
+        *TRAVERSING,
+        *(TEAMS if threads > 1 else ()),
+        *(ACROSS_HOSTS if hosts > 1 else ()),
+        *(GRID if grid else ()),
+        *(UPDATING if mutable else ()),
+    )
+
+
+def found(wanted: Iterable[str]) -> list[Kernel]:
+    """Return kernels in an order in which each comes after those that it calls.
+
+    Args:
+        wanted: modules, whose kernels are all meant, or ``module:kernel``.
+    """
+    kernels: dict[str, Kernel] = {}
+
+    def add(kernel: Kernel) -> None:
+        if kernel.name not in kernels:
+            for callee in kernel.called:
+                add(callee)
+            kernels[kernel.name] = kernel
+
+    for place in wanted:
+        name, _, one = place.partition(":")
+        module = importlib.import_module(name)
+        for value in [getattr(module, one)] if one else list(vars(module).values()):
+            if isinstance(value, Kernel):
+                add(value)
+    return list(kernels.values())
+
+
+def prepare(wanted: Iterable[str]) -> None:
+    """Compile or load kernels, so that no call of them takes longer than the next; ``wanted`` as of ``found``."""
+    kernels = found(wanted)
+    compile_missing(kernels)
+    for kernel in kernels:
+        kernel.ready()
+
+
+def compile_missing(kernels: Iterable[Kernel]) -> None:
+    """Compile the kernels that this machine lacks, or wait for another process that does; in the order of ``found``."""
+    missing = [kernel for kernel in kernels if not kernel.signatures and not kernel.kept]
+    if len(missing) < _FEW:
+        return
+    start = time.perf_counter()
+    with _only_crew(Path(missing[0].stats.cache_path)):
+        _Crew([kernel for kernel in missing if not kernel.kept]).compile()
+    logger.info("%d CPU kernels compiled in %.1f s, once per machine", len(missing), time.perf_counter() - start)
+
+
+class _Crew:
+    """Processes that compile kernels.
+
+    Args:
+        kernels: the kernels, each after those that it calls.
+    """
+
+    def __init__(self, kernels: list[Kernel]) -> None:
+        self._left = kernels
+        self._compiling: set[str] = set()
+        self._changed = threading.Condition()
+
+    def compile(self) -> None:
+        """Compile all kernels."""
+        count = min(CPU_COUNT, _MOST, len(self._left))
+        threads = [threading.Thread(target=self._employ, daemon=True) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _employ(self) -> None:
+        """Have one process compile kernels while there are any."""
+        # In a session of its own, which Ctrl-C in a terminal does not reach. The end of its input ends the process.
+        with subprocess.Popen(
+            [sys.executable, "-c", _WORK],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None
+            while (kernel := self._take()) is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.write(f"{kernel.name}\n")
+                    process.stdin.flush()
+                # The end of the stream, if the process died: then the kernel is compiled where it is called.
+                process.stdout.readline()
+                with self._changed:
+                    self._compiling.discard(kernel.name)
+                    self._changed.notify_all()
+            process.stdin.close()
+
+    def _take(self) -> Kernel | None:
+        """Take a kernel whose callees are compiled; wait for one if there is none; None if none is left."""
+        with self._changed:
+            while self._left:
+                undone = {kernel.name for kernel in self._left} | self._compiling
+                for kernel in self._left:
+                    if not any(callee.name in undone for callee in kernel.called):
+                        self._left.remove(kernel)
+                        self._compiling.add(kernel.name)
+                        return kernel
+                self._changed.wait()
+            return None
+
+
+def work() -> None:
+    """Compile the kernels whose names come over standard input, and answer each with a line."""
+    for line in sys.stdin:
+        module, _, name = line.strip().partition(":")
+        getattr(importlib.import_module(module), name).ready()
+        print(flush=True)
+
+
+@contextlib.contextmanager
+def _only_crew(folder: Path) -> Iterator[None]:
+    """Be the machine's only process in the block."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "dbfs-compiling.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # What can't be kept on disk is compiled where it is called.
+        yield
+        return
+    try:
+        # The system releases the lock of a process that died.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
