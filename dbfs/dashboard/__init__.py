@@ -7,7 +7,9 @@ Without them the service works as usual, and ``/dbfs`` says what to install.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tornado import web
@@ -43,12 +45,13 @@ def uninstall(service: ServiceView) -> None:
 
 
 def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> None:
-    try:
-        from bokeh.server.tornado import BokehTornado
-    except ImportError:
+    if importlib.util.find_spec("bokeh") is None:
         _explain(scheduler, "The page needs Bokeh where the scheduler runs: pip install 'dbfs[dashboard]'.")
         return
-    dask_pages = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
+    # A scheduler whose dashboard is on has imported Bokeh, which takes a third of a second.
+    bokeh = sys.modules.get("bokeh.server.tornado")
+    applications = scheduler.http_application.applications
+    dask_pages = [app for app in applications if bokeh is not None and isinstance(app, bokeh.BokehTornado)]
     if not dask_pages:
         # Dask also has no pages if it does not support the installed version of Bokeh.
         _explain(
