@@ -16,6 +16,7 @@ import pytest
 
 import dbfs
 from dbfs import config
+from dbfs.cluster import local
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, InvalidOptionError, InvalidOptionTypeError, NoWorkersError
@@ -304,3 +305,24 @@ def test_configuration_in_the_environment_form() -> None:
             config.count("taskgraph.fuse-below")
     with dask.config.set({"dbfs.taskgraph.fuse-below": 1.5}), pytest.raises(InvalidOptionError, match="whole number"):
         config.count("taskgraph.fuse-below")
+
+
+@pytest.mark.parametrize(
+    ("cores", "given", "shares"),
+    [
+        (2, (None, None), (2, 1)),
+        (7, (None, None), (7, 1)),
+        (8, (None, None), (2, 4)),
+        (16, (None, None), (4, 4)),
+        (16, (3, None), (3, 5)),
+        (16, (32, None), (32, 1)),
+        (16, (None, 8), (2, 8)),
+        (2, (None, 8), (1, 8)),
+        (16, (2, 1), (2, 1)),
+    ],
+)
+def test_workers_share_all_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, given: tuple[int | None, int | None], shares: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(local, "CPU_COUNT", cores)
+    assert local._shares(*given) == shares

@@ -115,7 +115,7 @@ def layout_options(command: Command) -> Command:
         click.option(
             "--ranks",
             type=click.IntRange(1),
-            help="Number of workers; by default all workers of the cluster (locally one for each core).",
+            help="Number of workers; by default all workers of the cluster, locally on all cores.",
         ),
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),
         order_option,

@@ -30,7 +30,7 @@ from dbfs.records import BACKENDS
 @click.option(
     "--ranks",
     type=click.IntRange(1),
-    help="Number of workers; by default all workers of the cluster (locally one for each core).",
+    help="Number of workers; by default all workers of the cluster, locally on all cores.",
 )
 @click.option(
     "--backend",

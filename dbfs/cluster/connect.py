@@ -35,11 +35,13 @@ def connect(
     set_as_default: bool = True,
     **cluster: Any,
 ) -> distributed.Client:
-    """Return a client of the scheduler at ``address``, or of a new local cluster with one thread per worker.
+    """Return a client of the scheduler at ``address``, or of a new local cluster.
 
-    A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda,
-    else one worker for each CPU core. Closing the client closes the local cluster, and so does the end of the program.
-    dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls return awaitables.
+    A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda.
+    Otherwise the workers share the CPU cores: a worker of one thread for each core on a machine of up to 7 cores, a
+    worker of 4 threads for each 4 cores on a larger one. Closing the client closes the local cluster, and so does the
+    end of the program. dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls
+    return awaitables.
 
     The workers of a local cluster are processes, which import the script that starts them. With ``processes=False``
     they are threads of this process, on CPU cores. Threads start at once, need no ``if __name__ == "__main__":``, and
@@ -47,13 +49,14 @@ def connect(
 
     Args:
         address: scheduler address, such as ``tcp://host:8786``.
-        n_workers: workers to start; one per GPU or CPU core if None. With an address: workers to wait for, at least 1.
+        n_workers: workers to start, which share all cores; see above if None. With an address: workers to wait for, at
+            least 1.
         backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
             ``auto`` for GPUs if there are enough of them.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
-            ``protocol`` of ``dbfs.cluster.protocol``; 1 for ``threads_per_worker``; port 8787 of the loopback for
+            ``protocol`` of ``dbfs.cluster.protocol``; port 8787 of the loopback for
             ``dashboard_address`` (any free port if that is taken), because the dashboard has no password.
             ``dashboard_address=":8787"`` opens the dashboard to other machines.
 
@@ -78,7 +81,7 @@ def connect(
         client = _remote_client(address, seconds, set_as_default)
     else:
         protocol = config.choice("cluster.protocol", PROTOCOLS)
-        cluster = {"threads_per_worker": 1, **({} if protocol == "auto" else {"protocol": protocol}), **cluster}
+        cluster = {**({} if protocol == "auto" else {"protocol": protocol}), **cluster}
         _require_ucx(cluster.get("protocol"))
         client = local.start(n_workers, backend, cluster, set_as_default)
     try:

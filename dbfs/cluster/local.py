@@ -23,6 +23,9 @@ _QUIET = "dbfs_workers.quiet"
 LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
 
+# Threads of a worker on a machine of at least twice as many cores.
+_THREADS = 4
+
 # On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
 _DASHBOARD_PORT = 8787
 
@@ -73,13 +76,29 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
         raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
     if processes:
         require_main_guard()
-    with compiled(options.get("threads_per_worker", 1)):
-        return _start(n_workers, backend, options, set_as_default)
+    workers, threads = _shares(n_workers, options.get("threads_per_worker"))
+    with compiled(threads):
+        return _start(n_workers, backend, {"preload": [_QUIET], **_web(options)}, (workers, threads), set_as_default)
 
 
-def _start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_default: bool) -> LocalClient:
+def _shares(n_workers: int | None, threads: int | None) -> tuple[int, int]:
+    """Return the number of workers that share the CPU cores, and the threads of each; None is not given.
+
+    Measured on 16 cores, milliseconds with 16 workers of 1 thread, 4 of 4, and 1 of 16: a Kronecker graph of scale 22
+    took 12.5, 10.6, 10.8; the roads of Florida 41, 21, 45.
+    """
+    if n_workers is None:
+        threads = threads or (_THREADS if CPU_COUNT >= 2 * _THREADS else 1)
+        return max(1, CPU_COUNT // threads), threads
+    return n_workers, threads or max(1, CPU_COUNT // n_workers)
+
+
+def _start(
+    n_workers: int | None, backend: str, options: dict[str, Any], shares: tuple[int, int], set_as_default: bool
+) -> LocalClient:
+    """Start the cluster; ``shares`` as of ``_shares``."""
     processes = options.get("processes", True)
-    options = {"preload": [_QUIET], **_web(options)}
+    on_cores = {"n_workers": shares[0], "threads_per_worker": shares[1]}
     gpus = visible_gpus()
     lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
     if backend == "auto" and lacking:
@@ -89,17 +108,18 @@ def _start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_
     if not processes:
         # Dask's own default is one worker within the process. No limit of a worker's memory, because Dask would compare
         # the memory of the whole process with each worker's limit, and pause all workers of a large process for good.
-        inner = {"worker_class": InnerWorker, "n_workers": n_workers or CPU_COUNT, "memory_limit": 0}
+        inner = {"worker_class": InnerWorker, **on_cores, "memory_limit": 0}
         return _client(InnerCluster, {**inner, **options}, set_as_default)
     if backend == "cpu" or lacking:
         if backend == "cpu" and gpus:
             # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
             options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
-        return _client(distributed.LocalCluster, {"n_workers": n_workers, **options}, set_as_default)
+        return _client(distributed.LocalCluster, {**on_cores, **options}, set_as_default)
     from dask_cuda import LocalCUDACluster
 
     logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
-    return _client(LocalCUDACluster, {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], **options}, set_as_default)
+    on_gpus = {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], "threads_per_worker": 1}
+    return _client(LocalCUDACluster, {**on_gpus, **options}, set_as_default)
 
 
 def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalClient:

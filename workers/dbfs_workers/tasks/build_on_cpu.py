@@ -3,7 +3,9 @@
 The tasks that need kernels import them where they run, so that a client that submits the tasks does not import Numba.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import distributed
@@ -51,15 +53,20 @@ def count_edges(edges: Edges | InputEdges) -> int:
 
 
 def count_degrees(sources: list[Piece | Edges | InputEdges], n: int, symmetrise: bool, name: str) -> NDArray[np.int64]:
-    """Return the degrees, int64[n], of the edges in all of a rank's pieces.
+    """Return the degrees, int64[n], of the edges in all of a rank's pieces, which the worker's threads read.
 
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
     """
-    degrees = np.zeros(n, np.int64)
-    for source in sources:
+    degrees, counting = np.zeros(n, np.int64), threading.Lock()
+
+    def count(source: Piece | Edges | InputEdges) -> None:
         for src, dst in _batches(source):
-            ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
+            with counting:
+                ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
+
+    with ThreadPoolExecutor(distributed.get_worker().state.nthreads) as pool:
+        list(pool.map(count, sources))
     return degrees
 
 
