@@ -53,7 +53,6 @@ class Layout:
     layout: str
     exchange: str
     piece_edges: int
-    fuse_below: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ def cases(draw: st.DrawFn) -> Case:
             layout=st.sampled_from(["1d", "2d"]),
             exchange=st.sampled_from(["shared_memory", "tcp"]),
             piece_edges=st.sampled_from([100, 2**18]),
-            fuse_below=st.sampled_from([0, 4, 4096]),
         )
     )
     if layout.layout == "2d":
@@ -198,7 +196,6 @@ def test_any_runs_one_after_another(client: distributed.Client, case: Case) -> N
     settled = {
         "dbfs.exchange": layout.exchange,
         "dbfs.build.piece-edges": layout.piece_edges,
-        "dbfs.taskgraph.fuse-below": layout.fuse_below,
     }
     with (
         dask.config.set(settled),

@@ -299,12 +299,12 @@ def test_clients_that_cannot_serve(client: distributed.Client) -> None:
 
 
 def test_configuration_in_the_environment_form() -> None:
-    with dask.config.set({"dbfs.taskgraph.fuse-below": 0}):
-        assert config.count("taskgraph.fuse-below", least=0) == 0
+    with dask.config.set({"dbfs.build.max-rounds": 0}):
+        assert config.count("build.max-rounds", least=0) == 0
         with pytest.raises(InvalidOptionError, match="at least 1"):
-            config.count("taskgraph.fuse-below")
-    with dask.config.set({"dbfs.taskgraph.fuse-below": 1.5}), pytest.raises(InvalidOptionError, match="whole number"):
-        config.count("taskgraph.fuse-below")
+            config.count("build.max-rounds")
+    with dask.config.set({"dbfs.build.max-rounds": 1.5}), pytest.raises(InvalidOptionError, match="whole number"):
+        config.count("build.max-rounds")
 
 
 @pytest.mark.parametrize(

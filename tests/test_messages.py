@@ -52,12 +52,12 @@ from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderW
 from dbfs_workers.leases.requests import answer_error, read_answer
 from dbfs_workers.messages import (
     AbortRun,
-    AbortTasks,
     ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
     DropRankLabels,
+    ForgetBatch,
     ForgetClient,
     GetGpu,
     GetHost,
@@ -69,7 +69,6 @@ from dbfs_workers.messages import (
     OfferGpuMemory,
     OpenToHosts,
     PublishRankLabels,
-    ReadBarriers,
     RecoverGpu,
     ReportLostPeer,
     StartRank,
@@ -142,8 +141,7 @@ EXAMPLES: list[Message[Any]] = [
     GetPosition("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     ReportLostPeer("id", 4, 1),
-    ReadBarriers("run", 3, 0.5),
-    AbortTasks("run"),
+    ForgetBatch("run"),
     PublishRankLabels("id", "run", 0),
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
@@ -198,7 +196,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 50
+    assert len(every) == 49
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -54,7 +54,7 @@ def test_max_depth(client: distributed.Client, max_depth: int, way: str) -> None
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    "way", ["tasks, a phase each", "tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "tcp"]
+    "way", ["tasks, top-down", "tasks", "tasks, bottom-up", "shared memory", "shared memory, bottom-up", "tcp"]
 )
 @pytest.mark.parametrize("targets", [[40, 7], [0], [7, 7, 69], [3]])
 def test_targets_end_a_run_at_the_level_that_reaches_the_last(

@@ -81,13 +81,9 @@ def test_the_last_word_is_exact(client: distributed.Client, engine: str) -> None
         assert last.direction == results[-1].reports[-1].direction
 
 
-@pytest.mark.parametrize("fuse_below", [0, 4096])
-def test_levels_of_the_taskgraph_engine_are_told_as_they_were(client: distributed.Client, fuse_below: int) -> None:
+def test_levels_of_the_taskgraph_engine_are_told_as_they_were(client: distributed.Client) -> None:
     """Several ranks bin a vertex that one of them labels: it counts once."""
-    with (
-        dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}),
-        dbfs.load("kronecker:scale=9", client=client) as graph,
-    ):
+    with dbfs.load("kronecker:scale=9", client=client) as graph:
         told: list[RunProgress] = []
         result = graph.bfs(graph.sample_sources(1)[0], engine="taskgraph", progress=told.append)
         frontiers = [report.frontier for report in result.reports]

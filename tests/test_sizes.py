@@ -9,7 +9,7 @@ import pytest
 from dask.sizeof import sizeof
 
 from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels.bins import Bin, FrontierPart
+from dbfs_workers.levels.bins import Bin, FrontierSlice
 from tests.support.gang import partitions
 
 ROWS = np.arange(1000, dtype=np.uint32)
@@ -29,7 +29,7 @@ def test_results_of_a_level(rows: Any, parents: Any, nbytes: int) -> None:
     assert_weighs(EdgeFrontier(rows, parents), nbytes)
     sent = Bin("a-run", 3, 1, 2, rows, parents)
     assert_weighs(sent, nbytes)
-    assert_weighs(FrontierPart("a-run", 3, 1, 2, 2, 0, 0, rows), nbytes // (1 if parents is None else 2))
+    assert_weighs(FrontierSlice("a-run", 3, 1, rows), nbytes // (1 if parents is None else 2))
 
 
 def test_partitions() -> None:

@@ -21,7 +21,7 @@ import dbfs
 from dbfs.cluster.span import SPAN
 from dbfs.errors import FormatError
 
-BOUNDED = ("dbfs_workers.tasks.mail._ended", "dbfs_workers.tasks.mail._aborted", "service._epochs")
+BOUNDED = ("service._epochs",)
 """Containers whose oldest entries are dropped once there are a thousand or more."""
 
 MEMORY_OF_A_LOAD = 2048

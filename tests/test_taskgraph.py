@@ -3,14 +3,16 @@
 import os
 import signal
 import threading
+from collections import Counter
 
-import dask
 import distributed
 import numpy as np
 import pytest
 
 import dbfs
+from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, TaskGraph
+from dbfs.engines.task_levels import TaskGraphTraversal
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
@@ -20,6 +22,7 @@ from dbfs.errors import (
 )
 from dbfs.graph.graph import Graph
 from dbfs.records import FinishedRun
+from dbfs_workers.spec import TraversalSpec
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
@@ -138,12 +141,10 @@ def test_a_client_that_does_not_end_its_run_loses_the_workers(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("fuse_below", [0, 1, 4096])
-def test_a_lost_worker_ends_a_run_of_any_shape(fuse_below: int) -> None:
+def test_a_lost_worker_ends_a_run() -> None:
     """A rank that fetches bins from the lost worker gets an error of its connection first."""
     with (
         dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client,
-        dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}),
         dbfs.load(f"path:n={ENDLESS}", client=client) as graph,
     ):
         running = Background(graph, engine="taskgraph")
@@ -169,102 +170,57 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return graphs
 
 
-@pytest.mark.parametrize(("fuse_below", "tasks"), [(1, 9), (0, 13)])
-def test_a_level_has_few_tasks_and_none_is_submitted_in_vain(
-    client: distributed.Client, submitted: list[list[str]], fuse_below: int, tasks: int
-) -> None:
-    # Of an undirected path, the last vertex's owner does not know that the vertex before is reached.
-    path = dbfs.from_arrays(np.arange(9), np.arange(1, 10), n=10, directed=True)
-    with dbfs.load(path, client=client) as graph, dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}):
+def counted(names: list[str]) -> dict[str, int]:
+    return dict(Counter(names))
+
+
+def test_a_level_is_the_graph_of_its_phases(client: distributed.Client, submitted: list[list[str]]) -> None:
+    with dbfs.load("path:n=8", client=client) as graph:
         submitted.clear()
-        result = graph.bfs(0, engine="taskgraph")
-        levels = [names for names in submitted if "barrier" in names]
-    assert [len(names) for names in levels] == [tasks] * len(result.reports)
-
-
-@pytest.mark.parametrize(("max_depth", "windows"), [(None, 3), (17, 2), (16, 1), (5, 1)])
-def test_small_levels_share_tasks(
-    client: distributed.Client, submitted: list[list[str]], max_depth: int | None, windows: int
-) -> None:
-    path = dbfs.from_arrays(np.arange(39), np.arange(1, 40), n=40, directed=True)
-    with dbfs.load(path, client=client) as graph:
-        submitted.clear()
-        result = graph.bfs(0, engine="taskgraph", direction="top-down", max_depth=max_depth)
-        levels = [names for names in submitted if "state" not in names and "summary" not in names]
-        assert result.distances().tolist() == [d if d <= (max_depth or 40) else -1 for d in range(40)]
-    assert levels == [["small-levels"] * graph.ranks] * windows
-    assert len(result.reports) == (max_depth or 40)
-
-
-def test_small_levels_that_may_turn_bottom_up_share_tasks(
-    client: distributed.Client, submitted: list[list[str]]
-) -> None:
-    with dbfs.load("path:n=40", client=client) as graph:
-        submitted.clear()
-        tasks, resident = (graph.bfs(0, engine=engine) for engine in ("taskgraph", "resident"))
-        levels = [names for names in submitted if "state" not in names and "summary" not in names]
-    assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
-    assert tasks.levels["frontier"].tolist() == [1] * 40
-    assert levels == [["small-levels"] * 4] * 3
-
-
-def test_a_window_ends_before_a_bottom_up_level(client: distributed.Client, submitted: list[list[str]]) -> None:
-    # A path into a clique.
-    tails, heads = np.triu_indices(30, 1)
-    edges = dbfs.from_arrays(
-        np.concatenate([np.arange(20), tails + 20]), np.concatenate([np.arange(1, 21), heads + 20])
-    )
-    with dbfs.load(edges, client=client) as graph:
-        submitted.clear()
-        tasks, resident = (graph.bfs(0, engine=engine) for engine in ("taskgraph", "resident"))
-        names = [set(each) for each in submitted]
-    assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
-    assert {"bottom-up", "barrier"} in names
-    assert all(each in ({"state"}, {"small-levels"}, {"bottom-up", "barrier"}) for each in names[:-1])
-
-
-@pytest.mark.parametrize("targets", [[7], [3, 7], [0], [18]])
-def test_a_window_ends_at_the_last_target(
-    client: distributed.Client, submitted: list[list[str]], targets: list[int]
-) -> None:
-    with dbfs.load("path:n=40", client=client) as graph:
-        submitted.clear()
-        result = graph.bfs(0, engine="taskgraph", targets=targets)
-        levels = [names for names in submitted if "state" not in names and "summary" not in names]
-        assert result.distances().tolist() == [d if d <= max(targets) else -1 for d in range(40)]
-    assert levels == [["small-levels"] * 4] * -(-max(targets) // 16)
-    assert len(result.reports) == max(targets)
-
-
-def test_a_window_ends_before_a_large_level(client: distributed.Client, submitted: list[list[str]]) -> None:
-    # A path into a star, and a path out of each of its arms.
-    arms = np.arange(10, 40)
-    tails, heads = [np.arange(9), np.full(30, 9), arms], [np.arange(1, 10), arms, arms + 30]
-    graph = dbfs.from_arrays(np.concatenate(tails), np.concatenate(heads), n=70, directed=True)
-    with dbfs.load(graph, client=client, ranks=2) as loaded, dask.config.set({"dbfs.taskgraph.fuse-below": 20}):
-        submitted.clear()
-        result = loaded.bfs(0, engine="taskgraph", direction="top-down")
-    assert result.levels["frontier"].tolist() == [1] * 10 + [30, 30]
-    assert [set(names) for names in submitted[1:-1]] == [
-        {"small-levels"},
-        {"expand-filter-partition", "contract", "barrier"},
-        {"expand-filter-partition", "contract", "barrier"},
+        top_down, bottom_up = (
+            graph.bfs(0, engine="taskgraph", direction=direction, max_depth=3)
+            for direction in ("top-down", "bottom-up")
+        )
+        assert top_down.distances().tolist() == bottom_up.distances().tolist() == [0, 1, 2, 3, -1, -1, -1, -1]
+    phases = {"expand": 4, "filter-partition": 4, "bin": 16, "barrier": 1, "contract": 4}
+    ends = [{"summary": 4, "distances": 4}, {"state": 4}]
+    assert [*map(counted, submitted)] == [
+        *({"state": 4}, *[phases] * 3, ends[0]),
+        *(ends[1], *[{"share": 4, "bottom-up": 4}] * 3, ends[0]),
     ]
 
 
-def test_phases_are_tasks_of_their_own(client: distributed.Client, submitted: list[list[str]]) -> None:
-    with dbfs.load("path:n=5", client=client, ranks=2) as graph, dask.config.set({"dbfs.taskgraph.fuse-below": 0}):
-        graph.bfs(0, engine="taskgraph")
-    assert {"expand", "filter-partition", "contract", "barrier"} <= {name for names in submitted for name in names}
+def test_no_rank_contracts_before_all_bins_are_made(client: distributed.Client) -> None:
+    """The barrier comes before the contraction, and a bin moves once: to the rank that owns it."""
+    with dbfs.load("path:n=8", client=client, ranks=2) as graph:
+        spec = TraversalSpec("a-run", (0,), predecessors=False, backend="cpu")
+        traversal = TaskGraphTraversal(graph.gang, graph.record, spec, Deadline(9.0), None)  # type: ignore[arg-type]
+        traversal._start()
+        level, keys = traversal.level_graph(bottom_up=False)
+        traversal.release()
+    tasks = level.pinned(graph.gang.addresses).tasks
+    inputs = {key: {name.rpartition("-")[0] for name, *_ in tasks[key].dependencies} for key in tasks}
+    assert inputs["barrier-a-run", 0] == {"filter-partition-a"}
+    assert [inputs[key] for key in keys[:2]] == [{"state-a", "bin-a", "barrier-a"}] * 2
+    bins = [key for key in tasks if key[0] == "bin-a-run"]
+    readers = {key: [other for other in tasks if key in tasks[other].dependencies] for key in bins}
+    assert readers == {key: [("contract-a-run", 0, key[3])] for key in bins}
 
 
-def test_directions_are_those_of_the_resident_engine(client: distributed.Client, submitted: list[list[str]]) -> None:
+def test_a_traversal_ends_at_its_targets(client: distributed.Client) -> None:
+    with dbfs.load("path:n=40", client=client) as graph:
+        for targets in ([7], [3, 5], [0]):
+            result = graph.bfs(0, engine="taskgraph", targets=targets)
+            assert result.distances().tolist() == [d if d <= max(targets) else -1 for d in range(40)]
+            assert len(result.reports) == max(targets)
+
+
+def test_directions_are_those_of_the_resident_engine(client: distributed.Client) -> None:
     with dbfs.load("kronecker:scale=12", client=client) as graph:
         source = graph.sample_sources(1)[0]
         tasks, resident = (graph.bfs(source, engine=engine) for engine in ("taskgraph", "resident"))
         assert tasks.levels["direction"].tolist() == resident.levels["direction"].tolist()
         assert set(tasks.levels["direction"]) == {"top-down", "bottom-up"}
-    assert max(len(names) for names in submitted if "barrier" in names) <= 2 * 4 + 1
 
 
 def test_bottom_up_levels_need_in_edges(client: distributed.Client) -> None:

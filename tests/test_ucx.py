@@ -88,7 +88,7 @@ def test_a_bin_goes_through_the_host_elsewhere() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("distributed_ucxx") is None, reason="distributed-ucxx is not installed")
 def test_the_taskgraph_engine_over_ucx() -> None:
     backend = "cuda" if GPUS and importlib.util.find_spec("cupy") else "cpu"
-    way = Way("taskgraph", backend=backend, settings={"fuse-below": 0})
+    way = Way("taskgraph", backend=backend)
     with (
         dask.config.set({"dbfs.cluster.protocol": "ucx"}),
         dbfs.connect(n_workers=2, dashboard_address=None, memory_limit=0) as client,

@@ -9,11 +9,9 @@ import dask
 import distributed
 
 import dbfs
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.graph.graph import Graph
-from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels import phases
-from dbfs_workers.levels.bins import Bin
-from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks import taskgraph as tasks
 
@@ -37,12 +35,6 @@ class LevelCost:
     ratio: float
 
 
-# By ``dbfs.taskgraph.fuse-below``.
-TASKGRAPH = {
-    "taskgraph, a task per phase": 0,
-    "taskgraph, two tasks per rank": 1,
-    "taskgraph, small levels in windows": 4096,
-}
 RESIDENT_LEVELS = 2000
 
 
@@ -54,16 +46,15 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
         ranks: number of ranks.
         levels: levels of the first way and of the taskgraph engine; the resident engine runs ``RESIDENT_LEVELS``.
     """
-    # Near the end of a path the next level may be bottom-up, and such levels share no task.
+    # Near the end of a path the next level may be bottom-up.
     with dbfs.load(dbfs.path(4 * levels), client=client, ranks=ranks) as graph:
         graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
         yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)
-        for way, fuse_below in TASKGRAPH.items():
-            with dask.config.set({"dbfs.taskgraph.fuse-below": fuse_below}):
-                result = graph.bfs(0, max_depth=levels, engine="taskgraph")
-            cost = result.seconds / levels * 1e3
-            yield LevelCost(way, ranks, levels, cost, cost / naive)
+        cost = graph.bfs(0, max_depth=levels, engine="taskgraph").seconds / levels * 1e3
+        yield LevelCost("taskgraph", ranks, levels, cost, cost / naive)
+        cost = _empty(graph, levels)
+        yield LevelCost("the same tasks, empty", ranks, levels, cost, cost / naive)
     for exchange in ("shared_memory", "tcp"):
         for p in sorted({min(2, ranks), ranks}):
             cost = _resident(client, p, exchange)
@@ -95,34 +86,41 @@ def _naive(graph: Graph, levels: int) -> float:
     last = list(states)
     start = time.perf_counter()
     for level in range(levels):
-        edges = [submit(rank, _expand, states[rank], run, level, last[rank]) for rank in ranks]
-        found = [submit(rank, _filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
-        barrier = submit(0, sum, found)
+        edges = [submit(rank, tasks.expand, states[rank], run, level) for rank in ranks]
+        found = [submit(rank, tasks.filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
+        barrier = submit(0, tasks.barrier, found)
         for rank in ranks:
-            bins = [submit(source, _take_bin, states[source], run, level, rank, barrier) for source in ranks]
-            last[rank] = submit(rank, _contract, states[rank], run, level, bins, barrier)
+            bins = [submit(source, tasks.take_bin, states[source], run, level, rank, found[source]) for source in ranks]
+            last[rank] = submit(rank, tasks.contract, states[rank], run, level, bins, barrier)
+        distributed.wait(last)
         if not barrier.result():
             break
     return (time.perf_counter() - start) / levels * 1e3
 
 
-# On a worker, by run, rank and parity of the level: the bins that its rank made.
-_outbox: dict[tuple[str, int, int], tuple[Bin, ...]] = {}
+def _empty(graph: Graph, levels: int) -> float:
+    """Return the mean milliseconds of a level whose tasks have the engine's shape and do nothing."""
+    gang, ranks = graph.gang, range(graph.gang.p)
+    start = time.perf_counter()
+    for _ in range(levels):
+        run, level = uuid.uuid4().hex, TaskGraph()
+
+        def add(rank: int, name: str, *after: object, level: TaskGraph = level, run: str = run) -> Ref:
+            return level.add(rank, (f"{name}-{run}", rank), _nothing, *after)
+
+        expanded = [add(rank, "expand") for rank in ranks]
+        entries = [add(rank, "filter-partition", expanded[rank]) for rank in ranks]
+        barrier = add(0, "barrier", entries)
+        last = []
+        for owner in ranks:
+            bins = [add(rank, f"bin-{owner}", entries[rank]) for rank in ranks]
+            last.append(add(owner, "contract", bins, barrier))
+        keys = [ref.key for ref in (*last, barrier)]
+        futures = list(gang.submit(level, keys).values())
+        gang.gather(futures, Deadline(60.0), "an empty level")
+        release(futures)
+    return (time.perf_counter() - start) / levels * 1e3
 
 
-def _expand(traversal: TraversalState, run: str, level: int, _after: object) -> EdgeFrontier:
-    return phases.expand(traversal, run, level)
-
-
-def _filter_partition(traversal: TraversalState, run: str, level: int, edges: EdgeFrontier) -> int:
-    bins = phases.filter_partition(traversal, run, level, edges)
-    _outbox[run, traversal.rank, level % 2] = bins
-    return sum(sent.rows.size for sent in bins)
-
-
-def _take_bin(traversal: TraversalState, run: str, level: int, target: int, _after: object) -> Bin:
-    return _outbox[run, traversal.rank, level % 2][target]
-
-
-def _contract(traversal: TraversalState, run: str, level: int, bins: list[Bin], _after: object) -> int:
-    return phases.contract(traversal, run, level, bins)
+def _nothing(*_: object) -> int:
+    return 0

@@ -1,21 +1,11 @@
-"""The taskgraph engine: levels are small Dask graphs, which Dask's dashboard shows.
+"""The taskgraph engine: each level is a small Dask graph, which Dask's dashboard shows.
 
-A top-down level has three phases on each rank and one ``barrier`` that adds up the ranks' counts. The client reads the
-barrier, chooses the next level's direction, and stops when no vertex was found. Bins and counts go by mail
-(``dbfs_workers.tasks.mail``), so that Dask moves no results between workers. The shapes of a level on p ranks:
+A top-down level on p ranks, after Merrill 2012, section 6: ``expand`` and ``filter-partition`` on each rank, a ``bin``
+for each pair of ranks, one ``barrier``, and ``contract`` on each rank, which takes its bins from its peers. The barrier
+comes before the contraction: 3 p + p**2 + 1 tasks. A bottom-up level is a ``share`` and a ``bottom-up`` on each rank.
+The client reads the barrier and the counts, chooses the next level's direction, and stops when no vertex was found.
 
-- Small: consecutive small levels are a window, one ``small-levels`` task on each rank
-  (``dbfs_workers.tasks.windows``). Bins and counts travel through rank 0: 2 (p - 1) letters a level. There are p tasks
-  for up to ``MOST_LEVELS`` levels.
-- Large: ``expand-filter-partition`` and ``contract`` on each rank. A rank sends each bin to its owner. There are
-  2 p + 1 tasks. The barrier counts the next frontier exactly.
-- Phases, if ``dbfs.taskgraph.fuse-below`` is 0: as large, with ``expand`` and ``filter-partition`` as tasks of their
-  own. There are 3 p + 1 tasks.
-- Bottom-up: one ``bottom-up`` task on each rank. The ranks send each other bitmaps of the frontier. There are p + 1
-  tasks.
-
-No level is submitted before the barrier of the level before is read, and a window ends where the traversal does. The
-state of a rank (``TraversalState``) is itself the result of a task. The phases change the state in place, and check
+The state of a rank (``TraversalState``) is itself the result of a task. The phases change the state in place, and check
 their own order.
 """
 

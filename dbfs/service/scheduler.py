@@ -66,7 +66,7 @@ from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import UnreachableError, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
-from dbfs_workers.messages import AbortTasks, DropRankLabels, ForgetClient, PublishRankLabels
+from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import LATE, NAME, Pickled, handlers
@@ -434,7 +434,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                     self.history.add(run, RunSummary.of(reports))
         except Exception as error:
             if graph is not None:
-                self._spawn(self._workers.call_all(graph.record.addresses, AbortTasks(message.run_id)))
+                self._spawn(self._workers.call_all(graph.record.addresses, ForgetBatch(message.run_id)))
             if not begun.done():
                 begun.set_exception(error)
             elif not isinstance(error, DbfsError):

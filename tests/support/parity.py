@@ -37,8 +37,6 @@ WAYS = {
     "tasks, top-down": Way("taskgraph", direction="top-down"),
     "tasks, bottom-up": Way("taskgraph", direction="bottom-up"),
     "tasks, degree order": Way("taskgraph", order="degree"),
-    "tasks, small and large": Way("taskgraph", direction="top-down", settings={"fuse-below": 4}),
-    "tasks, a phase each": Way("taskgraph", settings={"fuse-below": 0}),
     "shared memory": Way("resident", "shared_memory"),
     "shared memory, top-down": Way("resident", "shared_memory", direction="top-down"),
     "shared memory, bottom-up": Way("resident", "shared_memory", direction="bottom-up"),

@@ -13,6 +13,7 @@ from dbfs_workers.levels.bins import Bin
 from dbfs_workers.levels.state import TraversalState
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import taskgraph as tasks
 from tests.support.partitions import build
 
 RUN = "a-run"
@@ -82,3 +83,11 @@ def test_wrong_bins_are_refused(state: TraversalState, wrong) -> None:  # type: 
 def test_a_state_cannot_be_copied(state: TraversalState) -> None:
     with pytest.raises(StaleRunError, match="can't move"):
         pickle.dumps(state)
+
+
+def test_a_bin_is_taken_once(state: TraversalState) -> None:
+    entries = tasks.filter_partition(state, "a-run", 0, tasks.expand(state, "a-run", 0))
+    made = [tasks.take_bin(state, "a-run", 0, owner, entries) for owner in range(state.partition.stripe.p)]
+    assert sum(one.rows.size for one in made) == entries > 0
+    with pytest.raises(StaleRunError, match="no bin for rank 0 of level 0"):
+        tasks.take_bin(state, "a-run", 0, 0, entries)

@@ -22,7 +22,6 @@ from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.barriers import Barrier
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""
@@ -326,25 +325,8 @@ class ReportLostPeer(WorkerMessage[None]):
 
 
 @dataclass(frozen=True)
-class ReadBarriers(WorkerMessage[list[Barrier]]):
-    """Return the counts of barriers of the taskgraph engine, from rank 0; none if the first does not come in time.
-
-    Attributes:
-        run_id: the run.
-        level: the level of the first barrier wanted; later barriers are returned as far as they exist.
-        seconds: how long to wait for the first barrier.
-    """
-
-    run_id: str
-    level: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class AbortTasks(WorkerMessage[None]):
-    """End the waits of a run's tasks on the worker: the run ended early, and their messages may never come.
-
-    An update's batch that the rank has taken is forgotten.
+class ForgetBatch(WorkerMessage[None]):
+    """Forget the batch that the rank has taken for an update, which ended early.
 
     Attributes:
         run_id: the run.

@@ -35,12 +35,12 @@ from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
-    AbortTasks,
     ConnectByNccl,
     ConnectGpus,
     ConnectHosts,
     DetachGpus,
     DropRankLabels,
+    ForgetBatch,
     ForgetClient,
     GetGpu,
     GetHost,
@@ -52,7 +52,6 @@ from dbfs_workers.messages import (
     OfferGpuMemory,
     OpenToHosts,
     PublishRankLabels,
-    ReadBarriers,
     RecoverGpu,
     ReportLostPeer,
     StartRank,
@@ -68,8 +67,7 @@ from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import delivering, mail, unspilled
-from dbfs_workers.tasks.barriers import Barrier, read_barriers
+from dbfs_workers.tasks import delivering, unspilled
 from dbfs_workers.updates.worker import Updates
 
 if TYPE_CHECKING:
@@ -122,7 +120,6 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             worker.handlers.update(handlers(service))
         worker.handlers["dbfs_deliver"] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
-        worker.handlers[mail.OPERATION] = mail.take_letter
 
     def teardown(self, worker: distributed.Worker) -> None:
         """Leave all gangs. Dask calls this when the worker closes."""
@@ -343,15 +340,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.peer_lost(message.number, message.rank)
 
-    @ReadBarriers.handler
-    async def read_barriers(self, message: ReadBarriers) -> list[Barrier]:
-        """See ``ReadBarriers``."""
-        return await read_barriers(message.run_id, message.level, message.seconds)
-
-    @AbortTasks.handler
-    async def abort_tasks(self, message: AbortTasks) -> None:
-        """See ``AbortTasks``."""
-        mail.abort(message.run_id)
+    @ForgetBatch.handler
+    async def forget_batch(self, message: ForgetBatch) -> None:
+        """See ``ForgetBatch``."""
         self.updates.forget(message.run_id)
 
     @PublishRankLabels.handler

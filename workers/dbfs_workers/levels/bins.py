@@ -1,4 +1,4 @@
-"""The data that the taskgraph engine moves between ranks: bins of vertices, and parts of a frontier as bitmaps."""
+"""The data that the taskgraph engine moves: bins of vertices, slices of a frontier, and the counts of a level."""
 
 from dataclasses import dataclass
 
@@ -38,28 +38,41 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class FrontierPart:
-    """One rank's part of the frontier of a level, counted exactly.
+class FrontierSlice:
+    """One rank's part of the frontier of a level.
 
     Attributes:
         run_id: the run.
-        level: the level that expands the frontier.
-        source: the rank that owns the part.
-        count: number of vertices.
-        degrees: sum of their degrees.
-        missing: targets of the rank without a label.
-        searched: edges that the bottom-up level before looked at; 0 after a top-down level.
-        bits: uint32[words_local], the part as a bitmap over the rank's rows; None if no bottom-up level may follow.
+        level: the level.
+        source: the rank that owns the slice.
+        bits: uint32[words_local], a bit for each of the rank's rows.
     """
 
     run_id: str
     level: int
     source: int
+    bits: NDArray[np.uint32]
+
+    def __sizeof__(self) -> int:
+        return 64 + host_bytes(self.bits)
+
+
+@dataclass(frozen=True)
+class RankCounts:
+    """One rank's counts of a level.
+
+    Attributes:
+        edges: edges expanded in a top-down level; 0 in a bottom-up level.
+        searched: edges that a bottom-up level looked at; 0 in a top-down level.
+        count: vertices of the rank's next frontier.
+        degrees: sum of their degrees.
+        missing: targets of this rank without a label.
+        ended: when the rank ended the level, in seconds of its ``time.perf_counter()``.
+    """
+
+    edges: int
+    searched: int
     count: int
     degrees: int
     missing: int
-    searched: int
-    bits: NDArray[np.uint32] | None
-
-    def __sizeof__(self) -> int:
-        return 128 + host_bytes(self.bits)
+    ended: float

@@ -1,18 +1,19 @@
 """The phases of one level on one rank, one by one, for the taskgraph engine.
 
 A top-down level has the phases expand, filter + partition, and contract, in this order on each rank. Between the second
-and the third the bins move. A bottom-up level has one phase. The engine's tasks (``dbfs_workers.tasks.taskgraph``) run
-the phases. The resident loop does not call them: see ``dbfs_workers.levels.loop``.
+and the third the bins move. A bottom-up level has the phases share and bottom-up. The engine's tasks
+(``dbfs_workers.tasks.taskgraph``) run the phases. The resident loop does not call them: see
+``dbfs_workers.levels.loop``.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels.bins import Bin, FrontierPart
+from dbfs_workers.levels.bins import Bin, FrontierSlice, RankCounts
 from dbfs_workers.levels.state import TraversalState
 
 
@@ -53,11 +54,8 @@ def filter_partition(state: TraversalState, run_id: str, level: int, edges: Edge
     return bins
 
 
-def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]) -> int:
+def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]) -> RankCounts:
     """Label the vertices of the bins for this rank, one from each rank; the new ones become the next frontier.
-
-    Returns:
-        The number of vertices discovered.
 
     Raises:
         StaleRunError: as for ``TraversalState.entering``; or a bin is missing, given twice, of another run or level, or
@@ -80,47 +78,42 @@ def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]
             )
         scratch.advance(counts.discovered)
         counts.culled = sum(b.rows.size for b in received) - counts.discovered
-    return counts.discovered
+        degrees = state.backend.edge_count(scratch.partition, scratch.frontier)
+    return _counts(state, counts.edges, 0, degrees)
 
 
-def measure(state: TraversalState, level: int, *, bits: bool, searched: int = 0) -> FrontierPart:
-    """Return the rank's part of the frontier of the level that comes next.
-
-    Args:
-        state: the traversal.
-        level: that level.
-        bits: whether the part carries its bitmap, which a bottom-up level needs.
-        searched: see ``FrontierPart``.
-    """
+def share(state: TraversalState, level: int) -> FrontierSlice:
+    """Return the rank's part of the level's frontier, for a bottom-up level."""
     scratch, backend = state.scratch, state.backend
-    with backend.typed_errors(f"rank {state.rank}, level {level}, measuring the frontier"):
-        marked = None
-        if bits:
-            marked = backend.xp.empty(scratch.partition.stripe.words_local, np.uint32)
-            backend.mark(scratch.frontier, marked)
-        degrees = backend.edge_count(scratch.partition, scratch.frontier)
-        return _part(state, level, scratch.frontier.size, degrees, searched, marked)
+    with backend.typed_errors(f"rank {state.rank}, level {level}, sharing the frontier"):
+        bits = backend.xp.empty(scratch.partition.stripe.words_local, np.uint32)
+        backend.mark(scratch.frontier, bits)
+    return FrontierSlice(state.spec.run_id, level, state.rank, bits)
 
 
-def bottom_up(state: TraversalState, run_id: str, level: int, frontier: Sequence[FrontierPart]) -> FrontierPart:
+def bottom_up(state: TraversalState, run_id: str, level: int, slices: Sequence[FrontierSlice]) -> RankCounts:
     """Search the rank's unvisited rows for parents in the frontier; the rows that have one become the next frontier.
 
     Args:
         state: the traversal.
         run_id: the run.
         level: the level.
-        frontier: the level's frontier, one part from each rank, with bitmaps.
+        slices: the level's frontier, one slice from each rank.
 
     Raises:
-        StaleRunError: as for ``TraversalState.entering``; or a part is missing, or of another run or level.
+        StaleRunError: as for ``TraversalState.entering``; or a slice is missing, or of another run or level.
     """
     with state.entering("bottom-up", run_id, level) as counts:
         scratch, stripe = state.scratch, state.partition.stripe
+        words = stripe.words_local
         _require_one_of_each_rank(
-            state, "bottom-up", level, "slice", [(part.run_id, part.level, part.source) for part in frontier]
+            state, "bottom-up", level, "slice", [(part.run_id, part.level, part.source) for part in slices]
         )
-        absorb(state, frontier)
-        found = state.backend.xp.empty(stripe.words_local, np.uint32)
+        for part in slices:
+            assert scratch.frontier_bits is not None
+            own = slice(part.source * words, (part.source + 1) * words)
+            state.backend.absorb(part.bits, scratch.frontier_bits[own], scratch.visited[own])
+        found = state.backend.xp.empty(words, np.uint32)
         searched, discovered, degrees = state.backend.bottom_up(scratch, state.labels, level + 1, found)
         scratch.advance(discovered)
         counts.bottom_up = True
@@ -128,17 +121,7 @@ def bottom_up(state: TraversalState, run_id: str, level: int, frontier: Sequence
         counts.own = counts.discovered = discovered
         counts.filtered = searched - discovered
         counts.bytes_sent = found.nbytes * (stripe.p - 1)
-    return _part(state, level + 1, discovered, degrees, searched, found)
-
-
-def absorb(state: TraversalState, frontier: Sequence[FrontierPart]) -> None:
-    """Assemble the frontier's bitmap from all ranks' slices, and mark the frontier visited."""
-    scratch, words = state.scratch, state.partition.stripe.words_local
-    for part in frontier:
-        assert part.bits is not None
-        assert scratch.frontier_bits is not None
-        own = slice(part.source * words, (part.source + 1) * words)
-        state.backend.absorb(part.bits, scratch.frontier_bits[own], scratch.visited[own])
+    return _counts(state, 0, searched, degrees)
 
 
 def edges_traversed(state: TraversalState) -> tuple[int, int]:
@@ -150,11 +133,9 @@ def edges_traversed(state: TraversalState) -> tuple[int, int]:
     return reached.size, state.backend.edge_count(state.partition, reached)
 
 
-def _part(
-    state: TraversalState, level: int, count: int, degrees: int, searched: int, bits: NDArray[np.uint32] | None
-) -> FrontierPart:
+def _counts(state: TraversalState, edges: int, searched: int, degrees: int) -> RankCounts:
     missing = state.targets_missing() if state.spec.targets else 0
-    return FrontierPart(state.spec.run_id, level, state.rank, count, degrees, missing, searched, bits)
+    return RankCounts(edges, searched, state.scratch.frontier.size, degrees, missing, time.perf_counter())
 
 
 def _require_one_of_each_rank(

@@ -13,6 +13,7 @@ from typing import Any, Final
 from dbfs_workers import backends
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import StaleRunError
+from dbfs_workers.levels.bins import Bin
 from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
@@ -34,7 +35,7 @@ class TraversalState:
         backend: runs the phases.
         scratch: the rank's edges, bitmaps and frontier.
         labels: the rank's labels.
-        barriers: on rank 0, the barrier of each level so far.
+        bins: the bins that this rank made in the level, by owner; None for a bin that was taken.
         levels: the counts of each level so far.
         started: when the state was ready, in seconds of this worker's ``time.perf_counter()``.
     """
@@ -43,7 +44,7 @@ class TraversalState:
     backend: Backend
     scratch: Scratch
     labels: RankLabels
-    barriers: list[Any] = field(default_factory=list)
+    bins: list[Bin | None] = field(default_factory=list)
     levels: list[LevelCounts] = field(default_factory=list)
     started: float = 0.0
     # Level and phases of which one may come next; None during a phase, and after one that failed.
