@@ -1,17 +1,19 @@
 """Preload for workers and the scheduler: ``dask worker --preload dbfs.preload``, ``dask scheduler --preload ...``.
 
 A worker compiles the CPU kernels before it takes work. Without the preload, the first graph on a host whose Numba cache
-is empty waits for the compiler.
+is empty waits for the compiler. A worker also serves its metrics at a port of ``dbfs.metrics-ports``.
 
 A scheduler has the service, the page ``/dbfs``, the metrics and the log from its start. Without the preload, the first
 client that uses dbfs installs them, and the log follows Python's own settings.
 """
 
+import contextlib
 import logging
 
 import distributed
 
 from dbfs.cluster.kernels import warm_up
+from dbfs_workers.lines.worker_door import ports_of
 
 
 def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
@@ -24,6 +26,22 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
         server.add_plugin(SchedulerService(), idempotent=True)
     else:
         warm_up()
+        _serve_metrics(server, ports_of("dbfs.metrics-ports", "any"))
+
+
+def _serve_metrics(worker: distributed.Worker, ports: range) -> None:
+    """Serve a worker's metrics at the first free of the ports, which the scheduler then lists as the worker's.
+
+    Dask has one port for all workers of a command: one worker gets that port, and each other any free one.
+    """
+    web = worker.http_server
+    for port in ports if ports[0] else ():
+        with contextlib.suppress(OSError):
+            web.listen(port, web.address)
+            web.port = port
+            return
+    if ports[0]:
+        raise OSError(f"dbfs.metrics-ports: ports {ports[0]} to {ports[-1]} of {web.address} are all in use")
 
 
 def _log_like_dask() -> None:

@@ -132,7 +132,7 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(cluster.importlib.util, "find_spec", lambda name: None if name == "dask_cuda" else name)
     assert cluster._lacking([], None) == "there is no GPU"
     assert cluster._lacking(["0", "1"], 3) == "3 GPUs wanted, 2 found"
-    assert "dask_cuda not installed; pip install dbfs[cu13]" in cluster._lacking(["0", "1"], 2)
+    assert "dask_cuda not installed; pip install '.[cu13]'" in cluster._lacking(["0", "1"], 2)
     machine.setattr(cluster.importlib.util, "find_spec", lambda name: name)
     assert cluster._lacking(["0", "1"], None) == ""
     machine.setattr(gpus, "_count", lambda: 0)

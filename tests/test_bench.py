@@ -312,7 +312,7 @@ def test_without_matplotlib_nothing_is_measured_in_vain(tmp_path: Path, monkeypa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     answer = CliRunner().invoke(main, ["bench", "corpus", "--out", str(tmp_path)])
     assert answer.exit_code == 1
-    assert "pip install dbfs[plots], or --json here" in answer.stderr
+    assert "pip install '.[plots]' in a clone of dbfs, or --json here" in answer.stderr
 
 
 def test_short_names_of_graphs(tmp_path: Path) -> None:

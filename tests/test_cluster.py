@@ -326,3 +326,14 @@ def test_workers_share_all_cores(
 ) -> None:
     monkeypatch.setattr(local, "CPU_COUNT", cores)
     assert local._shares(*given) == shares
+
+
+@pytest.mark.full
+def test_a_local_clusters_log_keeps_off_stderr() -> None:
+    program = """
+        import logging, dbfs
+        with dbfs.connect(n_workers=1, processes=False, backend="cpu", dashboard_address=None):
+            logging.getLogger("dbfs.service.log").warning("a run failed")
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert run.stderr == ""

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
     # Slurm starts the task on every node and ends it; here this machine is every node.
     srun.write_text(
-        '#!/usr/bin/env bash\n[ "$1" = --ntasks-per-node=1 ] && shift\n'
+        '#!/usr/bin/env bash\n[ "$1 $2" = "--ntasks-per-node=1 --cpus-per-task=1" ] && shift 2\n'
         'for _ in $(seq "$SLURM_JOB_NUM_NODES"); do setsid "$@" & done\n'
         "trap 'for task in $(jobs -p); do kill -9 -- -$task; done' TERM\nwait\n"
     )
@@ -157,6 +158,17 @@ def test_manifests_follow_the_schemas_of_dasks_operator(manifest: Path) -> None:
     document["spec"]["worker"]["sepc"] = document["spec"]["worker"].pop("spec")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema)
+
+
+def test_the_image_has_every_file_of_the_wheel() -> None:
+    settings = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())
+    wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"]
+    project = settings["project"]
+    needed = {"pyproject.toml", project["readme"], *project["license-files"], *wheel["packages"], *wheel["force-include"]}
+    lines = (CONFIGS / "kubernetes" / "Dockerfile").read_text().splitlines()
+    copied = {source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]}
+    for file in needed:
+        assert copied & {file, *map(str, Path(file).parents)}, file
 
 
 def test_images_and_names_in_the_manifests_agree() -> None:

@@ -433,7 +433,7 @@ def test_without_bokeh_the_service_works_and_says_what_to_install(tmp_path: Path
     assert done.returncode == 0, done.stderr
     depth, words = done.stdout.strip().splitlines()
     assert depth == "8"
-    assert words == "The page needs Bokeh where the scheduler runs: pip install 'dbfs[dashboard]'."
+    assert words == "The page needs Bokeh where the scheduler runs: pip install '.[dashboard]' in a clone of dbfs."
 
 
 def test_with_the_dashboard_off_the_page_says_so(client: distributed.Client) -> None:

@@ -47,7 +47,7 @@ def test_without_a_gpu_the_rest_is_checked(without_gpus: None) -> None:
     assert (report.gpus, report.peer_access, report.peer_bandwidth) == ((), (), ())
     assert found["GPUs"].found.removeprefix("none visible (CUDA_VISIBLE_DEVICES='')").removeprefix("none") == (
         ": fine for CPU. Not here, and needed for GPUs only: driver, CuPy, dask-cuda, NCCL, UCX."
-        " For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install 'dbfs[cu13]'."
+        " For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install '.[cu13]' in a clone of dbfs."
     )
     assert not found.keys() & {"driver", "CuPy", "dask-cuda", "NCCL", "UCX"}
     assert {found[name].state for name in ("packages", "GPUs", "shared memory", "CPU kernels")} == {CheckState.OK}
@@ -60,7 +60,7 @@ def test_the_report_as_text(without_gpus: None) -> None:
     assert answer.exit_code == 0, answer.output
     words = " ".join(answer.stdout.split())
     assert ": fine for CPU. Not here" in words
-    assert "pip install 'dbfs[cu13]'" in words
+    assert "pip install '.[cu13]' in a clone of dbfs" in words
     assert "missing" not in words
 
 
@@ -79,7 +79,8 @@ def test_gpus_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = by_name(report)
     assert found["driver"].found == "580.159.04, runs CUDA up to 13.0"
     assert found["GPUs"].found == "2: NVIDIA H200 (sm_90, 141.00 GiB), NVIDIA H200 (sm_90, 141.00 GiB)"
-    assert (found["peers"].state, found["peers"].advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+    advice = "for GPUs: pip install '.[cu13]' in a clone of dbfs"
+    assert (found["peers"].state, found["peers"].advice) == (CheckState.MISSING, advice)
     assert list(peers_table(report).columns[2].cells) == ["not measured", ""]
     assert list(peers_table(report).columns[1].cells) == ["", "no access"]
 
@@ -103,7 +104,7 @@ def test_an_older_driver_is_told_of_cuda_12(monkeypatch: pytest.MonkeyPatch) -> 
     found = by_name(examine())
     assert found["driver"].state is CheckState.OK
     assert "fine for CPU" in found["GPUs"].found
-    assert "pip install 'dbfs[cu12]'" in found["GPUs"].found
+    assert "pip install '.[cu12]' in a clone of dbfs" in found["GPUs"].found
 
 
 def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(probe, "driver", lambda: TWO_GPUS)
     finding = by_name(examine())["GPU kernels"]
     assert finding.found.startswith("NVRTC, which compiles the kernels, is not installed or does not load: ")
-    assert (finding.state, finding.advice) == (CheckState.MISSING, "for GPUs: pip install 'dbfs[cu13]'")
+    assert (finding.state, finding.advice) == (CheckState.MISSING, "for GPUs: pip install '.[cu13]' in a clone of dbfs")
 
 
 def test_without_shared_memory(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:

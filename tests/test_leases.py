@@ -24,6 +24,8 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.leases import Leases
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
+from dbfs_workers.leases.notes import RunNote, ended_run
+from dbfs_workers.leases.requests import answer_error
 from dbfs_workers.leases.worker import WorkerLeases
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
@@ -377,3 +379,8 @@ def test_a_stream_left_halfway_frees_the_gang(client: distributed.Client, other:
         stream.close()
         assert graph.bfs(5).depth == 2994
         eventually(lambda: dbfs.runs(client=client) == [])
+
+
+def test_the_note_of_a_failed_batch_has_the_number_of_its_traversals() -> None:
+    note = RunNote("run", 1.0, 3, answers=[[answer_error(WorkerLostError("lost rank 1"))]], ended=2.0)
+    assert ended_run(note).traversals == 3

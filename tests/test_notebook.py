@@ -400,7 +400,7 @@ def test_every_phase_has_a_colour() -> None:
 
 def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(MissingPackageError, match=r"pip install dbfs\[plots\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install '\.\[plots\]' in a clone"):
         graph.plot_degrees()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,6 +37,7 @@ class Operated:
     address: str
     dashboard: str
     log: Path
+    metrics_ports: range
 
     def lines(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if "dbfs.service" in line]
@@ -63,10 +65,12 @@ def operated(folder: Path) -> Iterator[Operated]:
             time.sleep(0.05)
         address, dashboard = found.groups()
         worker = [*dask, "worker", address, "--no-nanny", "--nthreads", "1", *preload]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ports = range(free.getsockname()[1], free.getsockname()[1] + 20)
+        settings = {"CUDA_VISIBLE_DEVICES": "", "DASK_DBFS__METRICS_PORTS": f"{ports[0]}:{ports[-1]}"}
         for _ in range(2):
-            workers.append(subprocess.Popen(worker, stderr=subprocess.DEVNULL, env=environment))
-        yield Operated(scheduler, address, dashboard, log)
+            workers.append(subprocess.Popen(worker, stderr=subprocess.DEVNULL, env=os.environ | settings))
+        yield Operated(scheduler, address, dashboard, log, ports)
     finally:
         for process in (*workers, scheduler):
             process.kill()
@@ -92,6 +96,16 @@ def test_the_page_and_the_metrics_are_there_before_a_client(cluster: Operated) -
         assert time.monotonic() < deadline, code
         time.sleep(0.1)
     assert "dask_dbfs_graphs 0.0" in cluster.status("/metrics")[1]
+
+
+@pytest.mark.full
+def test_each_worker_serves_metrics_at_a_port_of_the_range(cluster: Operated, connected: distributed.Client) -> None:
+    ports = [worker["services"]["dashboard"] for worker in joined_workers(connected).values()]
+    assert len(set(ports)) == 2
+    for port in ports:
+        assert port in cluster.metrics_ports
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert "dask_worker_threads" in answer.read().decode()
 
 
 @pytest.mark.full
@@ -124,12 +138,14 @@ def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected:
 def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own(tmp_path: Path) -> None:
     with operated(tmp_path) as cluster, dbfs.connect(cluster.address, n_workers=2) as client:
         graph = dbfs.load(f"path:n={ENDLESS}", client=client)
+        # A lease's run, which rank 0 notes.
+        graph.bfs_many([0, 1], max_depth=3)
         run, victim = Background(graph), graph.gang.addresses[1]
         os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
         assert isinstance(run.join(), WorkerLostError)
         lines = "\n".join(cluster.lines())
-        assert re.search(rf"worker {victim} left: graph '.*' \(\w{{8}}\) lost rank 1\n", lines)
-        assert re.search(r"run \w{8} \(1 traversal of .*\) failed after [\d.]+ m?s: WorkerLostError: .*", lines)
+        assert re.search(rf"WARNING - worker {victim} left: graph '.*' \(\w{{8}}\) lost rank 1\n", lines)
+        assert re.search(r"WARNING - run \w{8} \(1 traversal of .*\) failed after [\d.]+ m?s: WorkerLostError: .*", lines)
         graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=1)
         run = Background(graph)
         cluster.scheduler.kill()

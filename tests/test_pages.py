@@ -58,6 +58,13 @@ def parse(command: click.Command, words: list[str]) -> None:
             pytest.fail(f"{command.name} {words}: {error}")
 
 
+def test_no_text_installs_dbfs_from_the_package_index() -> None:
+    # The package is not there: what works is an installation from a clone.
+    sources = (file for folder in ("dbfs", "workers", "examples") for file in (ROOT / folder).rglob("*"))
+    for file in (*PAGES, *(file for file in sources if file.suffix in (".py", ".yaml", ".ipynb"))):
+        assert not re.search(r"pip install '?dbfs\b", file.read_text(encoding="utf-8")), file
+
+
 def test_the_first_example_prints_what_the_page_says(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:

@@ -19,7 +19,7 @@ from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
 
 T = TypeVar("T", bound=Callable[..., object])
-MISSING = r"UCX needs distributed-ucxx.*pip install dbfs\[ucx-cu13\], or \[ucx-cu12\]"
+MISSING = r"UCX needs distributed-ucxx.*pip install '\.\[ucx-cu13\]', or '\.\[ucx-cu12\]', in a clone"
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ file=$PWD/dbfs-$SLURM_JOB_ID.json
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -f "$file"' EXIT
 
 dask scheduler --scheduler-file "$file" --port 0 --dashboard-address :0 --preload dbfs.preload &
-srun --ntasks-per-node=1 "${worker[@]}" --scheduler-file "$file" --preload dbfs.preload &
+# Since 22.05 srun does not take the number of CPUs from the job.
+srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" "${worker[@]}" --scheduler-file "$file" --preload dbfs.preload &
 
 until [ -s "$file" ]; do
     sleep 0.2

@@ -134,7 +134,8 @@ def _require_ucx(address: str | None) -> None:
     # Dask's own error says only that the scheme is unknown. "ucxx" is an older name of "ucx".
     if address is not None and address.startswith("ucx") and importlib.util.find_spec("distributed_ucxx") is None:
         raise ExchangeUnavailableError(
-            f"{address}: UCX needs distributed-ucxx, which is not installed; pip install dbfs[ucx-cu13], or [ucx-cu12]"
+            f"{address}: UCX needs distributed-ucxx, which is not installed; pip install '.[ucx-cu13]', or "
+            "'.[ucx-cu12]', in a clone of dbfs"
         )
 
 

@@ -125,7 +125,9 @@ def _without_gpus(findings: list[Finding], major: int) -> Iterator[Finding]:
     """Yield one finding for all that a machine without GPUs lacks and does not need, then the findings that remain."""
     missing = [finding.name for finding in findings if finding.state is CheckState.MISSING and finding.name != "GPUs"]
     lacking = f" Not here, and needed for GPUs only: {', '.join(missing)}." if missing else ""
-    install = f" For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install 'dbfs[cu{major}]'."
+    install = (
+        f" For GPUs: NVIDIA's driver, 580 or newer for CUDA 13, and pip install '.[cu{major}]' in a clone of dbfs."
+    )
     yield Finding("GPUs", CheckState.OK, f"{_visible(())}: fine for CPU.{lacking}{install}")
     yield from (finding for finding in findings if finding.state is not CheckState.MISSING)
 
@@ -143,7 +145,7 @@ def _dashboard() -> Finding:
         except ImportError:
             missing.append(name)
     if missing:
-        advice = "for the page /dbfs and metrics where a scheduler runs: pip install 'dbfs[dashboard]'"
+        advice = "for the page /dbfs and metrics where a scheduler runs: pip install '.[dashboard]' in a clone of dbfs"
         return Finding("dashboard", CheckState.MISSING, f"not installed: {', '.join(missing)}", advice)
     return Finding(
         "dashboard", CheckState.OK, f"bokeh {version('bokeh')}, prometheus-client {version('prometheus-client')}"
@@ -151,7 +153,7 @@ def _dashboard() -> Finding:
 
 
 def _install(major: int) -> str:
-    return f"for GPUs: pip install 'dbfs[cu{major}]'"
+    return f"for GPUs: pip install '.[cu{major}]' in a clone of dbfs"
 
 
 def _driver(driver: probe.Driver | None) -> Finding:
@@ -221,7 +223,7 @@ def _dask_cuda(major: int) -> Finding:
 
 
 def _nccl(major: int) -> Finding:
-    found, advice = _first_version(["nccl4py"]), f"for GPUs on several hosts: pip install 'dbfs[nccl-cu{major}]'"
+    found, advice = _first_version(["nccl4py"]), f"for GPUs on several hosts: pip install '.[nccl-cu{major}]' in a clone of dbfs"
     if found is None:
         return Finding("NCCL", CheckState.MISSING, "nccl4py is not installed", advice)
     try:
@@ -234,7 +236,7 @@ def _nccl(major: int) -> Finding:
 def _ucx(major: int) -> Finding:
     found = _first_version(f"distributed-ucxx-cu{other}" for other in (12, 13)) or _first_version(["distributed-ucxx"])
     if found is None:
-        advice = f"for the taskgraph engine's bins over NVLink: pip install dbfs[ucx-cu{major}]"
+        advice = f"for the taskgraph engine's bins over NVLink: pip install '.[ucx-cu{major}]' in a clone of dbfs"
         return Finding("UCX", CheckState.MISSING, "not installed", advice)
     try:
         importlib.import_module("distributed_ucxx")
@@ -300,7 +302,7 @@ def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda kernel, arch=arch: cached_cubin(kernel[0], arch, kernel[1]), KERNELS))
         except RuntimeError as error:
-            advice = f"NVRTC {nvrtc} can't compile them; install the one that goes with dbfs[cu{major}]"
+            advice = f"NVRTC {nvrtc} can't compile them; install the one of the extra cu{major}"
             yield Finding(name, CheckState.FAILED, _line(error), advice)
         except OSError as error:
             yield Finding(

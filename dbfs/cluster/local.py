@@ -19,6 +19,10 @@ from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
 
+# A local cluster's scheduler shares stderr with its user, who gets the error of a run itself. Python writes warnings there
+# if the program has set up no log.
+_NO_STDERR = logging.NullHandler()
+
 _QUIET = "dbfs_workers.quiet"
 LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
@@ -76,6 +80,7 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
         raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
     if processes:
         require_main_guard()
+    logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)
     workers, threads = _shares(n_workers, options.get("threads_per_worker"))
     with compiled(threads):
         return _start(n_workers, backend, {"preload": [_QUIET], **_web(options)}, (workers, threads), set_as_default)
@@ -161,4 +166,4 @@ def _lacking(gpus: list[str], n_workers: int | None) -> str:
     if len(gpus) < (n_workers or 1):
         return f"{n_workers or 1} GPUs wanted, {len(gpus)} found" if gpus else "there is no GPU"
     missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(missing)} not installed; pip install dbfs[cu13], or [cu12]" if missing else ""
+    return f"{' and '.join(missing)} not installed; pip install '.[cu13]', or '.[cu12]', in a clone of dbfs" if missing else ""

@@ -1,7 +1,7 @@
 """The dashboard: a page at ``/dbfs`` on the scheduler's web server, and metrics for Prometheus.
 
 In: the service, read-only (``dbfs.dashboard.view``). Out: tables and plots in a browser, lines of ``/metrics``. The
-page needs Bokeh and the metrics need prometheus_client (``pip install dbfs[dashboard]``), as Dask's own dashboard does.
+page needs Bokeh and the metrics need prometheus_client (the extra ``dashboard``), as Dask's own dashboard does.
 Without them the service works as usual, and ``/dbfs`` says what to install.
 """
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATH = "/dbfs"
+
+_INSTALL = "pip install '.[dashboard]' in a clone of dbfs"
 
 
 def install(scheduler: distributed.Scheduler, service: ServiceView) -> None:
@@ -46,7 +48,7 @@ def uninstall(service: ServiceView) -> None:
 
 def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> None:
     if importlib.util.find_spec("bokeh") is None:
-        _explain(scheduler, "The page needs Bokeh where the scheduler runs: pip install 'dbfs[dashboard]'.")
+        _explain(scheduler, f"The page needs Bokeh where the scheduler runs: {_INSTALL}.")
         return
     # A scheduler whose dashboard is on has imported Bokeh, which takes a third of a second.
     bokeh = sys.modules.get("bokeh.server.tornado")
@@ -54,9 +56,7 @@ def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> Non
     dask_pages = [app for app in applications if bokeh is not None and isinstance(app, bokeh.BokehTornado)]
     if not dask_pages:
         # Dask also has no pages if it does not support the installed version of Bokeh.
-        _explain(
-            scheduler, "This scheduler's dashboard is off: start it with one, and with pip install 'dbfs[dashboard]'."
-        )
+        _explain(scheduler, f"This scheduler's dashboard is off: start it with one, and with {_INSTALL}.")
         return
     from dbfs.dashboard.page import connect
 

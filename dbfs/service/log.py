@@ -1,6 +1,7 @@
-"""The scheduler's log of graphs, runs and lost workers: one line each, at level info under ``dbfs``.
+"""The scheduler's log of graphs, runs and lost workers: one line each under ``dbfs``.
 
-No line is a warning: the scheduler of a local cluster shares stderr with its user, who gets the error itself.
+A failed run and a lost worker are warnings, all other lines have level info. ``dbfs.cluster.local`` keeps the warnings of
+a local cluster from stderr.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def run_finished(run: RunEntry, finished: FinishedRun) -> None:
 
 def run_ended_early(run: RunEntry, outcome: str, ended: FinishedRun) -> None:
     """Log a run that failed or was cancelled."""
-    logger.info("%s %s after %s: %s", _run(run), outcome, format_seconds(ended.seconds), ended.error)
+    level = logging.WARNING if outcome == "failed" else logging.INFO
+    logger.log(level, "%s %s after %s: %s", _run(run), outcome, format_seconds(ended.seconds), ended.error)
 
 
 def cancel_requested(run: RunEntry) -> None:
@@ -69,7 +71,7 @@ def cancel_requested(run: RunEntry) -> None:
 
 def worker_lost(graph: GraphEntry, rank: int, address: str) -> None:
     """Log a worker that left and held a rank of a graph."""
-    logger.info("worker %s left: %s lost rank %d", address, _graph(graph.record), rank)
+    logger.warning("worker %s left: %s lost rank %d", address, _graph(graph.record), rank)
 
 
 def _graph(record: GraphRecord) -> str:

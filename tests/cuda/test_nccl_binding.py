@@ -170,5 +170,5 @@ def test_the_version_or_what_is_missing(binding: Binding, monkeypatch: pytest.Mo
         nccl.require()
     monkeypatch.delitem(sys.modules, "nccl")
     monkeypatch.setattr(nccl.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ExchangeUnavailableError, match=r"nccl4py is not installed: pip install 'dbfs\[nccl-cu13\]'"):
+    with pytest.raises(ExchangeUnavailableError, match=r"nccl4py is not installed: pip install '\.\[nccl-cu13\]'"):
         nccl.require()

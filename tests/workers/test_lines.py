@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 
+import dask
 import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
@@ -15,7 +16,7 @@ from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answers_of_run, more_follow, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
-from dbfs_workers.lines.worker_door import _ports
+from dbfs_workers.lines.worker_door import ports_of
 from dbfs_workers.reports import RankReport
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
@@ -416,10 +417,15 @@ def test_a_door_at_the_ports_that_are_configured() -> None:
             assert first < door.address[1] < first + 20
         with pytest.raises(OSError, match="in use"):
             Door("127.0.0.1", None, [first])
-    assert (_ports("any"), _ports(9000), _ports("9000:9002")) == (range(1), range(9000, 9001), range(9000, 9003))
+    for value, ports in (("any", range(1)), (9000, range(9000, 9001)), ("9000:9002", range(9000, 9003))):
+        with dask.config.set({"dbfs.lines.ports": value}):
+            assert ports_of("dbfs.lines.ports", "any") == ports
     for wrong in ("some", "0", "9:8", "1:70000", ""):
-        with pytest.raises(ValueError, match="neither 'any' nor a port"):
-            _ports(wrong)
+        with (
+            dask.config.set({"dbfs.lines.ports": wrong}),
+            pytest.raises(ValueError, match=r"^dbfs\.lines\.ports: .* is neither 'any' nor a port"),
+        ):
+            ports_of("dbfs.lines.ports", "any")
 
 
 def test_a_line_that_is_handed_over_keeps_what_has_arrived(door: Door) -> None:

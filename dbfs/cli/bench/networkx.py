@@ -44,7 +44,7 @@ def networkx(scale: int, pairs_scale: int, ranks: int, backend: str, times: int,
     except ModuleNotFoundError as error:
         if error.name != "networkx":
             raise
-        raise MissingPackageError("NetworkX is not installed; pip install dbfs[networkx]") from None
+        raise MissingPackageError("NetworkX is not installed; pip install '.[networkx]' in a clone of dbfs") from None
 
     measured = []
     with connect(None, ranks, backend, processes=backend == "cuda") as client:

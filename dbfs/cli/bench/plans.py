@@ -138,7 +138,7 @@ def _figures_folder(out: Path) -> Path:
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingPackageError(
-            "figures need matplotlib, which is not installed; run pip install dbfs[plots], "
+            "figures need matplotlib, which is not installed; run pip install '.[plots]' in a clone of dbfs, "
             "or --json here, and dbfs bench figures on a machine that has it"
         )
     try:

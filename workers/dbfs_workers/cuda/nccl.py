@@ -174,7 +174,9 @@ class NcclCommunicator:
 def _binding() -> Any:
     """Return nccl4py's module of NCCL's functions."""
     if importlib.util.find_spec("nccl") is None:
-        raise CommunicatorFailedError("nccl4py is not installed: pip install 'dbfs[nccl-cu13]', or nccl-cu12")
+        raise CommunicatorFailedError(
+            "nccl4py is not installed: pip install '.[nccl-cu13]', or '.[nccl-cu12]', in a clone of dbfs"
+        )
     from nccl.bindings import nccl  # type: ignore[import-not-found,unused-ignore]
 
     return nccl

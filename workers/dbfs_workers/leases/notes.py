@@ -59,7 +59,7 @@ class RunEnded:
 
     Attributes:
         run_id, began, ended, update: as in ``RunNote``.
-        traversals: number of traversals that are done.
+        traversals: number of traversals that are done; of a run that failed, the number of those to do.
         summary: sums of the traversals that are done; None if there are none.
         error: why the run failed; None if it did not.
     """
@@ -137,7 +137,8 @@ def ended_run(note: RunNote) -> RunEnded:
         except RuntimeError as raised:
             error = DbfsError(raised)
     summary = Pickled.of(RunSummary.of(ranks) if ranks and ranks[0] else None)
-    return RunEnded(note.run_id, note.began, note.ended, note.finished, summary, error, note.update)
+    traversals = note.finished if error is None else note.traversals
+    return RunEnded(note.run_id, note.began, note.ended, traversals, summary, error, note.update)
 
 
 def run_under_way(note: RunNote) -> RunUnderWay:

@@ -40,7 +40,7 @@ class WorkerDoor:
         if self._door is None:
             context = self._context(self._worker.security.get_listen_args("worker"))
             try:
-                self._door = Door(self._host(), context, _ports(dask.config.get("dbfs.lines.ports", "any")))
+                self._door = Door(self._host(), context, ports_of("dbfs.lines.ports", "any"))
             except (OSError, ValueError) as error:
                 raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
         self._door.admit(token, serve)
@@ -77,12 +77,13 @@ class WorkerDoor:
         return arguments.get("ssl_context") if self._worker.address.startswith("tls://") else None
 
 
-def _ports(configured: str | int) -> range:
-    """Return the ports that ``dbfs.lines.ports`` names: ``any``, one port, or the first and the last as ``9000:9063``.
+def ports_of(key: str, default: str) -> range:
+    """Return the ports that the configuration names: ``any``, one port, or the first and the last as ``9000:9063``.
 
     Raises:
         ValueError: the value is none of these.
     """
+    configured = dask.config.get(key, default)
     if configured == "any":
         return range(1)
     try:
@@ -91,5 +92,5 @@ def _ports(configured: str | int) -> range:
     except ValueError:
         ports = range(0)
     if not ports or ports[0] < 1 or ports[-1] > _LARGEST_PORT:
-        raise ValueError(f"dbfs.lines.ports: {configured!r} is neither 'any' nor a port nor ports such as '9000:9063'")
+        raise ValueError(f"{key}: {configured!r} is neither 'any' nor a port nor ports such as '9000:9063'")
     return ports
