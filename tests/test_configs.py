@@ -163,11 +163,10 @@ def test_manifests_follow_the_schemas_of_dasks_operator(manifest: Path) -> None:
 def test_the_image_has_every_file_of_the_wheel() -> None:
     settings = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())
     wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"]
-    project = settings["project"]
-    needed = {"pyproject.toml", project["readme"], *project["license-files"], *wheel["packages"], *wheel["force-include"]}
+    project = {"pyproject.toml", settings["project"]["readme"], *settings["project"]["license-files"]}
     lines = (CONFIGS / "kubernetes" / "Dockerfile").read_text().splitlines()
     copied = {source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]}
-    for file in needed:
+    for file in (*project, *wheel["packages"], *wheel["force-include"]):
         assert copied & {file, *map(str, Path(file).parents)}, file
 
 

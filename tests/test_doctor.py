@@ -216,4 +216,4 @@ def test_without_a_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
     found = doctor._dashboard()
     assert (found.state, found.found) == (doctor.CheckState.MISSING, "not installed: prometheus_client")
     assert found.advice is not None
-    assert "dbfs[dashboard]" in found.advice
+    assert "'.[dashboard]'" in found.advice

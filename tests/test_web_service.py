@@ -65,10 +65,20 @@ def test_answers_and_errors(app: ModuleType, client: distributed.Client) -> None
                 {"error": "BadRequest", "message": "the parameter 'to' must be a whole number, not 'x'"},
             )
             assert (await get("/distance?from=3"))[0] == 400
-            assert (await get("/nothing"))[0] == 404
+            paths = "/health, /graph, /distance, /route, /neighbourhood"
+            words = f"there is no /nothing; there are {paths}"
+            assert await get("/nothing") == (404, {"error": "NotFound", "message": words})
+            answer = await browser.post("/graph")
+            assert (answer.status_code, answer.json()["error"]) == (405, "MethodNotAllowed")
+            assert await get("/health") == (200, {"graph": "served"})
             graph.unload()
+            assert (await get("/health"))[0] == 503
             status, error = await get("/distance?from=3&to=8")
             assert (status, error["error"]) == (503, "GraphNotFoundError")
+            # The service goes on when an operator has loaded the graph again.
+            with await asyncio.to_thread(dbfs.load, "star:n=20", client=client, ranks=2, name="served"):
+                assert await get("/health") == (200, {"graph": "served"})
+                assert await get("/distance?from=3&to=8") == (200, {"distance": 2})
 
     with dbfs.load("path:n=30", client=client, ranks=2, name="served") as graph:
         asyncio.run(main())

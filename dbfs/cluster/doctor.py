@@ -223,7 +223,8 @@ def _dask_cuda(major: int) -> Finding:
 
 
 def _nccl(major: int) -> Finding:
-    found, advice = _first_version(["nccl4py"]), f"for GPUs on several hosts: pip install '.[nccl-cu{major}]' in a clone of dbfs"
+    found = _first_version(["nccl4py"])
+    advice = f"for GPUs on several hosts: pip install '.[nccl-cu{major}]' in a clone of dbfs"
     if found is None:
         return Finding("NCCL", CheckState.MISSING, "nccl4py is not installed", advice)
     try:

@@ -19,7 +19,7 @@ from dbfs_workers.gpus import visible_gpus
 
 logger = logging.getLogger(__name__)
 
-# A local cluster's scheduler shares stderr with its user, who gets the error of a run itself. Python writes warnings there
+# A local cluster's scheduler shares stderr with its user, who gets a run's error itself. Python writes warnings there
 # if the program has set up no log.
 _NO_STDERR = logging.NullHandler()
 
@@ -166,4 +166,5 @@ def _lacking(gpus: list[str], n_workers: int | None) -> str:
     if len(gpus) < (n_workers or 1):
         return f"{n_workers or 1} GPUs wanted, {len(gpus)} found" if gpus else "there is no GPU"
     missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(missing)} not installed; pip install '.[cu13]', or '.[cu12]', in a clone of dbfs" if missing else ""
+    install = "pip install '.[cu13]', or '.[cu12]', in a clone of dbfs"
+    return f"{' and '.join(missing)} not installed; {install}" if missing else ""

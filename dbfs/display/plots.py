@@ -164,7 +164,8 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise MissingPackageError(f"plots need matplotlib ({error}); pip install '.[plots]' in a clone of dbfs") from error
+        words = f"plots need matplotlib ({error}); pip install '.[plots]' in a clone of dbfs"
+        raise MissingPackageError(words) from error
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 

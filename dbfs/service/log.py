@@ -1,7 +1,7 @@
 """The scheduler's log of graphs, runs and lost workers: one line each under ``dbfs``.
 
-A failed run and a lost worker are warnings, all other lines have level info. ``dbfs.cluster.local`` keeps the warnings of
-a local cluster from stderr.
+A failed run and a lost worker are warnings, all other lines have level info. ``dbfs.cluster.local`` keeps the warnings
+of a local cluster from stderr.
 """
 
 from __future__ import annotations

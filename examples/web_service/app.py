@@ -8,7 +8,8 @@ uvicorn --app-dir examples/web_service --factory app:from_environment
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 import distributed
@@ -20,6 +21,8 @@ from starlette.routing import Route
 
 import dbfs
 from dbfs import asynchronous, errors
+
+Answer = Callable[[Request], Awaitable[JSONResponse]]
 
 SECONDS = 10.0
 """Seconds that a request may wait for its traversal, the queue included."""
@@ -36,10 +39,11 @@ STATUSES: tuple[tuple[type[errors.DbfsError], int], ...] = (
     (errors.QueueFullError, 503),
     (errors.NoRoomForLabelsError, 503),
     (errors.RunCancelledError, 503),
-    # The cluster lost the graph: the operator loads it again, and restarts the service.
+    # The cluster lost the graph: the service goes on when an operator has loaded it again.
     (errors.WorkerLostError, 503),
-    (errors.SchedulerLostError, 503),
     (errors.GraphNotFoundError, 503),
+    # The service must be started again: /health says so to whatever watches the service.
+    (errors.SchedulerLostError, 503),
     (errors.ClientError, 503),
 )
 
@@ -50,14 +54,16 @@ def create_app(scheduler: str, name: str) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with distributed.Client(scheduler, asynchronous=True, set_as_default=False) as client:
+            app.state.client, app.state.name = client, name
             app.state.graph = await asynchronous.open(name, client=client)
             yield
 
     routes = [
-        Route("/graph", describe),
-        Route("/distance", distance),
-        Route("/route", route),
-        Route("/neighbourhood", neighbourhood),
+        Route("/health", health),
+        Route("/graph", of_graph(describe)),
+        Route("/distance", of_graph(distance)),
+        Route("/route", of_graph(route)),
+        Route("/neighbourhood", of_graph(neighbourhood)),
     ]
     return Starlette(
         routes=routes,
@@ -69,6 +75,31 @@ def create_app(scheduler: str, name: str) -> Starlette:
 def from_environment() -> Starlette:
     """Return the application for the scheduler and the graph that the environment names."""
     return create_app(os.environ["DASK_SCHEDULER_ADDRESS"], os.environ["DBFS_GRAPH"])
+
+
+async def health(request: Request) -> JSONResponse:
+    """``/health``: status 200 while the cluster has the graph on all of its workers, else 503."""
+    state = request.app.state
+    listed = {status.name: status for status in await asynchronous.graphs(client=state.client)}
+    if state.name not in listed or listed[state.name].lost:
+        raise HTTPException(503, f"the graph {state.name!r} is not loaded, or has lost a worker")
+    return JSONResponse({"graph": state.name})
+
+
+def of_graph(answer: Answer) -> Answer:
+    """Return a route that answers from the graph of the name, also if that graph was loaded again meanwhile."""
+
+    async def again(request: Request) -> JSONResponse:
+        state = request.app.state
+        graph = state.graph
+        try:
+            return await answer(request)
+        except (errors.GraphNotFoundError, errors.WorkerLostError):
+            if state.graph is graph:
+                state.graph = await asynchronous.open(state.name, client=state.client)
+            return await answer(request)
+
+    return again
 
 
 async def describe(request: Request) -> JSONResponse:
@@ -134,7 +165,10 @@ async def of_dbfs(request: Request, error: Exception) -> JSONResponse:  # noqa: 
     return JSONResponse({"error": type(error).__name__, "message": str(error)}, status, headers)
 
 
-async def of_request(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001 - Starlette's signature
+async def of_request(request: Request, error: Exception) -> JSONResponse:
     """Answer to a request that no route takes, or with a parameter that is missing or no number."""
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": "BadRequest", "message": error.detail}, error.status_code)
+    paths = ", ".join(route.path for route in request.app.routes)
+    message = f"there is no {request.url.path}; there are {paths}" if error.status_code == 404 else error.detail
+    kind = HTTPStatus(error.status_code).phrase.replace(" ", "")
+    return JSONResponse({"error": kind, "message": message}, error.status_code, error.headers)
