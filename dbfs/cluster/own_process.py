@@ -7,7 +7,7 @@ loop that runs in the parent, and write to connections that the parent uses.
 import concurrent.futures
 import os
 import weakref
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import distributed
 
@@ -34,6 +34,12 @@ def require_own(client: distributed.Client) -> None:
 
 class StaysHere:
     """Base of objects that need the client of their process: none is pickled, copied, or sent to a task."""
+
+    # Public names that are for other modules only. Completion by the tab key does not offer them.
+    _inner: ClassVar[frozenset[str]] = frozenset({"elsewhere"})
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in self._inner]
 
     @property
     def elsewhere(self) -> str:

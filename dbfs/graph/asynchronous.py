@@ -46,6 +46,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         engine: name of the engine that ran.
         depth: the largest distance.
         reached: number of vertices reached, the sources included.
+        unreached: number of the graph's other vertices.
         edges: directed edges of the traversed component.
         seconds: time from the start of the first level to the end of the last.
         setup_seconds: time before that; None after a run of the taskgraph engine.
@@ -63,6 +64,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         self.engine = result.engine
         self.depth = result.depth
         self.reached = result.reached
+        self.unreached = result.unreached
         self.edges = result.edges
         self.seconds = result.seconds
         self.setup_seconds = result.setup_seconds
@@ -218,12 +220,13 @@ def _components(graph: Graph) -> AsyncComponents:
 class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``khop``, ``components``, ``degree_counts``, ``eccentricity_bound``, ``sample_sources``,
-    ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``, ``delete_edges``,
-    ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save`` and ``unload`` take
-    the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator.
-    ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions
-    given as ``progress`` are called in another thread.
+    ``bfs``, ``bfs_many``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
+    ``eccentricity_bound``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``,
+    ``refresh``, ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``,
+    ``thaw``, ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
+    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
+    are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -256,6 +259,9 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     khop = awaited(Graph.khop, AsyncNeighbourhood)
     subgraph = awaited(Graph.subgraph, unchanged)
     components = awaited(_components, unchanged)
+    contains = awaited(Graph.__contains__, unchanged)
+    degree = awaited(Graph.degree, unchanged)
+    neighbors = awaited(Graph.neighbors, unchanged)
     degree_counts = awaited(Graph.degree_counts, unchanged)
     eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)
     sample_sources = awaited(Graph.sample_sources, unchanged)

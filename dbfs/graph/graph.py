@@ -29,6 +29,7 @@ from dbfs.errors import (
 from dbfs.graph.counts import edges_in_words
 from dbfs.graph.living import LivingVertices
 from dbfs.graph.neighbourhood import Neighbourhood
+from dbfs.graph.neighbours import neighbours
 from dbfs.graph.result import BFSResult
 from dbfs.graph.sampling import sample_sources
 from dbfs.graph.strategies import require_strategy
@@ -67,6 +68,22 @@ class Graph(LivingVertices):
         layout: the partition of the edges: ``1d`` or ``2d``.
         record: the service's record of the graph.
     """
+
+    _inner = LivingVertices._inner | {
+        "bfs_from_vertices",
+        "gang",
+        "in_positions",
+        "is_ordered",
+        "order_on_ranks",
+        "partition_keys",
+        "placed_orders",
+        "positions",
+        "python_ids",
+        "traverse_again",
+        "vertices_at_positions",
+        "vertices_by_position",
+        "vertices_named",
+    }
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
         super().__init__(record, Gang(client, record.addresses))
@@ -304,6 +321,39 @@ class Graph(LivingVertices):
         from dbfs.analytics.degrees import degree_counts
 
         return degree_counts(self)
+
+    @bounded()
+    def neighbors(self, id: Any) -> list[Any]:  # noqa: A002 - the word users expect
+        """Return the ids to which edges lead from an id, ascending and each once; the id itself if it has a self-loop.
+
+        Raises:
+            InvalidVertexError: the id is not in the graph, or its vertex was deleted.
+            InvalidVertexTypeError: see ``bfs``, as for all other errors.
+        """
+        self.refresh()
+        return self.python_ids(np.unique(neighbours(self, self.vertex(id))).tolist())
+
+    @bounded()
+    def degree(self, id: Any) -> int:  # noqa: A002 - the word users expect
+        """Return the number of edges stored at an id, counted as by ``degree_counts``. Errors as for ``neighbors``."""
+        self.refresh()
+        return neighbours(self, self.vertex(id)).size
+
+    @bounded()
+    def __contains__(self, id: Any) -> bool:  # noqa: A002 - the word users expect
+        """Return whether the graph has an id, whose vertex was not deleted.
+
+        Raises:
+            InvalidVertexTypeError: it is not of the type of the graph's ids. Other errors as for ``neighbors``.
+        """
+        self.refresh()
+        try:
+            vertex = self.vertex(id)
+            if self.record.version:
+                neighbours(self, vertex)
+        except InvalidVertexError:
+            return False
+        return True
 
     def plot_degrees(self, ax: Axes | None = None) -> Axes:
         """Plot the number of vertices of each degree (``degree_counts``), on logarithmic scales if degrees vary much.

@@ -55,6 +55,8 @@ class BFSResult(StaysHere):
         counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
     """
 
+    _inner = StaysHere._inner | {"label_location", "published_labels", "reader", "vertices_between"}
+
     def __init__(self, graph: Graph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(spec.sources))
@@ -148,6 +150,11 @@ class BFSResult(StaysHere):
     def reached(self) -> int:
         """Number of vertices reached, the sources included."""
         return self._counts[0]
+
+    @property
+    def unreached(self) -> int:
+        """Number of the graph's other vertices, deleted ones included."""
+        return self.graph.n - self.reached
 
     @property
     def edges(self) -> int:

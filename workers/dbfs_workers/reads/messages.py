@@ -241,3 +241,20 @@ class SelectEdges(WorkerMessage[NDArray[np.uint32]]):
     partition: Hashable
     chosen: NDArray[np.uint32]
     index: NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class ReadNeighbours(WorkerMessage[NDArray[np.uint32]]):
+    """Return the ends of the edges from a vertex that the rank has: internal ids, one for each edge.
+
+    Attributes:
+        partition: Dask key of the rank's partition.
+        position: the vertex; its position, if the graph is ordered by degree.
+
+    Raises:
+        InvalidVertexError: the vertex was deleted.
+        StaleRunError: the worker does not have the partition: the graph was unloaded.
+    """
+
+    partition: Hashable
+    position: int
