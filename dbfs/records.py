@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from dbfs_workers import backends
@@ -140,7 +141,7 @@ class GraphStatus:
         m: number of directed edges stored.
         bytes_per_rank: bytes of each rank's partition.
         ranks: number of ranks.
-        created: time of loading, in seconds since the epoch.
+        created: time of loading, in UTC.
         runs: runs started so far.
         backend: the device of the ranks: ``cpu`` or ``cuda``.
         exchange: the exchange of the resident engine.
@@ -155,7 +156,7 @@ class GraphStatus:
     m: int
     bytes_per_rank: tuple[int, ...]
     ranks: int
-    created: float
+    created: datetime
     runs: int
     backend: str
     exchange: str

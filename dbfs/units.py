@@ -1,4 +1,4 @@
-"""Bytes and durations as people write them: the one style of messages, tables and pages."""
+"""Bytes, durations and rates as people write them: the one style of messages, tables and pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import itertools
 
 from dask import utils
 
+# In millions of traversed edges per second.
+_RATES = (("TTEPS", 1e6), ("GTEPS", 1e3), ("MTEPS", 1.0), ("kTEPS", 1e-3), ("TEPS", 1e-6))
 _SHORT = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 # In seconds. A long duration is written in one of these and the next smaller one.
 _LONG = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -29,3 +31,10 @@ def format_seconds(seconds: float) -> str:
     (unit, size), (smaller, part) = next(pairs for pairs in itertools.pairwise(_LONG) if whole >= pairs[0][1])
     rest = whole % size // part
     return f"{whole // size:,} {unit}" + (f" {rest} {smaller}" if rest else "")
+
+
+def format_rate(mteps: float) -> str:
+    """Write a rate of traversed edges per second with its unit: ``642 MTEPS``, ``3.09 GTEPS``."""
+    rounded = float(f"{mteps:.3g}")
+    unit, size = next((pair for pair in _RATES if rounded >= pair[1]), _RATES[-1])
+    return f"{rounded / size:.3g} {unit}"

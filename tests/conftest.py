@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import distributed
@@ -82,7 +83,7 @@ def endless(client: distributed.Client) -> Iterator[Graph]:
 
 
 @pytest.fixture
-def older(client: distributed.Client) -> set[float]:
+def older(client: distributed.Client) -> set[datetime]:
     """Times of creation of the graphs of earlier tests: of a fixture, or not yet freed by Python."""
     return {status.created for status in dbfs.graphs(client=client)}
 

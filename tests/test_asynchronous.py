@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 
 import dask
@@ -56,12 +57,14 @@ async def until(met: Callable[[], bool]) -> None:
     raise AssertionError(f"not met within {PATIENCE} s")
 
 
-async def names(client: distributed.Client, older: set[float]) -> list[str]:
+async def names(client: distributed.Client, older: set[datetime]) -> list[str]:
     """Return the names of a cluster's graphs, without older graphs."""
     return [status.name for status in await asynchronous.graphs(client=client) if status.created not in older]
 
 
-def test_the_same_calls_return_awaitables(client: distributed.Client, leaves_nothing: None, older: set[float]) -> None:
+def test_the_same_calls_return_awaitables(
+    client: distributed.Client, leaves_nothing: None, older: set[datetime]
+) -> None:
     async def main() -> None:
         async with connected(client.scheduler.address) as there:
             async with await asynchronous.load("path:n=30", client=there, ranks=2, name="awaited") as graph:
@@ -80,7 +83,7 @@ def test_the_same_calls_return_awaitables(client: distributed.Client, leaves_not
 
 @pytest.mark.full
 def test_answers_are_those_of_a_synchronous_client(
-    client: distributed.Client, tmp_path: Path, leaves_nothing: None, older: set[float]
+    client: distributed.Client, tmp_path: Path, leaves_nothing: None, older: set[datetime]
 ) -> None:
     async def main() -> None:
         async with connected(client.scheduler.address) as there:
@@ -375,6 +378,6 @@ OF_VERTICES = {
     ids=["graph", "result", "run"],
 )
 def test_a_view_has_every_method(synchronous: type, view: type, left_out: set[str]) -> None:
-    made = {"gang", "id_type", "reached", "edges", "mteps"}  # Attributes of the views.
+    made = {"gang", "id_type", "reached", "unreached", "edges", "mteps"}  # Attributes of the views.
     public = {name for name in dir(synchronous) if not name.startswith("_")}
     assert public - set(dir(view)) - made == left_out

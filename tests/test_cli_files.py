@@ -41,7 +41,7 @@ def test_convert(tmp_path: Path) -> None:
     assert (tmp_path / "edges.mtx").read_text().splitlines()[2:] == ["2 2 3", "2 1", "1 1", "1 2"]
     answer = invoke("convert", edges, tmp_path / "edges.graph", "--undirected", "--format", "edge-list")
     assert answer.exit_code == 0, answer.output
-    assert "2 vertices, 1 undirected edges, 2 self-loops and duplicates left out" in answer.stdout
+    assert "2 vertices, 1 undirected edge, 2 self-loops and duplicates left out" in answer.stdout
     assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
 
 
@@ -72,7 +72,7 @@ def test_vertices_without_edges_of_an_adjacency_list(tmp_path: Path) -> None:
     file = tmp_path / "a.adjlist"
     file.write_text("1 2\n2\n7\n")
     answer = invoke("convert", file, tmp_path / "out.mtx")
-    assert "3 vertices, 1 undirected edges" in answer.stdout
+    assert "3 vertices, 1 undirected edge" in answer.stdout
     assert (tmp_path / "out.mtx").read_text().splitlines()[2:] == ["3 3 1", "2 1"]
 
 

@@ -203,7 +203,7 @@ def keys_of(client: distributed.Client) -> set[str]:
         (
             lambda: ArrayEdges("five", 5, 6, directed=False, mirrored=False, src=np.arange(5), dst=np.arange(5)),
             TruncatedFileError,
-            "five: 6 edges are promised",
+            "five promises 6 edges",
         ),
     ],
 )

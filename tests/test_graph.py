@@ -272,3 +272,14 @@ def test_what_load_refuses(client: distributed.Client) -> None:
         dbfs.load("path:n=3", client=client, directed=True)
     with pytest.raises(ClientError, match=r"must be a distributed\.Client, not str"):
         dbfs.load("path:n=3", client="tcp://127.0.0.1:1")
+
+
+def test_words_agree_with_a_count_of_one(client: distributed.Client, leaves_nothing: None) -> None:
+    edges = dbfs.from_arrays(np.array([0]), np.array([0]), n=1, directed=True)
+    with dbfs.load(edges, client=client, ranks=1) as graph:
+        assert repr(graph).startswith("<dbfs.Graph arrays: 1 vertex, 1 directed edge, 1 rank, ")
+        assert "1 vertex, 1 directed edge, 1 self-loop, 0 duplicates, 1 rank, " in tables.describe(graph)
+        assert "1 self-loop, 0 duplicates" in graph._repr_html_()
+        near = graph.khop(0, 1)
+        assert repr(near) == "<dbfs.Neighbourhood in arrays: 1 vertex at most 0 edges away>"
+        assert repr(near.subgraph()) == "<dbfs.Subgraph of arrays: 1 vertex, 1 directed edge>"

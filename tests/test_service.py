@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_a_named_graph_is_everybodys(client: distributed.Client, leaves_nothing:
         assert (listed.n, listed.m, listed.ranks, listed.runs) == (20, 38, 4, 1)
         assert listed.bytes_per_rank == graph.nbytes
         assert listed.exchange == "shared_memory"
-        assert abs(listed.created - time.time()) < 60
+        assert abs(listed.created - datetime.now(UTC)) < timedelta(minutes=1)
     unseen = graph.bfs(19)
     assert unseen.reached == 20
     dbfs.open("street", client=client).unload()
@@ -189,7 +189,7 @@ def test_nameless_graphs_go_with_the_last_reference(client: distributed.Client, 
 
 
 def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(
-    client: distributed.Client, older: set[float]
+    client: distributed.Client, older: set[datetime]
 ) -> None:
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
         dbfs.load("path:n=9", client=other, name="stays")

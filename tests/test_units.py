@@ -1,10 +1,11 @@
-"""Bytes and durations are written as people write them."""
+"""Bytes, durations, rates and counts are written as people write them."""
 
 from __future__ import annotations
 
 import pytest
 
-from dbfs.units import format_bytes, format_seconds
+from dbfs.units import format_bytes, format_rate, format_seconds
+from dbfs_workers.text import counted
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,24 @@ def test_bytes(size: int, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("mteps", "text"),
+    [
+        (0.0, "0 TEPS"),
+        (0.0004, "400 TEPS"),
+        (0.25, "250 kTEPS"),
+        (642.3, "642 MTEPS"),
+        (999.7, "1 GTEPS"),
+        (3087.0, "3.09 GTEPS"),
+        (6.1e6, "6.1 TTEPS"),
+    ],
+)
+def test_rates(mteps: float, text: str) -> None:
+    assert format_rate(mteps) == text
+
+
+def test_counts() -> None:
+    assert [counted(number, "rank") for number in (0, 1, 1200)] == ["0 ranks", "1 rank", "1,200 ranks"]
+    assert [counted(number, "vertex", "vertices") for number in (1, 2)] == ["1 vertex", "2 vertices"]

@@ -29,6 +29,7 @@ from dbfs.records import GraphIds
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -347,7 +348,7 @@ class Builder(ABC):
             return
         batch = self.edges.largest_batch(self.piece_edges(m, p), m)
         numbering = numbering_bytes(self.edges, m, p, DistinctIds(0, 0), batch)
-        require_fit(self.gang, f"{m:,} edges", Estimate({}, {}, {}, numbering=numbering), self.edges.name)
+        require_fit(self.gang, counted(m, "edge"), Estimate({}, {}, {}, numbering=numbering), self.edges.name)
 
     def _read_and_count(self, n: int, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and count their edges."""

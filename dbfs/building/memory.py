@@ -21,6 +21,7 @@ from dbfs_workers.storage import grid, grid_scratch, page_sizes, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import counted
 
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20
@@ -362,7 +363,7 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
             limit = limits[rank]
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
-                f"{name}: {what} on {gang.p} ranks need about {needed.peak_bytes:,} bytes "
+                f"{name}: {what} on {counted(gang.p, 'rank')} need about {needed.peak_bytes:,} bytes "
                 f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} may take {max(usable, 0):,} bytes "
                 f"more ({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
@@ -412,9 +413,10 @@ def _on_ranks(gang: Gang, function: Callable[..., int], doing: str) -> list[int]
 def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], name: str) -> GraphTooLargeError:
     """Return the error for a graph whose build or run needs more than the free memory of the ranks' GPUs."""
     rank = min(range(stripe.p), key=lambda rank: free[rank])
+    vertices = counted(stripe.n, "vertex", "vertices")
     turns = f", even in {needed.turns} turns" if needed.turns > 1 else ""
     return GraphTooLargeError(
-        f"{name}: {stripe.n:,} vertices on {stripe.p} ranks need about {needed.peak_bytes:,} bytes "
+        f"{name}: {vertices} on {counted(stripe.p, 'rank')} need about {needed.peak_bytes:,} bytes "
         f"({format_bytes(needed.peak_bytes)}) of each GPU{turns}; rank {rank}'s has "
         f"{free[rank]:,} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
         f"Needed: {needed}"

@@ -20,6 +20,7 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_cpu as tasks
 from dbfs_workers.tasks import delivering
 from dbfs_workers.tasks.queries import same_value
+from dbfs_workers.text import counted
 
 
 class HostBuilder(Builder):
@@ -91,7 +92,7 @@ class HostBuilder(Builder):
         # The ids are numbered by now.
         needed = replace(needed, numbering={})
         held += needed.partition.get("ids", 0)
-        require_fit(self.gang, f"{stripe.n:,} vertices", needed, self.edges.name, held)
+        require_fit(self.gang, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name, held)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""

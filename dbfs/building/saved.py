@@ -45,6 +45,7 @@ from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
 from dbfs_workers.storage.saved.parts import RankFacts
 from dbfs_workers.tasks import saved as tasks
+from dbfs_workers.text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -304,7 +305,7 @@ class SavedLoad:
         needed = estimate_as_saved(self.edges, self.backend, hosts=hosts_of(self.gang))
         stripe = self.edges.manifest.stripe
         if self.backend != "cuda":
-            require_fit(self.gang, f"{stripe.n:,} vertices", needed, self.edges.name)
+            require_fit(self.gang, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name)
             return
         free = free_gpu_bytes(self.gang, needed.peak_bytes)
         if needed.peak_bytes > min(free):

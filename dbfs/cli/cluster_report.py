@@ -91,10 +91,10 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
         advice.append(f"no graph can be loaded: {error}")
     threads = sum(worker.threads > 1 for worker in workers)
     if threads:
-        advice.append(f"{threads} workers have several threads, and most levels use one: start one worker per core")
+        advice.append(f"workers with several threads: {threads}. Most levels use one: start one worker per core")
     unlimited = sum(worker.memory_limit == 0 for worker in workers)
     if unlimited:
-        advice.append(f"{unlimited} workers have no memory limit, so a graph that is too large is not refused")
+        advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
     return ClusterReport(client.scheduler.address, scheduler, workers, backend, exchange, tuple(advice))
 
 

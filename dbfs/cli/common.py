@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -225,8 +226,8 @@ def plain(value: object) -> Text:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    click.echo(json.dumps(value, indent=2))
+    """Print a value as JSON; times in the form of ISO 8601."""
+    click.echo(json.dumps(value, indent=2, default=datetime.isoformat))
 
 
 def print_results(

@@ -24,7 +24,7 @@ from dbfs.cli.common import (
 from dbfs.edges import generate
 from dbfs.units import format_bytes
 from dbfs_workers.backends import BACKENDS
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -111,7 +111,7 @@ def estimate(
         }
         print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
-    places = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {hosts} hosts" if hosts > 1 else "")
+    places = counted(ranks, "rank") + (f" of {hosts} hosts" if hosts > 1 else "")
     title = f"{escape(printable(graph))} on {places}: bytes per rank"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in ("when", "what", "bytes"):
@@ -134,7 +134,8 @@ def estimate(
 
 def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     """Return whether the graph fits, and how often the build will generate or read (``verb``) all edges."""
-    sampled = "" if needed.sampled_edges is None else f" Samples of the text make about {needed.sampled_edges:,} edges."
+    m = needed.sampled_edges
+    sampled = "" if m is None else f" Samples of the text make about {counted(m, 'edge')}."
     often = ("once", "twice")[needed.passes - 1] if needed.passes < 3 else f"{needed.passes} times"
     cost = f"The build {verb} all edges {often}.{sampled}"
     if needed.memory is None:

@@ -16,7 +16,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.progress import bar
 from dbfs.units import format_bytes
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 if TYPE_CHECKING:
     # The import loads SciPy and pyarrow, which is slow.
@@ -82,7 +82,7 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
 
     start = time.perf_counter()
     with bar(f"writing {out}", edges.m) as shown:
-        written = write_edges(edges, out, progress=lambda read: shown.set(read, f"{read:,} edges read"))
+        written = write_edges(edges, out, progress=lambda read: shown.set(read, f"{counted(read, 'edge')} read"))
     seconds = time.perf_counter() - start
     if as_json:
         print_json({"file": str(out), **asdict(written), "bytes": out.stat().st_size, "seconds": seconds})
@@ -91,8 +91,8 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
 
 
 def _report(out: Path, written: Written, seconds: float) -> str:
-    vertices = "" if written.n is None else f"{written.n:,} vertices, "
+    vertices = "" if written.n is None else f"{counted(written.n, 'vertex', 'vertices')}, "
     left_out = f", {written.left_out:,} self-loops and duplicates left out" if written.left_out else ""
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)
-    return f"{printable(out)}: {vertices}{written.m:,} {kind} edges{left_out}, {size} in {seconds:.1f} s"
+    return f"{printable(out)}: {vertices}{counted(written.m, f'{kind} edge')}{left_out}, {size} in {seconds:.1f} s"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -74,7 +74,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
     """
     with connect(scheduler, None) as client:
         found = dbfs.graphs(client=client)
-    now = time.time()
+    now = datetime.now(UTC)
     columns = (
         "name",
         "vertices",
@@ -99,7 +99,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
             status.exchange,
             str(status.runs),
             str(status.version),
-            format_seconds(now - status.created),
+            format_seconds((now - status.created).total_seconds()),
             _state(status),
         )
         for status in found

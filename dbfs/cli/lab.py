@@ -22,7 +22,7 @@ from dbfs.cli.common import (
 from dbfs.edges.resolve import edge_list
 from dbfs.lab import CHOICES, STRATEGIES, parse
 from dbfs.records import BACKENDS
-from dbfs.units import format_seconds
+from dbfs.units import format_rate, format_seconds
 
 
 @click.group()
@@ -111,7 +111,7 @@ def _print(result: dbfs.BFSResult, strategy: str, *, as_json: bool) -> None:
         return
     click.echo(
         f"{result.graph.name} by {strategy} on {result.graph.backend}: {result.reached:,} reached, depth "
-        f"{result.depth:,}, {format_seconds(result.seconds)}, {result.mteps:.3g} MTEPS; the result is valid"
+        f"{result.depth:,}, {format_seconds(result.seconds)}, {format_rate(result.mteps)}; the result is valid"
     )
     for counter, value in result.counters.items():
         click.echo(f"  {counter.replace('_', ' ')}: {value:,}")

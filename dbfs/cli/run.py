@@ -41,7 +41,7 @@ from dbfs.progress import bar
 from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage.id_table import INTEGERS
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -136,7 +136,7 @@ def run(
         if out is not None and not as_json:
             labels = "distances and predecessors" if result.spec.predecessors else "distances"
             size = format_bytes(out.stat().st_size)
-            click.echo(f"{printable(out)}: wrote the {labels} of {saved:,} vertices, {size}")
+            click.echo(f"{printable(out)}: wrote the {labels} of {counted(saved, 'vertex', 'vertices')}, {size}")
         result.release()
 
 
@@ -228,5 +228,5 @@ def _print(result: BFSResult, *, validated: bool, path: list[Any] | None, as_jso
     console.print(tables.results_table([result], validated=validated))
     console.print(tables.levels_table(result))
     if path is not None:
-        words = f"{len(path) - 1:,} edges: {' '.join(printable(one) for one in path)}" if path else "there is none"
-        click.echo(f"path: {words}")
+        ids = " ".join(printable(one) for one in path)
+        click.echo(f"path: {counted(len(path) - 1, 'edge')}: {ids}" if path else "path: there is none")

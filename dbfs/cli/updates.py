@@ -19,6 +19,7 @@ from dbfs.cli.common import (
     reader_options,
 )
 from dbfs.edges import generate
+from dbfs_workers.text import counted
 
 
 def update_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -75,4 +76,5 @@ def _print(name: str, update: dbfs.Update, done: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "version": update.version, "edges": update.edges, "skipped": update.skipped})
     else:
-        click.echo(f"{name}: version {update.version}, {update.edges:,} edges {done}, {update.skipped:,} skipped")
+        edges = counted(update.edges, "edge")
+        click.echo(f"{name}: version {update.version}, {edges} {done}, {update.skipped:,} skipped")

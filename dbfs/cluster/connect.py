@@ -22,6 +22,7 @@ from dbfs.errors import (
 )
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS
+from dbfs_workers.text import counted
 
 PROTOCOLS = ("auto", "tcp", "ucx")
 
@@ -196,7 +197,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             adaptive = getattr(client.cluster, "_adaptive", None) is not None
             hint = f"; an adaptive cluster starts workers for tasks only: adapt(minimum={least})" if adaptive else ""
             raise NoWorkersError(
-                f"{least} worker{'s' * (least > 1)} wanted, {found} found after {seconds:g} s "
+                f"{counted(least, 'worker')} wanted, {found} found after {seconds:g} s "
                 f"(scheduler {client.scheduler.address}){hint}"
             ) from None
         workers = _addresses(client)

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import MissingPackageError
+from dbfs.graph.counts import vertices_in_words
 from dbfs.records import short_name
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,8 +115,9 @@ def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("rank")
     ax.set_xlabel(f"time in {unit}", loc="left")
     busy = f"; the busiest rank of each level works {_imbalance(reports):.2f} times the mean" if ranks > 1 else ""
-    count = f"{len(reports):,} level{'s' * (len(reports) != 1)}"
-    _headline(ax, result.graph.name, f"{count} in {whole:.3g} {unit} ({result.engine}){busy}", pad=18)
+    _headline(
+        ax, result.graph.name, f"{counted(len(reports), 'level')} in {whole:.3g} {unit} ({result.engine}){busy}", pad=18
+    )
     if reports:
         _legend_beside_label(ax)
     return ax
@@ -154,7 +157,7 @@ def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
         )
     _name_axes(ax, kind, "vertices")
     ax.grid(axis="y", alpha=0.3)
-    _headline(ax, graph.name, f"{graph.n:,} vertices, mean {kind} {mean:.3g}, largest {graph.max_degree:,}")
+    _headline(ax, graph.name, f"{vertices_in_words(graph)}, mean {kind} {mean:,.2f}, largest {graph.max_degree:,}")
     return ax
 
 

@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from rich import box
 from rich.table import Table
 
-from dbfs.graph.counts import edges_in_words
+from dbfs.graph.counts import edges_in_words, vertices_in_words
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.units import format_bytes
+from dbfs_workers.text import counted
 
 
 def describe(graph: Graph) -> str:
     """Describe a graph in one line."""
     return (
-        f"{graph.name}: {graph.n:,} vertices, {edges_in_words(graph)}, {graph.self_loops:,} self-loops, "
-        f"{graph.duplicates:,} duplicates, {graph.ranks} ranks, "
+        f"{graph.name}: {vertices_in_words(graph)}, {edges_in_words(graph)}, {counted(graph.self_loops, 'self-loop')}, "
+        f"{counted(graph.duplicates, 'duplicate')}, {counted(graph.ranks, 'rank')}, "
         f"{format_bytes(max(graph.nbytes))} per rank, built in {graph.build_seconds:.2f} s"
     )
 

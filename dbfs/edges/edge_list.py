@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dbfs.edges.kinds import DistinctIds, IdKind
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,9 @@ class EdgeList(ABC):
             TruncatedFileError: other than promised.
         """
         if self.m not in (None, read):
-            raise TruncatedFileError(f"{self.name}: {self.m:,} edges are promised (by its header), {read:,} were read")
+            raise TruncatedFileError(
+                f"{self.name} promises {counted(self.m or 0, 'edge')} (by its header), and has {read:,}"
+            )
         if self.stated not in (None, read):
             logger.warning("%s: a comment states %s edges, %s were read", self.name, f"{self.stated:,}", f"{read:,}")
 

@@ -2,6 +2,7 @@
 
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import counted
 
 
 class GraphCounts:
@@ -65,9 +66,14 @@ class GraphCounts:
         return self.record.stripe
 
 
+def vertices_in_words(counts: GraphCounts) -> str:
+    """Return a graph's number of vertices: ``1 vertex``, ``2,000 vertices``."""
+    return counted(counts.n, "vertex", "vertices")
+
+
 def edges_in_words(counts: GraphCounts) -> str:
     """Return a graph's number of edges, and of those stored if it differs: ``9 undirected edges (18 stored)``."""
     if counts.record.directed:
-        return f"{counts.m:,} directed edges"
+        return counted(counts.m, "directed edge")
     # An undirected edge is stored in both directions, a self-loop once.
-    return f"{(counts.m + counts.self_loops) // 2:,} undirected edges ({counts.m:,} stored)"
+    return f"{counted((counts.m + counts.self_loops) // 2, 'undirected edge')} ({counts.m:,} stored)"

@@ -26,7 +26,7 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.counts import edges_in_words
+from dbfs.graph.counts import edges_in_words, vertices_in_words
 from dbfs.graph.living import LivingVertices
 from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.neighbours import neighbours
@@ -43,6 +43,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
 from dbfs.units import format_bytes
 from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -441,7 +442,8 @@ class Graph(LivingVertices):
         state = " (unloaded)" if self._unloaded else ""
         grid = " in a 2-D partition" if self.layout == "2d" else ""
         return (
-            f"<dbfs.Graph {self.name}: {self.n:,} vertices, {edges_in_words(self)}, {self.ranks} ranks{grid}, "
+            f"<dbfs.Graph {self.name}: {vertices_in_words(self)}, {edges_in_words(self)}, "
+            f"{counted(self.ranks, 'rank')}{grid}, "
             f"{format_bytes(sum(self.nbytes))}{state}>"
         )
 

@@ -379,13 +379,13 @@ class LivingVertices(NamedVertices):
         name = self.record.name
         if report.absent:
             return InvalidVertexError(
-                f"{name}: {report.absent:,} of the vertices were deleted before; none was deleted"
+                f"{name}: vertices were deleted before, {report.absent:,} of the batch; none was deleted"
             )
         assert report.first_refused is not None
         source, target = self.python_ids(self.vertices_at_positions(report.first_refused))
         wrong = "are there already, or occur twice" if kind == "insert-edges" else "are not there, or occur twice"
         return EdgeInputError(
-            f"{name}: {report.refused:,} edges of the batch {wrong}, among them ({source!r}, {target!r}); "
+            f"{name}: edges of the batch {wrong}, {report.refused:,} in all, among them ({source!r}, {target!r}); "
             "strict=True refuses the whole batch"
         )
 

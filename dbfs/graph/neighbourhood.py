@@ -12,6 +12,7 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.graph.subgraph import Subgraph, cut_out
 from dbfs_workers.storage.id_table import as_python
 from dbfs_workers.storage.label_table import data_frame, label_table
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,5 +72,6 @@ class Neighbourhood(StaysHere):
         return np.fromiter(self.tolist(), object, len(self)).astype(dtype or object)
 
     def __repr__(self) -> str:
-        depth = int(self.distances.max(initial=0))
-        return f"<dbfs.Neighbourhood in {self.graph.name}: {len(self):,} vertices at most {depth:,} edges away>"
+        away = counted(int(self.distances.max(initial=0)), "edge")
+        words = f"{counted(len(self), 'vertex', 'vertices')} at most {away} away"
+        return f"<dbfs.Neighbourhood in {self.graph.name}: {words}>"

@@ -18,7 +18,7 @@ from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph import tables
 from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
-from dbfs.units import format_seconds
+from dbfs.units import format_rate, format_seconds
 from dbfs.validation.validate import validate
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.label_table import data_frame
@@ -480,7 +480,7 @@ class BFSResult(StaysHere):
         sources = ", ".join(map(str, self.sources[:3])) + (", ..." if len(self.sources) > 3 else "")
         return (
             f"<dbfs.BFSResult of {self.graph.name} from {sources}: {self.reached:,} of {self.graph.n:,} reached, "
-            f"depth {self.depth:,}, {format_seconds(self.seconds)}, {self.mteps:.3g} MTEPS ({self.engine})>"
+            f"depth {self.depth:,}, {format_seconds(self.seconds)}, {format_rate(self.mteps)} ({self.engine})>"
         )
 
     def _repr_html_(self) -> str:

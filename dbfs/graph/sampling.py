@@ -12,6 +12,7 @@ from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
 from dbfs.integers import whole_count
 from dbfs_workers.tasks import queries
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -35,7 +36,8 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
         found.extend(candidates[_have_neighbours(graph, candidates, deadline)].tolist())
         at, batch = at + batch, 4 * batch
     if len(found) < count:
-        raise InvalidOptionError(f"{count} sources wanted, but {graph.name} has {len(found)} vertices with a neighbour")
+        wanted, there = counted(count, "source"), counted(len(found), "vertex", "vertices")
+        raise InvalidOptionError(f"{wanted} wanted, but {graph.name} has {there} with a neighbour")
     return found[:count]
 
 

@@ -15,6 +15,7 @@ from dbfs.errors import GraphNotFoundError, MissingPackageError, StaleRunError
 from dbfs_workers.reads.messages import SelectEdges
 from dbfs_workers.storage.id_table import as_python, take
 from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import networkx
@@ -105,7 +106,8 @@ class Subgraph:
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
-        return f"<dbfs.Subgraph of {self.name}: {self.n:,} vertices, {self.edges:,} {kind} edges>"
+        words = f"{counted(self.n, 'vertex', 'vertices')}, {counted(self.edges, f'{kind} edge')}"
+        return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
 def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:

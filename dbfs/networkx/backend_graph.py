@@ -21,6 +21,7 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.load import load
 from dbfs.networkx import cluster
 from dbfs.networkx.adjacency import Adjacency, read_adjacency
+from dbfs_workers.text import counted
 
 
 class Way(enum.Enum):
@@ -194,7 +195,7 @@ class BackendGraph:
 
     def __repr__(self) -> str:
         kind = "directed " if self._directed else ""
-        return f"<dbfs.networkx.BackendGraph: {kind}{len(self):,} nodes, {self._edges:,} edges>"
+        return f"<dbfs.networkx.BackendGraph: {kind}{counted(len(self), 'node')}, {counted(self._edges, 'edge')}>"
 
 
 def is_view(graph: nx.Graph) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from dbfs.errors import DeadlineExceededError, LateError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
@@ -146,7 +147,7 @@ class GraphEntry:
             m=sum(info.m_local for info in self.record.infos),
             bytes_per_rank=tuple(info.nbytes for info in self.record.infos),
             ranks=self.record.stripe.p,
-            created=self.record.created,
+            created=datetime.fromtimestamp(self.record.created, UTC),
             runs=self.runs,
             backend=self.formed.backend,
             exchange=self.formed.exchange,

@@ -12,6 +12,7 @@ import time
 from dbfs.records import FinishedRun, GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.units import format_bytes, format_seconds
+from dbfs_workers.text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,7 @@ def graph_refused(record: GraphRecord, error: BaseException) -> None:
 def graph_unloaded(graph: GraphEntry, why: str) -> None:
     """Log a graph that is about to be freed, and why."""
     age = format_seconds(time.time() - graph.record.created)
-    runs = "1 run" if graph.runs == 1 else f"{graph.runs:,} runs"
-    logger.info("%s unloaded after %s and %s: %s", _graph(graph.record), age, runs, why)
+    logger.info("%s unloaded after %s and %s: %s", _graph(graph.record), age, counted(graph.runs, "run"), why)
 
 
 def run_started(run: RunEntry) -> None:
@@ -79,5 +79,5 @@ def _graph(record: GraphRecord) -> str:
 
 
 def _run(run: RunEntry) -> str:
-    count = run.update or ("1 traversal" if run.traversals == 1 else f"{run.traversals:,} traversals")
+    count = run.update or counted(run.traversals, "traversal")
     return f"run {run.run_id[:8]} ({count} of {run.graph.record.name!r} for {run.client})"

@@ -82,7 +82,7 @@ class RunQueue:
         waiting = sum(run.started is None for run in self.runs)
         if waiting >= most:
             raise QueueFullError(
-                f"run {run_id}: {waiting:,} runs wait already, the most that dbfs.service.waiting-runs allows; "
+                f"run {run_id}: as many runs wait as dbfs.service.waiting-runs allows, {waiting:,}; "
                 "try again later, or make several traversals in one run (bfs_many)"
             )
 

@@ -146,7 +146,7 @@ def test_matrices_that_will_not_fit(tmp_path: Path, suffix: str) -> None:
 def test_a_file_with_fewer_edges_than_promised(tmp_path: Path) -> None:
     cut = tmp_path / "cut.mtx"
     cut.write_text("%%MatrixMarket matrix coordinate pattern general\n% padding padding padding\n5 5 3\n1 2\n    2 3\n")
-    with pytest.raises(TruncatedFileError, match="3 edges are promised"):
+    with pytest.raises(TruncatedFileError, match="promises 3 edges"):
         write_edges(from_file(cut), tmp_path / "out.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["cut.mtx"]
 

@@ -1,4 +1,4 @@
-"""Text that came from outside: the printable form of it, and the mark of a message's field that must be printable.
+"""Text that came from outside: the printable form of it, the mark of a message's field that must be printable; counts.
 
 Names, paths and ids reach terminals, logs, web pages and metrics. A character that does not print could move a
 terminal's cursor, or fail to be encoded there: control characters, lone surrogates (bytes of a file's name that are not
@@ -25,6 +25,11 @@ def printable(value: object, most: int = LONGEST) -> str:
     if not text.isprintable():
         text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
     return _cut(text, most)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, ``one`` or ``many`` (with an s, if empty): ``1 rank``, ``1,200 vertices``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 @dataclass(frozen=True)

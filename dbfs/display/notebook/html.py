@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbfs.display.notebook import svg
 from dbfs.graph.counts import edges_in_words
-from dbfs.units import format_bytes, format_seconds
+from dbfs.units import format_bytes, format_rate, format_seconds
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import jinja2
@@ -34,11 +35,6 @@ def state_html(state: ClusterState) -> str:
     return _render("state", state=state)
 
 
-def rate(mteps: float) -> str:
-    """Format a rate of traversed edges with its unit: 1.23 GTEPS."""
-    return f"{mteps / 1e3:.3g} GTEPS" if mteps >= 1e3 else f"{mteps:.3g} MTEPS"
-
-
 def _count(value: int) -> str:
     return f"{value:,}"
 
@@ -59,9 +55,8 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dbfs.display.notebook"), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters.update(
-        {"bytes": format_bytes, "bytes_range": _bytes_range, "count": _count, "seconds": format_seconds, "rate": rate}
-    )
+    environment.filters.update(bytes=format_bytes, bytes_range=_bytes_range, count=_count, counted=counted)
+    environment.filters.update(seconds=format_seconds, rate=format_rate)
     return environment
 
 

@@ -14,6 +14,7 @@ from dbfs_workers.storage.pages import NO_CHANGES, Changes, FreeBytes, Order, Pa
 from dbfs_workers.storage.partition import Csr, Partition, Rows, no_vertices, require_present
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.text import counted
 
 BatchEdges = BinStore | NDArray[np.uint64] | None
 """Edges of a batch on their rank: bins, or keys (see ``pages.Order.keys``)."""
@@ -310,6 +311,7 @@ def with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.
     fresh = count - again.size
     if fresh > stripe.room:
         raise GraphTooLargeError(
-            f"{count:,} vertices to insert, room for {stripe.room + again.size:,}; load the graph with a larger room="
+            f"{counted(count, 'vertex', 'vertices')} to insert, room for {stripe.room + again.size:,}; load the graph "
+            "with a larger room="
         )
     return stripe.grown(fresh), np.concatenate([again, np.arange(stripe.n, stripe.n + fresh)])

@@ -18,6 +18,7 @@ import distributed
 
 from dbfs_workers.errors import DeadlineExceededError, FormatError, GraphTooLargeError, RunCancelledError
 from dbfs_workers.storage.host_memory import room
+from dbfs_workers.text import counted
 
 IDLE_BYTES = 1 << 24
 """Bytes of text that a read accepts before the first edge: blank lines, comments, blanks."""
@@ -93,11 +94,11 @@ class Reading:
         self._text += size
         if self._text - pending > IDLE_BYTES + EDGE_TEXT_BYTES * (self._edges + self._rows):
             raise FormatError(
-                f"{self._path}: {self._text:,} bytes of text hold {self._edges:,} edges; "
+                f"{self._path}: {self._text:,} bytes of text hold {counted(self._edges, 'edge')}; "
                 f"expected an edge in {EDGE_TEXT_BYTES:,} bytes on average. Are these blank lines or comments?"
             )
         needed = self._expansion * pending + _EDGE_BYTES * self._edges
-        done = f"{self._path}, after {self._edges:,} edges in {self._text:,} bytes of text: the next step"
+        done = f"{self._path}, after {counted(self._edges, 'edge')} in {self._text:,} bytes of text: the next step"
         require_room(needed, self._limits.memory_share, done)
 
     def take_edges(self, edges: int, rows: int = 0) -> None:

@@ -22,6 +22,7 @@ from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
 from dbfs_workers.storage.symmetry import imbalance
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
+from dbfs_workers.text import counted
 
 # Edges of a piece in memory that become int64, and then bins, at a time.
 _BATCH_EDGES = 1 << 18
@@ -188,7 +189,7 @@ def require_promised(read: list[int], m: int, name: str) -> None:
         FormatError: they read more.
     """
     if sum(read) > m:
-        raise FormatError(f"{name}: {m:,} edges are promised (by its header), {sum(read):,} were read")
+        raise FormatError(f"{name} promises {counted(m, 'edge')} (by its header), and has {sum(read):,}")
 
 
 def _batches(source: Piece | Edges | InputEdges) -> Iterator[Edges]:
