@@ -109,7 +109,7 @@ def test_real_graph(tmp_path: Path, shared_data: Path) -> None:
         (["generate", "pth:n=5", "-o", "x.txt"], "unknown generator 'pth'"),
         (["generate", "path:n=5", "--scale-down", "2", "-o", "x.txt"], "--scale-down is for corpus:NAME"),
         (["generate", "corpus", "--scale-down", "2", "-o", "x.txt"], "name not given"),
-        (["generate", "corpus:road", "-o", "x.txt"], "unknown graph 'road'; choose from europe.osm, grid5pt.5000"),
+        (["generate", "corpus:road", "-o", "x.txt"], "unknown graph 'road'. The graphs: europe.osm, grid5pt.5000"),
         (["generate", "corpus:cage15", "--scale-down", "0", "-o", "x.txt"], "scale_down must be in 1..256, not 0"),
         (["generate", "corpus:cage15,scale-down=2", "--scale-down", "2", "-o", "x.txt"], "scale_down is given twice"),
         (["convert", "no-such-file.txt", "x.mtx"], "no-such-file.txt: no such file"),

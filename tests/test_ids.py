@@ -191,9 +191,15 @@ def named(client: distributed.Client) -> Any:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ("alise", InvalidVertexError, "source 'alise' is not in friends; ids near it are 'alice', 'bob'$"),
-        ("", InvalidVertexError, "source '' is not in friends; ids near it are 'alice'$"),
-        ("zoe", InvalidVertexError, "source 'zoe' is not in friends; ids near it are .*'frank'$"),
+        ("alise", InvalidVertexError, "source 'alise' is not in friends; ids near it are 'alice'$"),
+        ("Alice", InvalidVertexError, "ids near it are 'alice'$"),
+        ("CAROL", InvalidVertexError, "ids near it are 'carol'$"),
+        ("xcarol", InvalidVertexError, "ids near it are 'carol'$"),
+        ("zob", InvalidVertexError, "ids near it are 'bob'$"),
+        ("rfank", InvalidVertexError, "ids near it are 'frank'$"),
+        ("", InvalidVertexError, "source '' is not in friends; next to it in order are 'alice'$"),
+        ("dxxx", InvalidVertexError, "next to it in order are 'dave', 'erin'$"),
+        ("zoe", InvalidVertexError, "source 'zoe' is not in friends; next to it in order are 'frank'$"),
         ("\ud800", InvalidVertexError, r"source '\\ud800' is not in friends"),
         (5, InvalidVertexTypeError, r"source must be a string, as the ids of friends are, not 5 \(int\)"),
         (None, InvalidVertexTypeError, "source must be a string, .*, not None"),

@@ -348,10 +348,11 @@ class Graph(LivingVertices):
             InvalidVertexTypeError: it is not of the type of the graph's ids. Other errors as for ``neighbors``.
         """
         self.refresh()
+        if not self._lookup.has(id):
+            return False
         try:
-            vertex = self.vertex(id)
             if self.record.version:
-                neighbours(self, vertex)
+                neighbours(self, self.vertex(id))
         except InvalidVertexError:
             return False
         return True

@@ -7,7 +7,8 @@ holds all ids.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence, Set
+import string
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,6 +49,8 @@ KEPT: Final = 4096
 """Answers that the client keeps in each direction."""
 
 _SHOWN: Final = 80  # characters of an id in a message
+_MOST_ALIKE: Final = 4  # ids in a message that are spelled like an unknown one
+_SHORT: Final = 32  # characters of an unknown id whose misspellings are all looked up
 
 
 class IdLookup:
@@ -167,30 +170,40 @@ class IdLookup:
             raise self._unknown(as_python(take(ids, np.flatnonzero(absent)[:1]))[0], what)
         return vertices
 
+    def has(self, given: Any) -> bool:
+        """Return whether the graph has an id.
+
+        Raises:
+            InvalidVertexTypeError: see ``several``.
+        """
+        one = self._checked(given, "id")
+        return one in self._found_among([one])
+
     def _of_python(self, given: Sequence[Any], what: str) -> list[int]:
         """Return the vertices of Python's values."""
         # Calls for each id of a batch would keep the ranks waiting; plain integers need none.
         plain = self.id_type.is_integer and set(map(type, given)) <= {int}
         ids = given if plain else [self._checked(one, what) for one in given]
-        if not self._ids.keys:
-            vertices = [one - self._ids.first_id for one in ids]
-            for one, vertex in zip(ids, vertices, strict=True):
-                if not 0 <= vertex < self._n:
-                    raise self._unknown(one, what)
-            return vertices
-        found = {one: self._vertices[one] for one in ids if one in self._vertices}
-        unknown = [one for one in dict.fromkeys(ids) if one not in found]
-        if unknown:
-            possible = [one for one in unknown if self._is_possible(one)]
-            if possible:
-                answers = self._ask(from_python(possible, self.id_type)).tolist()
-                found.update((one, at) for one, at in zip(possible, answers, strict=True) if at != ABSENT)
-            absent = next((one for one in unknown if one not in found), None)
-            if absent is not None:
-                raise self._unknown(absent, what)
-            _keep(self._vertices, {one: found[one] for one in unknown})
-            _keep(self._found, {found[one]: one for one in unknown})
+        found = self._found_among(ids)
+        for one in ids:
+            if one not in found:
+                raise self._unknown(one, what)
         return [found[one] for one in ids]
+
+    def _found_among(self, ids: Sequence[Any]) -> dict[Any, int]:
+        """Return the vertices of those ids that the graph has, by id."""
+        if not self._ids.keys:
+            first = self._ids.first_id
+            return {one: one - first for one in ids if 0 <= one - first < self._n}
+        found = {one: self._vertices[one] for one in ids if one in self._vertices}
+        possible = [one for one in dict.fromkeys(ids) if one not in found and self._is_possible(one)]
+        if possible:
+            answers = self._ask(from_python(possible, self.id_type)).tolist()
+            new = {one: at for one, at in zip(possible, answers, strict=True) if at != ABSENT}
+            found.update(new)
+            _keep(self._vertices, new)
+            _keep(self._found, {at: one for one, at in new.items()})
+        return found
 
     def _ask(self, ids: Ids) -> NDArray[np.int64]:
         """Return the vertices of ids by the tables on the ranks, ``ABSENT`` for an unknown id."""
@@ -238,21 +251,36 @@ class IdLookup:
         if not self._ids.keys:
             noun = "ids" if first else "vertices"
             return InvalidVertexError(f"{start}: {noun} are {first}..{first + self._n - 1}")
-        near = ", ".join(printable(repr(other), _SHOWN) for other in self._near(one))
-        return InvalidVertexError(f"{start}; ids near it are {near}" if near else start)
+        near, words = self._near(one)
+        listed = ", ".join(printable(repr(other), _SHOWN) for other in near)
+        return InvalidVertexError(f"{start}; {words} {listed}" if near else start)
 
-    def _near(self, one: Any) -> list[Any]:
-        """Return ids near an unknown one: of strings those spelled alike; the next one below and above."""
+    def _near(self, one: Any) -> tuple[list[Any], str]:
+        """Return ids near an unknown one, and what they are: strings spelled alike, else the next below and above."""
         if not self._is_possible(one):
-            return []
+            return [], ""
+        slips = [*self._slips(one)] if isinstance(one, str) else []
         rank = int(ranges_of(from_python([one], self.id_type), self._ids.splitters)[0])
         # The next id may be in the next range.
         ranks = range(max(rank - 1, 0), min(rank + 2, len(self._ids.keys)))
         answers = self._answers({rank: FindIdsAround(self._ids.keys[rank], one) for rank in ranks})
         around = [other for rank in ranks for other in answers[rank]]
         alike = difflib.get_close_matches(one, around) if isinstance(one, str) else []
+        if slips or alike:
+            return list(dict.fromkeys([*slips, *alike]))[:_MOST_ALIKE], "ids near it are"
         below, above = [other for other in around if other < one], [other for other in around if other > one]
-        return list(dict.fromkeys([*alike, *below[-1:], *above[:1]]))
+        return [*below[-1:], *above[:1]], "next to it in order are" if isinstance(one, str) else "ids near it are"
+
+    def _slips(self, text: str) -> list[str]:
+        """Return the strings of the graph that are one slip of a pen away from a text."""
+        wanted = list(dict.fromkeys(_misspelled(text)))
+        found: list[str] = []
+        # So few at a time are looked up by binary searches.
+        for first in range(0, len(wanted), 1024):
+            some = wanted[first : first + 1024]
+            vertices = self._ask(from_python(some, self.id_type))
+            found += (some[at] for at in np.flatnonzero(vertices != ABSENT).tolist())
+        return found
 
     def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
         doing = f"looking up ids of {self._name}"
@@ -260,6 +288,23 @@ class IdLookup:
             return RankCalls(self._gang, messages, of_call(), doing).answers()
         except StaleRunError as error:
             raise GraphNotFoundError(f"{self._name}: {error}") from error
+
+
+def _misspelled(text: str) -> Iterator[str]:
+    """Yield a text in other cases; and with a character left out, exchanged with the next, replaced, or added.
+
+    Source: P. Norvig, "How to Write a Spelling Corrector".
+    """
+    yield from (text.lower(), text.upper(), text.title(), text.capitalize(), text.strip())
+    if len(text) <= _SHORT:
+        signs = sorted({*text, *text.swapcase(), *string.ascii_letters, *string.digits, *" -_."})
+        for at in range(len(text) + 1):
+            before, after = text[:at], text[at:]
+            if after:
+                yield before + after[1:]
+                yield before + after[1:2] + after[:1] + after[2:]
+                yield from (before + sign + after[1:] for sign in signs)
+            yield from (before + sign + after for sign in signs)
 
 
 def _by_rank(ranks: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:

@@ -147,7 +147,8 @@ def test_names_are_specs() -> None:
 
 def test_a_wrong_graph_or_scale_is_named() -> None:
     with pytest.raises(
-        InvalidOptionError, match=r"^corpus: unknown graph 'europe'; choose from europe\.osm, grid5pt\.5000, .*"
+        InvalidOptionError,
+        match=r"^corpus: unknown graph 'europe'; did you mean 'europe\.osm'\? The graphs: europe\.osm, ",
     ):
         corpus("europe")
     with pytest.raises(InvalidOptionError, match=r"^corpus: scale_down must be in 1\.\.256, not 0$"):

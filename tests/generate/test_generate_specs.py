@@ -105,12 +105,12 @@ def test_the_help_has_every_generator_with_an_example(generator) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", f"unknown generator ''; choose from {NAMES}"),
-        ("kroneker:scale=3", f"unknown generator 'kroneker'; choose from {NAMES}"),
+        ("", f"unknown generator ''. The generators: {NAMES}"),
+        ("kroneker:scale=3", f"unknown generator 'kroneker'; did you mean 'kronecker'? The generators: {NAMES}"),
         ("kronecker", "kronecker: scale not given; parameters: scale, edgefactor=16, seed1=2, seed2=3"),
         ("kronecker:", "kronecker: scale not given; parameters: scale, edgefactor=16, seed1=2, seed2=3"),
         ("uniform:seed=2", "uniform: n and m not given; parameters: n, m, seed=1, directed=false"),
-        ("grid2d:sides=3", "grid2d: unknown parameter 'sides'; parameters: side, loops=false"),
+        ("grid2d:sides=3", "grid2d: unknown parameter 'sides'; did you mean 'side'? Parameters: side, loops=false"),
         ("grid2d:side=3,side=3", "grid2d: side is given twice; parameters: side, loops=false"),
         ("grid2d:3", "grid2d: '3' is not parameter=value; parameters: side, loops=false"),
         ("grid2d:side=3,", "grid2d: '' is not parameter=value; parameters: side, loops=false"),

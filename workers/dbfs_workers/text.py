@@ -1,10 +1,12 @@
-"""Text that came from outside: the printable form of it, the mark of a message's field that must be printable; counts.
+"""Text that came from outside: the printable form of it, the mark of a message's field; counts.
 
 Names, paths and ids reach terminals, logs, web pages and metrics. A character that does not print could move a
 terminal's cursor, or fail to be encoded there: control characters, lone surrogates (bytes of a file's name that are not
 UTF-8), marks that reverse the direction of text.
 """
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -25,6 +27,12 @@ def printable(value: object, most: int = LONGEST) -> str:
     if not text.isprintable():
         text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
     return _cut(text, most)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` with the known word most like an unknown one, or a full stop if none is."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -22,6 +22,7 @@ from dbfs.edges.generate.rmat import rmat
 from dbfs.edges.generate.stencil import stencil27
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
+from dbfs_workers.text import did_you_mean
 
 # The smallest graph then has 1,700 vertices. Smaller communities would not hold their hubs.
 _MAX_SCALE_DOWN = 256
@@ -210,7 +211,8 @@ def corpus(name: str, scale_down: int = 1) -> EdgeList:
     """
     graph = _BY_NAME.get(name)
     if graph is None:
-        raise InvalidOptionError(f"corpus: unknown graph {name!r}; choose from {', '.join(_BY_NAME)}")
+        hint = did_you_mean(name, _BY_NAME)
+        raise InvalidOptionError(f"corpus: unknown graph {name!r}{hint} The graphs: {', '.join(_BY_NAME)}")
     scale_down = integer("corpus", "scale_down", scale_down, 1, _MAX_SCALE_DOWN)
     suffix = "" if scale_down == 1 else f",scale-down={scale_down}"
     return replace(graph.make(scale_down), name=f"corpus:{name}{suffix}")

@@ -21,6 +21,7 @@ from dbfs.edges.generate.star import star
 from dbfs.edges.generate.tree import random_tree, tree
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
+from dbfs_workers.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def parse(spec: str) -> EdgeList:
     name, _, rest = spec.partition(":")
     generator = _BY_NAME.get(name)
     if generator is None:
-        raise InvalidOptionError(f"unknown generator {name!r}; choose from {', '.join(_BY_NAME)}")
+        hint = did_you_mean(name, _BY_NAME)
+        raise InvalidOptionError(f"unknown generator {name!r}{hint} The generators: {', '.join(_BY_NAME)}")
     parameters = generator.parameters
     first = next(iter(parameters))
     values: dict[str, int | float | bool | str] = {}
@@ -114,7 +116,8 @@ def parse(spec: str) -> EdgeList:
             raise InvalidOptionError(f"{name}: {item!r} is not parameter=value; parameters: {generator.usage}")
         key = key.replace("-", "_")
         if key not in parameters:
-            raise InvalidOptionError(f"{name}: unknown parameter {key!r}; parameters: {generator.usage}")
+            hint = did_you_mean(key, parameters)
+            raise InvalidOptionError(f"{name}: unknown parameter {key!r}{hint} Parameters: {generator.usage}")
         if key in values:
             raise InvalidOptionError(f"{name}: {key} is given twice; parameters: {generator.usage}")
         values[key] = _PARSERS[parameters[key].annotation](name, key, text)

@@ -1,12 +1,11 @@
 """Ends: the columns of a table that hold the two ends of an edge, found by the caller's names or by well-known ones."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidOptionTypeError
-from dbfs_workers.text import LONGEST_NAME, printable
+from dbfs_workers.text import LONGEST_NAME, did_you_mean, printable
 
 ColumnNames: TypeAlias = str | Sequence[str] | None
 """The column of an end; several columns for ids that are tuples; None for the default."""
@@ -105,8 +104,7 @@ def choose_ends(
             )
         found = columns.count(column)
         if found == 0:
-            near = difflib.get_close_matches(column, columns, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
+            hint = did_you_mean(column, columns)
             raise EdgeInputError(f"{name} has no column {column!r}{hint} Its columns: {listed(columns)}")
         if found > 1:
             raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")
