@@ -45,6 +45,9 @@ ProgressOption = bool | Callable[[Snapshot], None] | None
 # Pieces by rank are shown for no more ranks than this, so that the bar keeps to a line.
 _RANKS_SHOWN = 8
 
+# Characters before a bar in a narrow terminal.
+_LEAST_WORDS = 28
+
 # Seconds before a bar appears. The bar of shorter work would only flicker.
 _DELAY = 0.4
 # Seconds between two pictures of a notebook's bar.
@@ -290,16 +293,27 @@ class _TerminalBar:
 
 def _display() -> rich.progress.Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Note(TextColumn):
+        def render(self, task: Task) -> Text:
+            text = super().render(task)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            return text
 
     # On stderr, because stdout may be piped.
+    console = Console(stderr=True)
+    words = Column(no_wrap=True, overflow="ellipsis", max_width=max(_LEAST_WORDS, console.width - 80))
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(20),
-        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=words),
+        BarColumn(20, table_column=Column(no_wrap=True)),
+        # In a narrow terminal the note alone is cut.
+        Note("{task.fields[note]}", markup=False, table_column=Column()),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         # rich prints redirected text above the bars, on stderr: redirect stdout only if it is a terminal.
         redirect_stdout=sys.stdout.isatty(),
         transient=True,

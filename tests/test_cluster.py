@@ -1,10 +1,12 @@
 import asyncio
+import inspect
 import logging
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import unittest.mock
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,33 @@ def test_workers_within_the_process() -> None:
             assert graph.bfs(0, validate=True).depth == 58
     with pytest.raises(InvalidOptionError, match="needs a process for each worker"):
         dbfs.connect(processes=False, backend="cuda")
+    with pytest.raises(InvalidOptionError, match="processes: only for a new local cluster"):
+        dbfs.connect("tcp://127.0.0.1:1", processes=False)
+    assert inspect.signature(dbfs.connect).parameters["processes"].default is True
+
+
+def test_a_load_without_a_client_starts_a_cluster_and_says_so() -> None:
+    program = """
+        import dbfs
+        graph = dbfs.load([("a", "b"), ("b", "c")], ranks=2, name="first")
+        dbfs.load("path:n=9", ranks=1, name="second")
+        print(graph.ranks, graph.bfs("a").depth, *(status.name for status in dbfs.graphs()))
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert run.stdout == "2 2 first second\n"
+    assert run.stderr.startswith("there is no Dask client: dbfs.load starts a cluster within this process")
+    assert run.stderr.count("\n") == 1
+
+
+def test_a_task_starts_no_cluster(client: distributed.Client) -> None:
+    with pytest.raises(ClientError, match="no Dask client"):
+        client.submit(_load_without_a_client, pure=False).result(timeout=30)
+
+
+def _load_without_a_client() -> int:
+    # The workers of the suite are threads of its own process, which has a client.
+    with unittest.mock.patch.object(distributed.Client, "current", side_effect=ValueError):
+        return dbfs.load("path:n=5").n
 
 
 INTERRUPTED_AT_ITS_START = """

@@ -4,15 +4,18 @@ import json
 import lzma
 import re
 import sys
+import unittest.mock
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import dask
+import distributed
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dask.system import CPU_COUNT
 
 import dbfs
 from dbfs.building.build import BuildOptions
@@ -307,3 +310,18 @@ def test_what_updates_need() -> None:
     both = dbfs.estimate(dbfs.rmat(20, directed=True), 2, BuildOptions(in_edges=True), mutable=True)
     one = dbfs.estimate(dbfs.rmat(20, directed=True), 2, mutable=True)
     assert both.update["next pages"] == 2 * one.update["next pages"]
+
+
+def test_ranks_are_those_of_the_current_client_or_of_this_machine(client: distributed.Client) -> None:
+    with client.as_current():
+        assert dbfs.estimate("path:n=1000").ranks == 4
+    with unittest.mock.patch.object(distributed.Client, "current", side_effect=ValueError):
+        assert dbfs.estimate("path:n=1000").ranks == CPU_COUNT
+        assert dbfs.estimate("path:n=1000", backend="cuda", memory="80GB").ranks == max(1, len(gpus.visible_gpus()))
+
+
+def test_an_estimate_is_drawn_in_notebooks() -> None:
+    drawn = dbfs.estimate("kronecker:scale=22", 4, memory="8 GiB")._repr_html_()
+    for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 7.20 GiB"):
+        assert words in drawn
+    assert "more than 921.60 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()

@@ -189,6 +189,18 @@ def test_the_note_of_a_bar_is_drawn_however_short_the_work(monkeypatch: pytest.M
     assert "one of two" in terminal.getvalue()
 
 
+def test_a_long_note_leaves_the_bar_and_the_time_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    note = "level 1,234 bottom-up, frontier 12,345,678, reached 123,456,789 of the vertices"
+    with progress.bar("bfs of kronecker:scale=26,edgefactor=16,seed1=2,seed2=3", 2) as bar:
+        bar.set(1, note)
+    lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", terminal.getvalue()))
+    (line,) = {line for line in lines if "level" in line}
+    assert re.fullmatch(r". bfs of kronecker:scale=26,e… ━{10}.{10} level.*… 0:00:0\d", line), line
+    assert len(line) == 80
+
+
 def test_bars_that_end_in_another_order_than_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     first, second = progress.bar("first", 2), progress.bar("second", 2)

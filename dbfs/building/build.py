@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import distributed
+from dask.system import CPU_COUNT
+
 from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
 from dbfs.building.memory import Estimate, usable_bytes, with_updates
@@ -18,6 +21,7 @@ from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
+from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.saved import SavedEdges
@@ -30,8 +34,6 @@ from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.symmetry import MODULUS
 
 if TYPE_CHECKING:
-    import distributed
-
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.storage.stripe import Stripe
@@ -46,7 +48,7 @@ _BUILDERS: dict[str, type[HostBuilder] | type[CudaBuilder]] = {"cpu": HostBuilde
 
 def estimate(
     edges: EdgeSource,
-    ranks: int,
+    ranks: int | None = None,
     options: BuildOptions = _AS_GIVEN,
     *,
     backend: str = "cpu",
@@ -67,7 +69,8 @@ def estimate(
     Args:
         edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an
             edge list or a CSV file are counted in samples of its text; of a compressed one, in its first 8 MiB.
-        ranks: number of ranks.
+        ranks: number of ranks. None for the workers of Dask's current client; without one for this machine's CPU cores,
+            or its visible GPUs for ``cuda``.
         options: the graph's layout. With ``layout="auto"``, ``Estimate.why`` is the reason for the one chosen.
         backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory. A build with
             ``layout="2d"`` for GPUs takes the bytes of ``cpu`` in the workers' memory as well.
@@ -90,6 +93,7 @@ def estimate(
             ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes. Or
             ``load`` refuses ``mutable=True`` with the other options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer.
+        ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
@@ -110,7 +114,7 @@ def estimate(
         usable: int | None = usable_bytes(memory, backend)
     else:
         usable = min(gpus.memory_bytes(), default=None) if backend == "cuda" else None
-    stripe = options.stripe(n, whole_count(ranks, "ranks", 1))
+    stripe = options.stripe(n, _ranks_here(backend) if ranks is None else whole_count(ranks, "ranks", 1))
     of_ranks = Hosts.even(stripe.p, whole_count(hosts, "hosts", 1))
 
     def of(name: str) -> Estimate:
@@ -121,7 +125,8 @@ def estimate(
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
         if mutable:
             needed = _changeable(needed, listed, stripe, m, laid_out, backend)
-        return replace(needed, layout=laid_out.layout, sampled_edges=m if listed.m is None else None)
+        sampled = m if listed.m is None else None
+        return replace(needed, layout=laid_out.layout, ranks=stripe.p, sampled_edges=sampled)
 
     if options.layout != AUTO:
         return of(options.layout)
@@ -131,6 +136,14 @@ def estimate(
         faster = faster_layout(n, count_stored(listed, m), of_ranks, bottom_up=bottom_up)
         chosen = fitting_layout(faster, lambda name: of(name).fits is not False)
     return replace(of(chosen.layout), why=chosen.why)
+
+
+def _ranks_here(backend: str) -> int:
+    """Return the number of ranks of an estimate that names none: see ``estimate``."""
+    try:
+        return max(1, len(joined_workers(distributed.Client.current())))
+    except ValueError:
+        return max(1, len(gpus.visible_gpus())) if backend == "cuda" else int(CPU_COUNT)
 
 
 def _estimate(

@@ -1,5 +1,6 @@
 """Estimates of the memory that a graph takes on each worker or GPU, and the refusal of graphs that won't fit."""
 
+import html
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,6 +59,7 @@ class Estimate:
             rows anew. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
             among them. Empty for other graphs.
         layout: ``1d`` or ``2d``.
+        ranks: number of ranks.
         why: why ``layout="auto"`` takes that layout; empty if the layout was given.
     """
 
@@ -75,6 +77,7 @@ class Estimate:
     sampled_edges: int | None = None
     update: dict[str, int] = field(default_factory=dict)
     layout: str = "1d"
+    ranks: int = 1
     why: str = ""
 
     @property
@@ -123,6 +126,20 @@ class Estimate:
         ]
         turns = f", built in {self.turns} turns" if self.turns > 1 else ""
         return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} per rank{turns}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{stage}</td><td>{what}</td><td>{format_bytes(size)}</td></tr>"
+            for stage, parts in self.stages.items()
+            for what, size in parts.items()
+        )
+        room = "" if self.memory is None else f", {'fits' if self.fits else 'more than'} {format_bytes(self.memory)}"
+        most = f"<tr><th>at most</th><td></td><th>{format_bytes(self.peak_bytes)}{room}</th></tr>"
+        return (
+            f"<div><strong>dbfs.Estimate</strong>: bytes per rank on {counted(self.ranks, 'rank')}"
+            f"<table><tr><th>when</th><th>what</th><th>bytes</th></tr>{rows}{most}</table>"
+            f"{html.escape(self.why)}</div>"
+        )
 
 
 def estimate_bytes(

@@ -32,6 +32,7 @@ def connect(
     *,
     n_workers: int | None = None,
     backend: str = "auto",
+    processes: bool = True,
     timeout: float | str | None = None,
     set_as_default: bool = True,
     **cluster: Any,
@@ -54,6 +55,7 @@ def connect(
             least 1.
         backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
             ``auto`` for GPUs if there are enough of them.
+        processes: whether the workers of a local cluster are processes; False for threads of this process.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
@@ -74,6 +76,8 @@ def connect(
     if n_workers is not None and n_workers < 1:
         raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
     seconds = config.seconds("workers-timeout", timeout)
+    if not processes:
+        cluster["processes"] = False
     if address is not None:
         if cluster:
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")

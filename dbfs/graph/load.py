@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import uuid
@@ -16,7 +17,7 @@ from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
 from dbfs.building.saved import with_mapping
 from dbfs.cluster.awaiting import awaitable
-from dbfs.cluster.connect import current_client, roster
+from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.resolve import edge_list
@@ -78,8 +79,9 @@ def load(
             - an iterable of pairs, or an array of shape (m, 2) or (2, m);
             - a pair ``(src, dst)`` of arrays of integers or strings, also of dask arrays;
             - a square SciPy sparse matrix, whose stored entries (i, j) are edges from i to j, zeros included.
-        client: any ``distributed.Client``; Dask's current one if None. With an asynchronous client ``load`` returns an
-            awaitable of an ``AsyncGraph``.
+        client: any ``distributed.Client``; Dask's current one if None. Without one, ``load`` starts a cluster within
+            this process, on CPU cores, and warns of that; its client becomes Dask's current one. With an asynchronous
+            client ``load`` returns an awaitable of an ``AsyncGraph``.
         ranks: number of workers that take part, one rank each; all workers if None.
         directed: whether edges can be crossed in one direction only. None takes it from a file's format or header, and
             from a graph; a matrix is undirected if it is symmetric; tables, pairs and arrays are undirected.
@@ -145,7 +147,7 @@ def load(
         raise InvalidOptionError(f"replace={replace!r} needs name=, the name of the graph to replace")
     if name is not None:
         require(name, GraphName, "name")
-    client = current_client(client)
+    client = _client_of_load(client, ranks, backend)
     try:
         listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
     except MissingFileError as error:
@@ -229,6 +231,22 @@ def open(  # noqa: A001 - the word users expect
     client = current_client(client)
     record, formed = ServiceClient.of(client).call(OpenGraph(name))
     return Graph(record, formed, client)
+
+
+def _client_of_load(client: distributed.Client | None, ranks: int | None, backend: str) -> distributed.Client:
+    """Return the client of a load; arguments as for ``load``, errors as for ``connect`` and ``current_client``."""
+    if client is not None or backend == "cuda":
+        return current_client(client)
+    # A task without a client must not start a cluster within its worker.
+    for find in (distributed.Client.current, distributed.get_worker):
+        with contextlib.suppress(ValueError):
+            find()
+            return current_client(None)
+    logger.warning(
+        "there is no Dask client: dbfs.load starts a cluster within this process, on CPU cores. dbfs.connect() starts "
+        "one of processes, or on GPUs, or connects to a scheduler"
+    )
+    return connect(n_workers=ranks, backend="cpu", processes=False, dashboard_address=None)
 
 
 def choose_backend(gang: Gang, backend: str) -> str:
