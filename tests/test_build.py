@@ -141,7 +141,9 @@ def test_a_table_that_will_not_fit_is_refused_before_anything_moves(
 ) -> None:
     names = pa.table({"from": [f"user {v}" for v in range(1000)], "to": ["user 0"] * 1000})
     with dask.config.set({"dbfs.build.memory-share": 1e-9}):
-        with pytest.raises(GraphTooLargeError, match=r"table: 1,000 edges on 4 ranks need about [\d,]+ bytes") as kept:
+        with pytest.raises(
+            GraphTooLargeError, match=r"from -> to: 1,000 edges on 4 ranks need about [\d,]+ bytes"
+        ) as kept:
             dbfs.load(names, client=client, ranks=4)
     assert "which it holds" not in str(kept.value)
 

@@ -218,8 +218,12 @@ def test_wrong_strings(named: Graph, given: Any, error: type[Exception], words: 
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        (("x", 2), InvalidVertexError, r"source \('x', 2\) is not in table; ids near it are \('x', 1\), \('y', 5\)$"),
-        (("x", 2**70), InvalidVertexError, r"source \('x', \d+\) is not in table$"),
+        (
+            ("x", 2),
+            InvalidVertexError,
+            r"source \('x', 2\) is not in a, b -> c, d; ids near it are \('x', 1\), \('y', 5\)$",
+        ),
+        (("x", 2**70), InvalidVertexError, r"source \('x', \d+\) is not in a, b -> c, d$"),
         (("x",), InvalidVertexTypeError, r"source must be a tuple \(string, integer\), .*, not \('x',\) \(tuple\)"),
         ((1, "x"), InvalidVertexTypeError, r"source must be a tuple \(string, integer\), .*, not \(1, 'x'\)"),
         (("x", True), InvalidVertexTypeError, r"not \('x', True\)"),

@@ -100,7 +100,7 @@ def test_columns_that_are_not_read_are_not_computed(client: distributed.Client, 
 
 def test_an_error_in_a_partition_names_its_row(client: distributed.Client):
     frame = FRAME.assign(to=["bob", "carol", None, "dan", "eve"])
-    with pytest.raises(EdgeInputError, match=r"dask DataFrame, partition 1, row 0: column 'to' is null"):
+    with pytest.raises(EdgeInputError, match=r"dask DataFrame, partition 1, row 2 of the index: column 'to' is null"):
         dbfs.load(dd.from_pandas(frame, npartitions=3), source="from", target="to", client=client)
 
 

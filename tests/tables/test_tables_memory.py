@@ -123,7 +123,23 @@ BAD = {
         "row 1: column 'a' is null",
     ),
     "all-null": (pa.table({"a": pa.nulls(3), **B}), "column 'a' holds null; ids are integers from 0 to 2^63-1"),
-    "nan": (pd.DataFrame({"a": [1, None, 3], **B}), "column 'a' holds double; ids are integers"),
+    "nan": (pd.DataFrame({"a": [1, None, 3], **B}), "column 'a' holds float64; ids are integers"),
+    "nan-objects": (
+        pd.DataFrame({"a": [1.5, None, 3], **B}, dtype=object),
+        "column 'a' holds double; ids are integers",
+    ),
+    "labelled-rows": (
+        pd.DataFrame({"a": ["x", "y"], "b": ["x", None]}, index=["one", "two"]),
+        "table, row 'two' of the index: column 'b' is null",
+    ),
+    "filtered-rows": (
+        pd.DataFrame({"a": range(5), "b": range(-4, 1)})[2:],
+        "table, row 2 of the index: column 'b' is -2",
+    ),
+    "mixed-labels": (
+        pd.DataFrame({"a": ["x", "y", 3], **B}, index=pd.date_range("2020", periods=3)),
+        "str in row Timestamp('2020-01-01 00:00:00') of the index and int in row Timestamp('2020-01-03 00:00:00')",
+    ),
     "float": (pd.DataFrame({**A, "b": [0.5, 1, 2]}), "Missing values turn integers into floats in pandas"),
     "negative": (pa.table({**A, "b": [4, -5, 6]}), "table, row 1: column 'b' is -5; integer ids are 0 or more"),
     "past-int64": (
@@ -140,7 +156,7 @@ BAD = {
     ),
     "ends-differ": (pd.DataFrame({"a": ["x"], "b": [1]}), "column 'a' holds strings and column 'b' integers"),
     "bool": (pa.table({"a": [True], "b": [False]}), "column 'a' holds bool; ids are integers"),
-    "time": (pd.DataFrame({"a": [TIME], "b": [TIME]}), "column 'a' holds timestamp"),
+    "time": (pd.DataFrame({"a": [TIME], "b": [TIME]}), "column 'a' holds datetime64["),
     "decimal": (pa.table({"a": [decimal.Decimal(1)], "b": [1]}), "column 'a' holds decimal128(1, 0)"),
     "binary": (pa.table({"a": [b"x"], "b": ["x"]}), "column 'a' holds binary; ids are"),
     "list": (pa.table({"a": [[1, 2]], "b": [1]}), "For ids that are tuples, name a column for each part"),
@@ -152,9 +168,9 @@ BAD = {
         pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array(["x"]), safe=False), "b": ["x", "y"]}),
         "column 'a' holds broken categories",
     ),
-    "one-column": (pa.table(A), "table has 1 columns ('a'); name those of an edge's ends by source= and target="),
+    "one-column": (pa.table(A), "table has 1 column ('a'); name those of an edge's ends by source= and target="),
     "three-columns": (pa.table({**A, **B, "w": [1, 2, 3]}), "table has 3 columns ('a', 'b', 'w'); name those"),
-    "a-long-column": (pa.table({"x" * 9999: [1]}), f"table has 1 columns ('{'x' * 15}…{'x' * 14}')"),
+    "a-long-column": (pa.table({"x" * 9999: [1]}), f"table has 1 column ('{'x' * 15}…{'x' * 14}')"),
     "two-long-columns": (
         pa.table({"x" * 9999: [1], "y": [2]}),
         f"the name of column '{'x' * 15}…{'x' * 14}' has 9,999 characters; at most 255 are read",
@@ -205,3 +221,9 @@ def test_the_row_of_a_bad_value_counts_from_the_start_of_the_table():
     with pytest.raises(EdgeInputError, match="UTF-8"):
         edges.cut(4)[1].read()
     assert edges.cut(4)[0].read()[0].to_pylist() == ["x"] * 4
+
+
+def test_a_table_is_named_by_its_columns():
+    frame = pd.DataFrame({"who": ["a"], "whom": ["b"], "w": [1]})
+    assert edge_list(frame, source="who", target="whom").name == "who -> whom"
+    assert edge_list(pl.from_pandas(frame), source=["who", "w"], target=["whom", "w"]).name == "who, w -> whom, w"

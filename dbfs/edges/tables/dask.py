@@ -103,7 +103,8 @@ def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: 
         DelayedPiece(delayed(_piece_of_partition, pure=False)(part, ends, f"{name}, partition {place}"))
         for place, part in enumerate(picked.to_delayed())
     )
-    return DaskEdges(name, None, None, directed, mirrored=False, pieces=pieces, kinds=_kinds(picked, ends, name))
+    kinds = _kinds(picked, ends, name)
+    return DaskEdges(str(ends), None, None, directed, mirrored=False, pieces=pieces, kinds=kinds)
 
 
 def _kinds(frame: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidOptionTypeError
-from dbfs_workers.text import LONGEST_NAME, did_you_mean, printable
+from dbfs_workers.text import LONGEST_NAME, counted, did_you_mean, printable
 
 ColumnNames: TypeAlias = str | Sequence[str] | None
 """The column of an end; several columns for ids that are tuples; None for the default."""
@@ -29,6 +29,10 @@ class Ends:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the name of a graph of these columns: ``who -> whom``."""
+        return printable(" -> ".join(", ".join(end) for end in (self.source, self.target)))
 
     @property
     def columns(self) -> list[str]:
@@ -120,9 +124,8 @@ def _default_ends(columns: Sequence[str], name: str) -> Ends:
         return Ends((source,), (target,))
     if len(columns) == 2:
         return Ends((columns[0],), (columns[1],))
-    raise EdgeInputError(
-        f"{name} has {len(columns)} columns ({listed(columns)}); name those of an edge's ends by {_BY_OPTIONS}"
-    )
+    found = f"{counted(len(columns), 'column')} ({listed(columns)})"
+    raise EdgeInputError(f"{name} has {found}; name those of an edge's ends by {_BY_OPTIONS}")
 
 
 def listed(columns: Sequence[str]) -> str:

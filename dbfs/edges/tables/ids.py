@@ -7,8 +7,9 @@ The functions import pyarrow where they run, so that ``import dbfs`` stays fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 INT64_MAX = (1 << 63) - 1
+_NONE: Mapping[str, str] = MappingProxyType({})
 _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
 
 
@@ -32,25 +34,39 @@ class Place:
     Attributes:
         name: the table; the file, and the part of the file.
         first: number of the first row, counted from 0.
+        labels: the labels of the rows, a pandas index; None if rows have numbers only.
     """
 
     name: str
     first: int = 0
+    labels: Any = None
 
     def row(self, index: int) -> str:
         """Return the place of a row, given its index among these rows."""
-        return f"{self.name}, row {self.first + index:,}"
+        return f"{self.name}, {row_words(self.first + index, self.labels)}"
 
 
-def require_kinds(schema: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:
+def row_words(row: int, labels: Any) -> str:
+    """Return the words for a row of a table: its label in a pandas index, if that is not the row's number."""
+    label = row if labels is None else labels[row]
+    return f"row {row:,}" if label == row else f"row {getattr(label, 'item', lambda: label)()!r} of the index"
+
+
+def require_kinds(schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] = _NONE) -> tuple[IdKind, ...]:
     """Return the kind of each part of an id, by an Arrow schema.
+
+    Args:
+        schema: the schema.
+        ends: the columns of an edge's ends.
+        name: the table's name in messages.
+        dtypes: names of the columns' types in messages, where other than Arrow's.
 
     Raises:
         EdgeInputError: a column's type is none of an id, or the two ends are of different kinds.
     """
     kinds = []
     for source, target in zip(ends.source, ends.target, strict=True):
-        ours, theirs = (_kind(schema.field(column).type, column, name) for column in (source, target))
+        ours, theirs = (_kind(schema.field(column).type, column, name, dtypes) for column in (source, target))
         if ours != theirs:
             raise EdgeInputError(
                 f"{name}: column {source!r} holds {ours}s and column {target!r} {theirs}s; both ends must have ids of "
@@ -124,8 +140,8 @@ def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Plac
     return pa.StructArray.from_arrays([pa.array(part) for part in parts], list(names))
 
 
-def _kind(kind: Any, column: str, name: str) -> IdKind:
-    """Return the kind of ids of an Arrow type.
+def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKind:
+    """Return the kind of ids of an Arrow type; arguments as of ``require_kinds``.
 
     Raises:
         EdgeInputError: no id has the type. The message says what to do about the most frequent ones.
@@ -150,7 +166,7 @@ def _kind(kind: Any, column: str, name: str) -> IdKind:
         hint = "For ids that are tuples, name a column for each part: source=['a', 'b']"
     else:
         hint = "Convert the column to integers or strings"
-    raise EdgeInputError(f"{name}: column {column!r} holds {kind}; {_EXPECTED}. {hint}")
+    raise EdgeInputError(f"{name}: column {column!r} holds {dtypes.get(column, kind)}; {_EXPECTED}. {hint}")
 
 
 def _column(values: Any, column: str, place: Place) -> Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds, IdKind
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values
+from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from dbfs_workers.storage.id_table import Ids
     from dbfs_workers.storage.pieces import IdEdges
+
+
+_OF_ANY_TYPE = ("object", "category")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +126,7 @@ def is_table(edges: Any) -> bool:
     return hasattr(edges, "__arrow_c_stream__") or hasattr(edges, "__arrow_c_array__") or _module(edges) == "cudf"
 
 
-def open_table(
-    table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, name: str = "table"
-) -> TableEdges:
+def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, name: str = "") -> TableEdges:
     """Make an edge list of a table in memory: an edge for each row.
 
     Args:
@@ -133,22 +134,31 @@ def open_table(
             object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
         source, target: names of the columns; see ``dbfs.load``.
         directed: whether edges can be crossed in one direction only.
-        name: the table's name in messages.
+        name: the table's name; if empty, that of its columns, and ``table`` in messages of this function.
 
     Raises:
         EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
         InvalidOptionError, InvalidOptionTypeError: the names are not names of columns.
     """
+    title = name or "table"
     try:
-        columns, ends = _selected(table, source, target, name)
+        columns, ends = _selected(table, source, target, title)
     except DbfsError:
         raise
     except Exception as error:
         # The producer of the stream may be any library: its errors are of any type.
-        raise EdgeInputError(f"{name}: the {type(table).__name__} can't be read as a table: {error}") from error
-    kinds = require_kinds(columns.schema, ends, name)
-    require_values(columns, ends, Place(name))
-    return TableEdges(name, None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends, kinds=kinds)
+        raise EdgeInputError(f"{title}: the {type(table).__name__} can't be read as a table: {error}") from error
+    labels, dtypes = None, {}
+    if _module(table) == "pandas":
+        of_column = {str(label): str(dtype) for label, dtype in table.dtypes.items()}
+        # Values of any type are named by their Arrow type, which says more.
+        dtypes = {column: of_column[column] for column in ends.columns if of_column[column] not in _OF_ANY_TYPE}
+        labels = table.index
+    kinds = require_kinds(columns.schema, ends, title, dtypes)
+    require_values(columns, ends, Place(title, labels=labels))
+    return TableEdges(
+        name or str(ends), None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends, kinds=kinds
+    )
 
 
 def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
@@ -222,21 +232,23 @@ def _plain(values: Any) -> Any:
     return array
 
 
-def _first_wrong(values: Iterable[Any]) -> str | None:
+def _first_wrong(values: Any) -> str | None:
     """Return which two types a column mixes, or which integer is past int64, with the rows; None if neither is so."""
-    first: tuple[int, str] | None = None
+    first: tuple[str, str] | None = None
+    labels = values.index if _module(values) == "pandas" else None
     for row, value in enumerate(values):
         if value is None or value != value:
             continue
         if isinstance(value, int) and value > INT64_MAX:
-            return f"is {value} in row {row:,}; the largest integer id is {INT64_MAX}. As strings any id will do"
+            where = row_words(row, labels)
+            return f"is {value} in {where}; the largest integer id is {INT64_MAX}. As strings any id will do"
         kind = type(value).__name__
         if first is None:
-            first = (row, kind)
-        elif kind != first[1]:
+            first = (kind, row_words(row, labels))
+        elif kind != first[0]:
             return (
-                f"mixes types: {first[1]} in row {first[0]:,} and {kind} in row {row:,}; ids must be of one type. "
-                "Convert all of them, for example to strings"
+                f"mixes types: {first[0]} in {first[1]} and {kind} in {row_words(row, labels)}; ids must be of one "
+                "type. Convert all of them, for example to strings"
             )
     return None
 
