@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,20 @@ def test_json_has_counts_and_levels(invoke) -> None:  # type: ignore[no-untyped-
     assert (found["n"], found["m"], found["reached"], found["depth"], found["validated"]) == (25, 80, 25, 8, True)
     assert [level["discovered"] for level in found["levels"]] == [2, 3, 4, 5, 4, 3, 2, 1, 0]
     assert found["ranks"] == 4
+
+
+def test_edges_from_standard_input(invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    words = ["run", "-", "--format", "csv", "--from", "alice", "--to", "carol", "--ranks", "1"]
+    answer = CliRunner().invoke(main, words, input="who,whom\nalice,bob\nbob,carol\n")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.startswith("standard input: 3 vertices, ")
+    assert answer.stdout.endswith("\npath: 2 edges: alice bob carol\n")
+    answer = CliRunner().invoke(main, ["convert", "-", str(tmp_path / "out.mtx")], input="1 2\n2 x\n")
+    assert "standard-input, line 2: '2 x'" in answer.stderr
+    assert "cluster's workers can't read" in invoke("-", "--source", "1").stderr
+    assert not list(tmp_path.glob("dbfs-*"))
 
 
 def test_a_path_to_an_id(invoke, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

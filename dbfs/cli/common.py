@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,7 +39,7 @@ GRAPH_HELP = (
     "Files: Matrix Market, METIS, edge lists (SNAP's, KONECT's and plain ones), adjacency lists, PACE and DIMACS .gr, "
     "CSV, TSV and NCOL, each also as .gz, .xz, .bz2 or .zst; Parquet, Arrow and Feather, .npy and .npz. A folder, or a "
     "quoted pattern such as "
-    "'edges/part-??.parquet', is one graph, and so is the folder of a saved graph (dbfs save).\n\n"
+    "'edges/part-??.parquet', is one graph, and so is the folder of a saved graph (dbfs save). - is standard input.\n\n"
     "\b\nGenerators:\n" + generate.describe()
 )
 """Epilogue of the help of a command that takes a GRAPH."""
@@ -97,17 +100,32 @@ def reader_options(command: Command) -> Command:
 def edges_of(graph: str, options: dict[str, Any], directed: bool | None) -> EdgeList:
     """Return the edges of a file or of a generator's spec; takes the values of ``reader_options`` out of ``options``.
 
+    ``-`` is standard input, which is copied to a file of this machine until the command ends.
+
     Raises:
-        InvalidOptionError: options say how to read a generator's spec.
+        InvalidOptionError: options say how to read a generator's spec, or another cluster would read standard input.
     """
     told = {option: options.pop(option) for option in ("format", "sep", "header", "bipartite")}
     told |= {end: list(options.pop(f"{end}_column")) or None for end in ("source", "target")}
+    if graph == "-":
+        return replace(from_file(_standard_input(), directed=directed, **told), name="standard input")
     if not generate.is_spec(graph):
         return from_file(graph, directed=directed, **told)
     given = [option for option, value in told.items() if value is not None]
     if given:
         raise InvalidOptionError(f"{graph} is a generator's spec; options such as {given[0]} say how a file is read")
     return edge_list(graph, directed=directed)
+
+
+def _standard_input() -> Path:
+    """Copy standard input to a file that is removed when the command ends; errors as of ``edges_of``."""
+    context = click.get_current_context()
+    if context.params.get("scheduler") is not None:
+        raise InvalidOptionError("- is standard input, which a cluster's workers can't read; save the edges to a file")
+    file = Path(context.with_resource(tempfile.TemporaryDirectory(prefix="dbfs-"))) / "standard-input"
+    with file.open("wb") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return file
 
 
 def layout_options(command: Command) -> Command:

@@ -99,6 +99,7 @@ def run(
       dbfs run road.gr.xz --source 1 --predecessors --out labels.parquet
       dbfs run follows.parquet --source-column who --target-column whom --from alice --to bob
       dbfs run names.txt --no-header --from alice
+      zcat names.csv.gz | dbfs run - --format csv --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
     if out is not None:
