@@ -354,7 +354,7 @@ def test_workers_share_all_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, given: tuple[int | None, int | None], shares: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(local, "CPU_COUNT", cores)
-    assert local._shares(*given) == shares
+    assert local.shares(*given) == shares
 
 
 @pytest.mark.full

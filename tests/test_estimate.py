@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from dask.system import CPU_COUNT
 
 import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
+from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers import gpus
 
@@ -316,7 +316,7 @@ def test_ranks_are_those_of_the_current_client_or_of_this_machine(client: distri
     with client.as_current():
         assert dbfs.estimate("path:n=1000").ranks == 4
     with unittest.mock.patch.object(distributed.Client, "current", side_effect=ValueError):
-        assert dbfs.estimate("path:n=1000").ranks == CPU_COUNT
+        assert dbfs.estimate("path:n=1000").ranks == shares(None, None)[0]
         assert dbfs.estimate("path:n=1000", backend="cuda", memory="80GB").ranks == max(1, len(gpus.visible_gpus()))
 
 

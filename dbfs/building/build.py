@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import distributed
-from dask.system import CPU_COUNT
 
 from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
@@ -21,6 +20,7 @@ from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
 from dbfs.cluster.gang import Gang, release
+from dbfs.cluster.local import shares
 from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
@@ -69,8 +69,8 @@ def estimate(
     Args:
         edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an
             edge list or a CSV file are counted in samples of its text; of a compressed one, in its first 8 MiB.
-        ranks: number of ranks. None for the workers of Dask's current client; without one for this machine's CPU cores,
-            or its visible GPUs for ``cuda``.
+        ranks: number of ranks. None for the workers of Dask's current client; without one for those that
+            ``dbfs.connect()`` would start, or for ``cuda`` this machine's visible GPUs.
         options: the graph's layout. With ``layout="auto"``, ``Estimate.why`` is the reason for the one chosen.
         backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory. A build with
             ``layout="2d"`` for GPUs takes the bytes of ``cpu`` in the workers' memory as well.
@@ -143,7 +143,7 @@ def _ranks_here(backend: str) -> int:
     try:
         return max(1, len(joined_workers(distributed.Client.current())))
     except ValueError:
-        return max(1, len(gpus.visible_gpus())) if backend == "cuda" else int(CPU_COUNT)
+        return max(1, len(gpus.visible_gpus())) if backend == "cuda" else shares(None, None)[0]
 
 
 def _estimate(
