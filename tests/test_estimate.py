@@ -316,7 +316,9 @@ def test_ranks_are_those_of_the_current_client_or_of_this_machine(client: distri
     with client.as_current():
         assert dbfs.estimate("path:n=1000").ranks == 4
     with unittest.mock.patch.object(distributed.Client, "current", side_effect=ValueError):
-        assert dbfs.estimate("path:n=1000").ranks == shares(None, None)[0]
+        ranks = dbfs.estimate("path:n=1000").ranks
+        assert ranks == shares(None, None)[0]
+        assert f"on {ranks} rank" in estimate("path:n=1000")
         assert dbfs.estimate("path:n=1000", backend="cuda", memory="80GB").ranks == max(1, len(gpus.visible_gpus()))
 
 

@@ -29,7 +29,7 @@ from dbfs_workers.text import counted, printable
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("graph", type=GraphType())
-@click.option("--ranks", type=click.IntRange(1), required=True, help="Number of workers.")
+@click.option("--ranks", type=click.IntRange(1), help="Number of workers; by default those of a local cluster.")
 @click.option("--hosts", type=click.IntRange(1), default=1, show_default=True, help="Number of hosts of ranks on CPUs.")
 @click.option("--directed/--undirected", default=None, help="Override the file's format or header.")
 @order_option
@@ -54,7 +54,7 @@ from dbfs_workers.text import counted, printable
 @json_option
 def estimate(
     graph: str,
-    ranks: int,
+    ranks: int | None,
     hosts: int,
     directed: bool | None,
     order: str | None,
@@ -98,6 +98,7 @@ def estimate(
     )
     if as_json:
         found = {
+            "ranks": needed.ranks,
             "peak": needed.peak_bytes,
             "memory": needed.memory,
             "fits": needed.fits,
@@ -109,9 +110,9 @@ def estimate(
             "layout": needed.layout,
             "why": needed.why,
         }
-        print_json({"graph": graph, "ranks": ranks, "hosts": hosts, "backend": backend, **found, **needed.stages})
+        print_json({"graph": graph, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
-    places = counted(ranks, "rank") + (f" of {hosts} hosts" if hosts > 1 else "")
+    places = counted(needed.ranks, "rank") + (f" of {hosts} hosts" if hosts > 1 else "")
     title = f"{escape(printable(graph))} on {places}: bytes per rank"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in ("when", "what", "bytes"):
