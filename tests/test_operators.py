@@ -25,6 +25,7 @@ from dbfs.cli import cluster_report, main
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
@@ -143,8 +144,9 @@ def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own
         run, victim = Background(graph), graph.gang.addresses[1]
         os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
         assert isinstance(run.join(), WorkerLostError)
-        lines = "\n".join(cluster.lines())
-        assert re.search(rf"WARNING - worker {victim} left: graph '.*' \(\w{{8}}\) lost rank 1\n", lines)
+        # The scheduler gets rank 0's note of a leased run after the client gets the error.
+        lines = eventually(lambda: "\n".join(cluster.lines()), lambda lines: " failed after " in lines)
+        assert re.search(rf"WARNING - worker {victim} left: graph '.*' \(\w{{8}}\) lost rank 1", lines)
         assert re.search(r"WARNING - run \w{8} \(1 traversal of .*\) failed after [\d.]+ m?s: WorkerLostError: ", lines)
         graph = dbfs.load(f"path:n={ENDLESS}", client=client, ranks=1)
         run = Background(graph)
