@@ -21,8 +21,8 @@ import dbfs
 from dbfs.cluster.span import SPAN
 from dbfs.errors import FormatError
 
-BOUNDED = ("service._epochs",)
-"""Containers whose oldest entries are dropped once there are a thousand or more."""
+BOUNDED = ("service._epochs", "dbfs_workers.received._hints")
+"""Containers with a bound: the oldest entries are dropped, or there is one entry for each type of message."""
 
 MEMORY_OF_A_LOAD = 2048
 """Bytes that a load may leave behind on average: Dask's profiles grow slowly. A group of tasks takes more."""
