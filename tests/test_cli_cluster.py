@@ -151,11 +151,12 @@ def test_no_scheduler_named_or_none_there(monkeypatch: pytest.MonkeyPatch) -> No
         2,
         True,
     )
-    monkeypatch.setenv("DASK_DBFS__WORKERS_TIMEOUT", "300 ms")
     command = [sys.executable, "-m", "dbfs", "graphs", "--scheduler", "tcp://127.0.0.1:9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: no scheduler answered at tcp://127.0.0.1:9 within 0.3 s")
+    assert re.match(
+        r"Error: no scheduler answered at tcp://127\.0\.0\.1:9 \(0\.\d s\): nothing listens there", done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 

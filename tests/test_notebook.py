@@ -408,3 +408,20 @@ def test_reprs_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_mistake_in_a_cell_shows_the_cells_own_lines(client: distributed.Client) -> None:
+    """The frames of dbfs and of Dask say nothing that the message does not say."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell()
+    with dbfs.load([("alice", "bob"), ("bob", "carol")], client=client) as graph:
+        shell.user_ns["graph"] = graph
+        with capture_output() as output:
+            shell.run_cell("def find(who):\n    return graph.bfs(who)\n\nfind('alise')")
+    assert output.stdout.splitlines() == [
+        "this cell, line 4: find('alise')",
+        "this cell, line 2: return graph.bfs(who)",
+        "dbfs_workers.errors.InvalidVertexError: source 'alise' is not in pairs; ids near it are 'alice'",
+    ]

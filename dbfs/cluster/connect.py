@@ -8,7 +8,7 @@ from typing import Any
 
 import distributed
 from distributed.comm import CommClosedError
-from distributed.comm.addressing import parse_address
+from distributed.comm.addressing import get_address_host_port, parse_address
 
 from dbfs import config
 from dbfs.cluster import local
@@ -19,6 +19,7 @@ from dbfs.errors import (
     ExchangeUnavailableError,
     InvalidOptionError,
     NoWorkersError,
+    SchedulerLostError,
 )
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS
@@ -65,7 +66,7 @@ def connect(
 
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.
-        NoWorkersError: the scheduler did not answer, or too few workers joined in time.
+        NoWorkersError: nothing listens at the address, the scheduler did not answer, or too few workers joined in time.
         InvalidOptionError: the address has no port, ``n_workers`` is below 1, the backend is unknown, cluster
             arguments came with an address, or Dask's configuration has no certificates that the address needs.
         BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or CuPy or dask-cuda is not installed.
@@ -116,6 +117,8 @@ def _remote_client(address: str, seconds: float, set_as_default: bool) -> distri
         waited = f"within {seconds:g} s" if after >= seconds else f"({after:.1f} s)"
         # A timeout that strikes between two attempts has no text; Dask's own sentence around it has.
         reason = str(error.__cause__ or "") or str(error) or "timed out"
+        if isinstance(error, ConnectionRefusedError):
+            reason = "nothing listens there; is the scheduler running, and is its port right?"
         raise NoWorkersError(f"no scheduler answered at {address} {waited}: {reason}") from error
 
 
@@ -123,10 +126,14 @@ async def _ask(address: str, seconds: float) -> None:
     """Have a scheduler answer one message.
 
     Raises:
-        OSError: no scheduler answered within ``seconds``.
+        OSError: nothing listens at the address, or no scheduler answered within ``seconds``.
     """
     arguments = distributed.Security().get_connection_args("client")
     async with asyncio.timeout(seconds):
+        if parse_address(address)[0] in ("tcp", "tls"):
+            # Dask tries a port that refuses connections again and again.
+            _, writer = await asyncio.open_connection(*get_address_host_port(address))
+            writer.close()
         comm = await distributed.comm.connect(address, timeout=seconds, **arguments)
         try:
             await comm.write({"op": "identity", "reply": True})
@@ -164,6 +171,7 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
 
     Raises:
         ClientError: there is no client, it is closed, this thread runs its event loop, or the object is not a client.
+        SchedulerLostError: the client lost its scheduler.
     """
     if client is None:
         try:
@@ -175,6 +183,12 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
     if not isinstance(client, distributed.Client):
         raise ClientError(f"client must be a distributed.Client, not {type(client).__name__}")
     require_other_thread(client)
+    if client.status == "connecting":
+        # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
+        address = client.scheduler.address if client.scheduler is not None else "its address"
+        raise SchedulerLostError(
+            f"lost the connection to the scheduler at {address}; connect to a running scheduler and load again"
+        )
     if client.status != "running":
         raise ClientError(f"client is {client.status}; dbfs needs a running one")
     return client
@@ -186,7 +200,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     The order is by length of the address, then alphabetical.
 
     Raises:
-        NoWorkersError: fewer than ``ranks`` workers (or none) joined within the timeout.
+        NoWorkersError: fewer than ``ranks`` workers (or none) joined within the timeout, or a local cluster has fewer.
         InvalidOptionError: ``ranks`` is below 1.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
@@ -194,6 +208,11 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     seconds = config.seconds("workers-timeout", timeout)
     workers = _addresses(client)
     if len(workers) < least:
+        if _is_fixed(client) and len(client.cluster.worker_spec) < least:
+            raise NoWorkersError(
+                f"{least} workers wanted, {len(workers)} found: start the local cluster with n_workers={least}, or "
+                f"call client.cluster.scale({least})"
+            )
         try:
             sync(client, client.wait_for_workers, least, seconds)
         except TimeoutError:
@@ -206,6 +225,12 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             ) from None
         workers = _addresses(client)
     return tuple(workers[:ranks])
+
+
+def _is_fixed(client: distributed.Client) -> bool:
+    """Return whether the client's cluster has as many workers as it was told, and no more by itself."""
+    cluster = client.cluster
+    return isinstance(cluster, distributed.SpecCluster) and getattr(cluster, "_adaptive", None) is None
 
 
 def _addresses(client: distributed.Client) -> list[str]:

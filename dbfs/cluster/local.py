@@ -30,6 +30,9 @@ LOOPBACK = "127.0.0.1"
 # Threads of a worker on a machine of at least twice as many cores.
 _THREADS = 4
 
+# Workers for each core from which on a warning says that they are many.
+_MANY = 4
+
 # On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
 _DASHBOARD_PORT = 8787
 
@@ -81,6 +84,9 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
     if processes:
         require_main_guard()
     logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)
+    if n_workers is not None and n_workers > _MANY * CPU_COUNT:
+        words = "%d workers on %d cores: they take about a second each to start, and are slower than one for each core"
+        logger.warning(words, n_workers, CPU_COUNT)
     workers, threads = shares(n_workers, options.get("threads_per_worker"))
     with compiled(threads):
         return _start(n_workers, backend, {"preload": [_QUIET], **_web(options)}, (workers, threads), set_as_default)

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from dbfs.errors import LateError, RunCancelledError, WorkerLostError
+from dbfs.errors import LateError, RunCancelledError, UnreachableError, WorkerLostError
 from dbfs.service import forming
 from dbfs.service.entries import RunEntry, first_cause, name_lost_rank
 from dbfs.service.messages import Enqueue
 from dbfs.service.run_watch import RunWatch
-from dbfs.service.worker_calls import GRACE, UnreachableError, WorkerCalls
+from dbfs.service.worker_calls import GRACE, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import AbortRun, ReportLostPeer, StartRank
 from dbfs_workers.reports import RankReport

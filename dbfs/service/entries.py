@@ -12,11 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dbfs.errors import DeadlineExceededError, LateError, RunAbortedError, RunCancelledError, WorkerLostError
+from dbfs.errors import (
+    DeadlineExceededError,
+    LateError,
+    RunAbortedError,
+    RunCancelledError,
+    UnreachableError,
+    WorkerLostError,
+)
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.rate import RecentRate
 from dbfs.service.update_messages import UpdateReport
-from dbfs.service.worker_calls import UnreachableError
 from dbfs.units import format_seconds
 from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.partition import GraphTotals

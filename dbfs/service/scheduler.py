@@ -24,6 +24,7 @@ from dbfs.errors import (
     NotOwnerError,
     RunCancelledError,
     RunNotFoundError,
+    UnreachableError,
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
@@ -63,7 +64,7 @@ from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import Updates
-from dbfs.service.worker_calls import UnreachableError, WorkerCalls
+from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels

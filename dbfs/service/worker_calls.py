@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import distributed
 
-from dbfs.errors import LateError, WorkerLostError
+from dbfs.errors import LateError, UnreachableError
 from dbfs_workers import rpc
 from dbfs_workers.messages import DetachGpus, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import A
@@ -17,10 +17,6 @@ GRACE = 2.0
 
 # Seconds between two looks whether a worker that has not answered is still in the cluster.
 _LOOK_SECONDS = 0.2
-
-
-class UnreachableError(WorkerLostError):
-    """Raised if the connection to a worker broke during a call."""
 
 
 class WorkerCall(Protocol):

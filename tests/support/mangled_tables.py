@@ -105,7 +105,7 @@ _TABLES: dict[str, tuple[Any, dict[str, Any], type[DbfsError], str]] = {
         EdgeInputError,
         "column 'a' holds strings and column 'b' integers; both ends must have ids of one kind",
     ),
-    "one-column": ({"a": [1]}, {}, EdgeInputError, "has 1 columns ('a'); name those of an edge's ends by source= and"),
+    "one-column": ({"a": [1]}, {}, EdgeInputError, "has 1 column ('a'); name those of an edge's ends by source= and"),
     "missing": (INTS, {"source": "a", "target": "bb"}, EdgeInputError, "has no column 'bb'; did you mean 'b'? Its col"),
     "half-named": (INTS, {"target": "b"}, InvalidOptionError, "source= is missing; name the columns of both ends"),
     "not-utf-8": (

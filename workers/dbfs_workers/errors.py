@@ -5,9 +5,18 @@ takes its message and nothing else, so that it survives pickling on its way from
 """
 
 import errno
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
 from typing import Any
 
 from dbfs_workers.text import printable
+
+# Frames of a caller's code that a notebook shows.
+_SHOWN = 3
+# Packages whose frames a notebook does not show, beside Python's own library.
+_INNER = ("dbfs", "dbfs_workers", "dask", "distributed", "tornado", "IPython", "networkx", "click")
 
 
 class DbfsError(Exception):
@@ -15,6 +24,15 @@ class DbfsError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(printable(message))
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback as IPython shows it: the lines of the caller's own code, and the message.
+
+        The frames of dbfs and Dask say nothing that the message does not say; ``traceback.print_exception`` has them.
+        """
+        frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_inner(frame.filename)]
+        lines = [f"{_place(frame.filename)}, line {frame.lineno}: {frame.line}" for frame in frames[-_SHOWN:]]
+        return [*lines, *traceback.format_exception_only(self)[-1].splitlines()]
 
     # Python's own default, repeated here because Dask pickles the errors of tasks by tblib. Where a class does not
     # define ``__reduce__``, tblib takes a way of its own, which no subclass of ``MemoryError`` survives.
@@ -136,6 +154,10 @@ class WorkerLostError(DbfsError, ConnectionError):
     """Raised if the connection to a worker that holds a rank is lost; the message names the rank and the worker."""
 
 
+class UnreachableError(WorkerLostError):
+    """Raised if the connection to a worker broke during a call."""
+
+
 class SchedulerLostError(DbfsError, ConnectionError):
     """Raised if the connection to the scheduler is lost. All graphs of the cluster are lost with it."""
 
@@ -232,3 +254,15 @@ def resource_error(error: BaseException, where: str) -> DbfsError | None:
 def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
     """Return the error for an edge with an id that is not a vertex; ``name`` is the name of the edge list."""
     return InvalidVertexError(f"{name}: edge ({source}, {target}) has an id outside 0..{n - 1} (n = {n})")
+
+
+def _is_inner(filename: str) -> bool:
+    """Return whether a file is of Python's library, or of a package whose frames a notebook does not show."""
+    folders = tuple(folder for name in _INNER for folder in getattr(sys.modules.get(name), "__path__", ()))
+    in_library = filename.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in filename
+    return filename.startswith(folders) or in_library
+
+
+def _place(filename: str) -> str:
+    """Name a file to a reader; IPython keeps the text of a cell under a made-up name."""
+    return filename if Path(filename).is_file() else "this cell"
