@@ -186,7 +186,7 @@ def test_what_parquet_refuses(client: distributed.Client, tmp_path: Path, leaves
         full = tmp_path / "full"
         full.mkdir()
         (full / "part-00000.parquet").write_text("of another program")
-        with pytest.raises(OutputError, match=r"full has 1 files already, such as part-00000\.parquet; delete the"):
+        with pytest.raises(OutputError, match=r"full has 1 file already, such as part-00000\.parquet; delete the"):
             result.to_parquet(full)
         assert [path.read_text() for path in full.iterdir()] == ["of another program"]
         with pytest.raises(OutputError, match="can't be written: File exists"):

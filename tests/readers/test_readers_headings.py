@@ -161,7 +161,7 @@ def test_a_number_of_edges_that_is_none(tmp_path: Path) -> None:
     assert from_file(path).stated is None
     with pytest.raises(FormatError, match="line 1: '# Nodes: 5 Edges: 1e5': the count of edges is '1e5'"):
         from_file(path, strict=True)
-    with pytest.raises(TruncatedFileError, match="promises 1000 edges"):
+    with pytest.raises(TruncatedFileError, match="promises 1,000 edges"):
         from_file(write(tmp_path, "a.txt", "# Nodes: 9 Edges: 1000\n1 2\n"), strict=True)
 
 

@@ -64,7 +64,9 @@ def test_a_read_stops_past_the_edges_of_the_header(tmp_path, name, start, unit, 
 @pytest.mark.usefixtures("little_text")
 def test_much_text_without_edges(tmp_path, name, start, unit, suffix):
     edges = from_file(repeated(tmp_path / (name + suffix), start, unit, 1 << 20))
-    with pytest.raises(FormatError, match=r"bytes of text hold [12] edges?; expected an edge in 4,096 bytes"):
+    with pytest.raises(
+        FormatError, match=r"bytes of text hold (1 edge|2 edges); expected an edge in 4,096 bytes on average"
+    ):
         read(edges)
 
 

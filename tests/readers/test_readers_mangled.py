@@ -196,7 +196,7 @@ TRUNCATED = {
         "9 1\n2\n1\n%%%%%%%%%%%%%%%%%%%\n",
         "ends after 2 vertex lines; its header promises 9",
     ),
-    "metis-huge": ("a.graph", "1000000000000 1\n2\n1\n", "promises 1000000000000 vertices and 1 edges"),
+    "metis-huge": ("a.graph", "1000000000000 1\n2\n1\n", "promises 1,000,000,000,000 vertices and 1 edge"),
     "gz-of-nothing": ("a.mtx.gz", b"", "holds nothing"),
 }
 

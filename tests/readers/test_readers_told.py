@@ -228,7 +228,7 @@ def test_ncol(tmp_path: Path, weight: str) -> None:
     assert pairs(from_file(path), 1) == [("ann", "bob"), ("bob", "ann's")]
     assert pairs(from_file(write(tmp_path, "a.ncol", f"1 2{weight}\n"))) == [(1, 2)]
     edges = from_file(write(tmp_path, "a.ncol", f"ann bob{weight}\n" * 200 + "bob\n"))
-    with pytest.raises(FormatError, match="line 201: 'bob': 1 columns; expected . as in the first row"):
+    with pytest.raises(FormatError, match="line 201: 'bob': 1 column; expected . as in the first row"):
         pairs(edges)
 
 

@@ -76,7 +76,7 @@ def test_a_file_is_no_folder(graph: Graph, tmp_path: Path) -> None:
 
 def test_what_a_killed_save_left_is_removed(client: distributed.Client, graph: Graph, tmp_path: Path) -> None:
     left = tmp_path / left_by(Folder(str(tmp_path)), dead())
-    with pytest.raises(MissingFileError, match=r"has 1 files of a saved graph and no manifest.json"):
+    with pytest.raises(MissingFileError, match=r"has 1 file of a saved graph and no manifest.json"):
         dbfs.load(tmp_path, client=client)
     graph.save(tmp_path)
     assert not left.exists()

@@ -418,7 +418,7 @@ _CSV: dict[str, tuple[str | bytes, dict[str, Any], type[DbfsError], str]] = {
         "a,b\nx,y\nz\n",
         {},
         FormatError,
-        "line 3: 'z': 1 columns; expected 2 as in the line of column names",
+        "line 3: 'z': 1 column; expected 2 as in the line of column names",
     ),
     "long-row": ("a,b\nx,y\nx,y,z\n", {}, FormatError, "line 3: 'x,y,z': 3 columns; expected 2"),
     "empty-value": ("a,b\nx,y\nx,\n", {}, FormatError, "line 3: 'x,': column 'b': an id is missing"),
@@ -491,7 +491,7 @@ _CSV: dict[str, tuple[str | bytes, dict[str, Any], type[DbfsError], str]] = {
     ),
     "not-utf-8": (b"a,b\nx,y\nx,\xff\n", {}, FormatError, "line 3: 'x,\ufffd': a byte that is not UTF-8"),
     "utf-16": ("a,b\nx,y\n".encode("utf-16"), {}, FormatError, "is this a binary file or UTF-16?"),
-    "other-separator": ("a,b\nx,y\nx;y\n", {}, FormatError, "line 3: 'x;y': 1 columns; expected 2"),
+    "other-separator": ("a,b\nx,y\nx;y\n", {}, FormatError, "line 3: 'x;y': 1 column; expected 2"),
     "long-line": ("a,b\nx,y\n" + "x" * 1_100_000 + ",y\n", {}, FormatError, "line 3: 'xxx"),
     "as-parquet": (
         "a,b\nx,y\n",

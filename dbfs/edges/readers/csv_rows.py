@@ -25,6 +25,7 @@ from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits
+from dbfs_workers.text import counted
 
 # Bytes of memory for a byte of text, while a block of the shortest rows is parsed.
 _EXPANSION = 16
@@ -96,7 +97,7 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
         return None
     row = fields(text, layout.separator)
     if len(row) != layout.columns:
-        raise LineError(f"{len(row)} columns; expected {layout.columns} as in {layout.counted}")
+        raise LineError(f"{counted(len(row), 'column')}; expected {layout.columns} as in {layout.counted}")
     for column, kind, place in zip(layout.ends.columns, layout.kinds, layout.places, strict=True):
         if not row[place].strip():
             raise LineError(f"column {column!r}: an id is missing")

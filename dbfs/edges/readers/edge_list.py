@@ -16,6 +16,7 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
 from dbfs.errors import TruncatedFileError
+from dbfs_workers.text import counted
 
 _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
 _AFTER_IDS = re.compile(rb" *+[^ \t]++([ \t]++)[^ \t]++([ \t]++)[^ \t]")
@@ -76,7 +77,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
     if options.strict and remarks.edges is not None:
-        require_bytes(source, first.start, 4 * remarks.edges, f"{remarks.edges} edges")
+        require_bytes(source, first.start, 4 * remarks.edges, counted(remarks.edges, "edge"))
     return PairFile(
         name=source.path,
         first_id=grammar.low,

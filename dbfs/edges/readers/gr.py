@@ -12,6 +12,7 @@ from dbfs.edges.readers.lines import bad_line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.errors import TruncatedFileError
+from dbfs_workers.text import counted
 
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 
@@ -38,7 +39,7 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
         raise bad_line(source.path, line.number, line.text, "a graph without vertices has no edges")
     arcs = words[1] == b"sp"
     least = 8 if arcs else 4
-    require_bytes(source, line.end, m * least, f"{m} edges")
+    require_bytes(source, line.end, m * least, counted(m, "edge"))
     return PairFile(
         name=source.path,
         first_id=1,

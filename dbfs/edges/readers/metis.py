@@ -20,6 +20,7 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.storage.reading import Reading
+from dbfs_workers.text import counted
 
 _PASSED_OVER = re.compile(rb"(?:%[^\n\r\0]*+\r?+\n)*+")
 # Most vertex weights that a header may promise: METIS's partitioners are used with a few. A line without end would
@@ -61,7 +62,7 @@ def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
     layout = MetisLayout(n, m, lead=int(sizes) + max(ncon, 1) * int(weights), step=1 + int(edge_weights))
     # A line takes at least its line end, a number two bytes.
     least = max(n, 2 * (2 * m * layout.step + n * layout.lead))
-    require_bytes(source, line.end, least, f"{n} vertices and {m} edges")
+    require_bytes(source, line.end, least, f"{counted(n, 'vertex', 'vertices')} and {counted(m, 'edge')}")
     return MetisFile(
         name=source.path,
         first_id=1,

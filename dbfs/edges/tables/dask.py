@@ -13,6 +13,7 @@ from dbfs.edges.tables.ids import Place, require_kinds
 from dbfs.edges.tables.memory import TablePiece, open_columns, open_table
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs_workers.storage.pieces import IdEdges
+from dbfs_workers.text import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,8 @@ def _parts_of(edges: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
         dst = dst.rechunk(src.chunks)
     parts = [list(ids.to_delayed()) for ids in (src, dst)]
     if len(parts[0]) != len(parts[1]):
-        raise EdgeInputError(f"src has {len(parts[0])} partitions and dst {len(parts[1])}; both must be divided alike")
+        sizes = f"src has {counted(len(parts[0]), 'partition')} and dst {len(parts[1])}"
+        raise EdgeInputError(f"{sizes}; both must be divided alike")
     return parts[0], parts[1]
 
 

@@ -97,9 +97,8 @@ def choose_ends(
             )
         ends = others.ends
     if len(ends.source) != len(ends.target):
-        raise InvalidOptionError(
-            f"source= names {len(ends.source)} columns and target= {len(ends.target)}; expected as many of each"
-        )
+        given = f"source= names {counted(len(ends.source), 'column')} and target= {len(ends.target)}"
+        raise InvalidOptionError(f"{given}; expected as many of each")
     for column in ends.columns:
         if len(column) > LONGEST_NAME:
             raise EdgeInputError(

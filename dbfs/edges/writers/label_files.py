@@ -15,6 +15,7 @@ from dbfs.edges.writers.places import require_listed
 from dbfs.errors import DbfsError, OutputError
 from dbfs_workers.storage.reading import require_wanted
 from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ def write_part(folder: Folder, token: str, rank: int, table: pa.Table, compressi
     folder.make()
     others = [name for name in folder.names() if token not in name]
     if others:
-        there = f"{len(others):,} files already, such as {others[0]}"
+        there = f"{counted(len(others), 'file')} already, such as {others[0]}"
         raise OutputError(f"{folder.path} has {there}; delete the folder, or choose another")
     doing = f"writing {folder.path}"
     with folder.create(_temporary(token, rank)) as stream:

@@ -21,6 +21,7 @@ from dbfs_workers.errors import FormatError, GraphTooLargeError, MissingFileErro
 from dbfs_workers.storage.id_table import INTEGER, STRING, IdType
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import counted
 
 NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
@@ -402,7 +403,6 @@ def missing(folder: Folder) -> MissingFileError:
     """Return the error for a folder without a manifest."""
     parts = sum(token_of(name) != "" for name in folder.names())
     if parts:
-        return MissingFileError(
-            f"{folder.path} has {parts} files of a saved graph and no {NAME}, because the save did not end; save again"
-        )
+        found = f"{folder.path} has {counted(parts, 'file')} of a saved graph and no {NAME}"
+        return MissingFileError(f"{found}, because the save did not end; save again")
     return MissingFileError(f"{folder.path} has no {NAME}, so it is not a saved graph")
