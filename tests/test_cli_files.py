@@ -41,7 +41,8 @@ def test_convert(tmp_path: Path) -> None:
     assert (tmp_path / "edges.mtx").read_text().splitlines()[2:] == ["2 2 3", "2 1", "1 1", "1 2"]
     answer = invoke("convert", edges, tmp_path / "edges.graph", "--undirected", "--format", "edge-list")
     assert answer.exit_code == 0, answer.output
-    assert "2 vertices, 1 undirected edge, 2 self-loops and duplicates left out" in answer.stdout
+    assert "2 vertices, 1 undirected edge, " in answer.stdout
+    assert "\nleft out: 2 x self-loops and duplicates\n" in answer.stdout
     assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
 
 
@@ -76,12 +77,30 @@ def test_vertices_without_edges_of_an_adjacency_list(tmp_path: Path) -> None:
     assert (tmp_path / "out.mtx").read_text().splitlines()[2:] == ["3 3 1", "2 1"]
 
 
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("who,since,whom\nbob,1,carol\nalice,2,bob\n")
+    ends = ["--source-column", "who", "--target-column", "whom"]
+    answer = invoke("convert", tmp_path / "a.csv", tmp_path / "a.gr", *ends)
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.splitlines()[1:] == [
+        "left out: 2 x since",
+        "ids: numbers from 1 on stand for the vertices' ids, in ascending order",
+    ]
+    answer = invoke("convert", tmp_path / "a.csv", tmp_path / "a.parquet", *ends)
+    assert answer.stdout.splitlines()[1:] == ["left out: 2 x since"]
+    answer = invoke("generate", "star:n=9", "-o", tmp_path / "a.txt")
+    assert len(answer.stdout.splitlines()) == 1
+    found = json.loads(invoke("convert", tmp_path / "a.csv", tmp_path / "b.gr", *ends, "--json").stdout)
+    assert (found["values"], found["numbered"], found["lone"]) == ({"since": 2}, 1, 0)
+
+
 def test_json(tmp_path: Path) -> None:
     out = tmp_path / "star.graph"
     answer = invoke("generate", "star:n=9", "-o", out, "--json")
     found = json.loads(answer.stdout)
     assert found.pop("seconds") > 0
     expected = {"file": str(out), "n": 9, "m": 8, "directed": False, "left_out": 0, "bytes": out.stat().st_size}
+    expected |= {"lone": 0, "numbered": 1, "values": {}}
     assert found == expected
 
 

@@ -64,9 +64,11 @@ def generate(spec: str, out: Path, scale_down: int | None, as_json: bool) -> Non
 @reader_options
 @json_option
 def convert(source: str, out: Path, directed: bool | None, as_json: bool, **reading: Any) -> None:
-    """Convert the graph in file IN to the format of file OUT. IN may be a folder, or a quoted pattern.
+    """Convert the graph in file IN to the format of file OUT. IN may be a folder, a quoted pattern or a saved graph.
 
-    The options say how IN is read. The name of OUT determines its format.
+    The options say how IN is read. The name of OUT determines its format. OUT has the ids of IN if its format holds
+    them: .parquet any, .csv and .tsv strings and integers, the other edge lists integers. In all other formats
+    consecutive numbers stand for the ids. Weights are left out. The command prints what was left out.
 
     \b
     Examples:
@@ -92,7 +94,11 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
 
 def _report(out: Path, written: Written, seconds: float) -> str:
     vertices = "" if written.n is None else f"{counted(written.n, 'vertex', 'vertices')}, "
-    left_out = f", {written.left_out:,} self-loops and duplicates left out" if written.left_out else ""
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)
-    return f"{printable(out)}: {vertices}{counted(written.m, f'{kind} edge')}{left_out}, {size} in {seconds:.1f} s"
+    lines = [f"{printable(out)}: {vertices}{counted(written.m, f'{kind} edge')}, {size} in {seconds:.1f} s"]
+    left_out = {"self-loops and duplicates": written.left_out, "vertices without edges": written.lone, **written.values}
+    lines += [f"left out: {count:,} x {printable(what)}" for what, count in left_out.items() if count]
+    if written.numbered is not None:
+        lines.append(f"ids: numbers from {written.numbered} on stand for the vertices' ids, in ascending order")
+    return "\n".join(lines)

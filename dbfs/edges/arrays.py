@@ -137,7 +137,8 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
         dst += rows
     n = rows + int(matrix.shape[1]) if bipartite else rows
     is_directed = not symmetric if directed is None else directed
-    return ArrayEdges(name, n, src.size, is_directed, mirrored=not bipartite, src=src, dst=dst)
+    values = () if (entries.data == 1).all() else ("value",)
+    return ArrayEdges(name, n, src.size, is_directed, mirrored=not bipartite, src=src, dst=dst, values=values)
 
 
 def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dbfs.edges.kinds import DistinctIds, IdKind
 from dbfs.errors import TruncatedFileError
@@ -32,6 +33,8 @@ class EdgeList(ABC):
         first_id: the id of vertex 0, if ``n`` is known; the id of each other vertex is as much larger than its number.
         stated: number of edges that a comment states. It may be off: reading another number is a warning.
         completes: whether a build adds the reverses that mirrored edges lack, instead of refusing the edges.
+        values: names of what the pieces leave out of each edge: its weight, or further columns of a table.
+        vertex_values: number of values, such as weights, of vertices that the pieces leave out.
     """
 
     name: str
@@ -42,6 +45,8 @@ class EdgeList(ABC):
     first_id: int = field(default=0, kw_only=True)
     stated: int | None = field(default=None, kw_only=True)
     completes: bool = field(default=False, kw_only=True)
+    values: tuple[str, ...] = field(default=(), kw_only=True)
+    vertex_values: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -102,6 +107,10 @@ class EdgeList(ABC):
     def has_names(self) -> bool:
         """Whether vertices have ids other than their numbers plus ``first_id``, though the pieces hold vertices."""
         return False
+
+    def names(self) -> Any:
+        """Return the ids of all vertices in the form of ``id_table.as_ids``; only if ``has_names``."""
+        raise NotImplementedError
 
     def distinct_ids(self) -> DistinctIds | None:
         """Find the distinct ids in the client's memory; None if there are none to number, or workers must read."""

@@ -1,5 +1,6 @@
 """The ids of a saved graph: any type, on any number of ranks, in order and in whole."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import distributed
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dbfs
@@ -192,6 +194,34 @@ def test_tables_of_another_order(client: distributed.Client, saved: Path, tmp_pa
         dbfs.load(path, client=client, ranks=2)
 
 
-def test_names_are_not_lost_in_a_file_of_edges(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="is a saved graph whose ids can't be written"):
-        write_edges(from_file(saved), tmp_path / "graph.mtx")
+def test_names_are_written_wherever_a_format_holds_them(
+    client: distributed.Client, saved: Path, tmp_path: Path
+) -> None:
+    with dbfs.load(saved, client=client, ranks=2) as graph:
+        names, pairs = graph.ids().to_pylist(), list(zip(*(ends.tolist() for ends in (SRC, DST)), strict=True))
+        expected = Counter(tuple(sorted((NAMES[u], NAMES[v]))) for u, v in pairs)
+        for name in ("a.parquet", "a.csv"):
+            written = write_edges(from_file(saved), tmp_path / name)
+            assert (written.numbered, written.lone, written.n) == (None, 0, graph.n)
+            again = from_file(tmp_path / name)
+            found = Counter[Any]()
+            for piece in again.cut(1000):
+                found.update(
+                    tuple(sorted(pair)) for pair in zip(*(ends.to_pylist() for ends in piece.read()), strict=True)
+                )
+            assert found == expected
+    assert write_edges(from_file(saved), tmp_path / "a.mtx").numbered == 1
+    assert from_file(tmp_path / "a.mtx").n == len(names)
+    with pytest.raises(InvalidOptionError, match="an edge list holds integers, and the ids of .* are strings"):
+        write_edges(from_file(saved), tmp_path / "a.txt")
+
+
+def test_tuples_are_written_to_tables(client: distributed.Client, leaves_nothing: None, tmp_path: Path) -> None:
+    with tuples(client, ranks=2, directed=True) as graph:
+        graph.save(tmp_path / "graph")
+    write_edges(from_file(tmp_path / "graph"), tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet").to_pydict()
+    assert list(table) == ["src_0", "src_1", "dst_0", "dst_1"]
+    assert Counter(zip(*table.values(), strict=True)) == Counter(
+        zip(NAMES[SRC].tolist(), (SRC % 3).tolist(), NAMES[DST].tolist(), (DST % 3).tolist(), strict=True)
+    )

@@ -38,6 +38,7 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
         m=None,
         directed=bool(options.directed),
         mirrored=False,
+        values=columns.others,
         source=source,
         batches=batches,
         batch_rows=rows,

@@ -82,6 +82,7 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
         m=None,
         directed=heading.remarks.directed(options),
         mirrored=False,
+        values=columns.others or tuple(f"column {name}" for name in names if name not in columns.ends.columns),
         source=source,
         columns=columns,
         kinds=tuple(layout.kinds[columns.ends.columns.index(column)] for column in columns.ends.source),

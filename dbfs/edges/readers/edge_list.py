@@ -86,6 +86,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         directed=remarks.directed(options),
         mirrored=False,
         stated=remarks.edges,
+        values=columns.others or tuple(f"column {place}" for place in range(2, 2 + grammar.extra)),
         source=source,
         columns=columns,
         grammar=grammar,

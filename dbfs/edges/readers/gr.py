@@ -47,6 +47,7 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
         m=m,
         directed=arcs if options.directed is None else options.directed,
         mirrored=False,
+        values=("length",) if arcs else (),
         source=source,
         grammar=PairGrammar(
             b" ", low=1, high=n, prefix=b"a" if arcs else b"", extra=1 if arcs else 0, comments=(b"c",)

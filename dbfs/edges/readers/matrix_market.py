@@ -15,7 +15,14 @@ from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError, TruncatedFileError
 
 # Values after the two ids of an entry, by field.
-_VALUES = {"pattern": 0, "integer": 1, "real": 1, "double": 1, "complex": 2}
+_VALUE = ("value",)
+_VALUES = {
+    "pattern": (),
+    "integer": _VALUE,
+    "real": _VALUE,
+    "double": _VALUE,
+    "complex": ("real part", "imaginary part"),
+}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 # SciPy reads banners with one percent sign, and indented ones.
 BANNER = re.compile(rb"\s*+%%?+MatrixMarket(?=\s)")
@@ -62,7 +69,7 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
         raise bad_line(source.path, line.number, line.text, "a matrix without rows or columns has no entries")
     if not (symmetric or bipartite) and options.directed is None and remarks.undirected is not None:
         raise ask_direction(source.path, remarks.undirected, "the banner says general, and a comment undirected")
-    least = 4 + 2 * values
+    least = 4 + 2 * len(values)
     require_bytes(source, line.end, m * least, f"{m} entries")
     return PairFile(
         name=source.path,
@@ -71,17 +78,18 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
         m=m,
         directed=not (symmetric or bipartite) if options.directed is None else options.directed,
         mirrored=False,
+        values=values,
         source=source,
         grammar=PairGrammar(
-            b" ", low=1, high=rows, right=columns if bipartite else None, extra=values, comments=(_MARK,)
+            b" ", low=1, high=rows, right=columns if bipartite else None, extra=len(values), comments=(_MARK,)
         ),
         body=line.end,
         edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
     )
 
 
-def _banner(source: Source, line: Line) -> tuple[int, bool]:
-    """Return the number of values of an entry, and whether the matrix is symmetric, skew-symmetric or hermitian."""
+def _banner(source: Source, line: Line) -> tuple[tuple[str, ...], bool]:
+    """Return the names of the values of an entry, and whether the matrix is symmetric, skew-symmetric or hermitian."""
     words = line.text.decode("utf-8", "replace").lower().split()
 
     def wrong(reason: str) -> FormatError:

@@ -71,6 +71,8 @@ def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
         directed=bool(options.directed),
         mirrored=not options.directed,
         completes=options.directed is False,
+        values=("edge weight",) if edge_weights else (),
+        vertex_values=n * layout.lead,
         source=source,
         layout=layout,
         body=line.end,

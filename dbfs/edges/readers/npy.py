@@ -54,6 +54,7 @@ def open_npy(source: Source, options: ReadOptions) -> NpyFile:
         m=rows,
         directed=bool(options.directed),
         mirrored=False,
+        values=columns.others,
         source=source,
         columns=columns,
         kinds=(),

@@ -52,13 +52,15 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
         )
     kinds = require_kinds(schema, columns.ends, source.path)
-    n, stated = _stated(schema, source.path)
+    n, first_id, stated = _stated(schema, source.path)
     return ParquetFile(
         name=source.path,
+        first_id=first_id,
         n=None if options.named else n,
         m=sum(groups),
         directed=bool(stated) if options.directed is None else options.directed,
         mirrored=False,
+        values=columns.others,
         source=source,
         groups=groups,
         columns=columns,
@@ -77,6 +79,7 @@ class ParquetPiece:
         rows: number of rows of each of these groups.
         first: number of the first row.
         limits: limits of the read.
+        first_id: the id of vertex 0 if the rows become vertices; else 0.
     """
 
     source: Source
@@ -85,6 +88,7 @@ class ParquetPiece:
     rows: tuple[int, ...]
     first: int
     limits: ReadLimits
+    first_id: int
 
     def read(self) -> IdEdges:
         """Return the ids of the rows; errors as of ``batches``."""
@@ -119,7 +123,8 @@ class ParquetPiece:
                     if found > rows:
                         break
                     reading.take_edges(table.num_rows)
-                    yield edges_of(table, self.ends, Place(where, first))
+                    src, dst = edges_of(table, self.ends, Place(where, first))
+                    yield (src - self.first_id, dst - self.first_id) if self.first_id else (src, dst)
                     first += table.num_rows
                 if found != rows:
                     raise FormatError(f"{where} holds {found:,} rows; its footer promises {rows:,}")
@@ -167,7 +172,7 @@ class ParquetFile(TableFile):
 
     def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
         """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""
-        limits = self.limits()
+        limits, first_id = self.limits(), 0 if self.n is None else self.first_id
         pieces: list[ParquetPiece] = []
         start = first = taken = 0
         for stop, rows in enumerate(self.groups, start=1):
@@ -176,9 +181,9 @@ class ParquetFile(TableFile):
             if stop == len(self.groups) or taken + self.groups[stop] > piece_edges:
                 groups = tuple(range(start, stop))
                 sizes = self.groups[start:stop]
-                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, limits))
+                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, limits, first_id))
                 start, first, taken = stop, first + taken, 0
-        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, limits)]
+        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, limits, first_id)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A row group is never cut."""
@@ -204,20 +209,24 @@ def _opened(raw: Any) -> Any:
     return pq.ParquetFile(raw, pre_buffer=True)
 
 
-def _stated(schema: Any, path: str) -> tuple[int | None, bool | None]:
-    """Return the number of vertices and the direction in the metadata ``dbfs``; None for a value that is not there.
+def _stated(schema: Any, path: str) -> tuple[int | None, int, bool | None]:
+    """Return the number of vertices, the first one's id and the direction in the metadata ``dbfs``.
+
+    The number and the direction are None where the metadata lack them.
 
     Raises:
         FormatError: the metadata exists, and is not of the form that ``writers.table`` writes.
     """
     stored = (schema.metadata or {}).get(b"dbfs")
     if stored is None:
-        return None, None
+        return None, 0, None
     try:
         about = json.loads(stored)
-        n, directed = about["n"], about["directed"]
-    except (ValueError, TypeError, KeyError):
-        n, directed = -1, None
-    if not isinstance(directed, bool) or not (n is None or (type(n) is int and 0 <= n < 1 << 63)):
+        # Files of earlier versions lack the first id, which is 0 there.
+        n, first_id, directed = about["n"], about.get("first_id", 0), about["directed"]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        n, first_id, directed = -1, 0, None
+    numbers = [first_id] if n is None else [first_id, n]
+    if not isinstance(directed, bool) or not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
         raise FormatError(f"{path}: its metadata 'dbfs' is {stored[:60]!r}; expected JSON of name, n and directed")
-    return n, directed
+    return n, first_id, directed

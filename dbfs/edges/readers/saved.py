@@ -11,22 +11,30 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs import config
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import IdKind
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.schemes import require_listed
 from dbfs.edges.readers.source import explained
 from dbfs.errors import FormatError, InvalidOptionError
+from dbfs_workers.storage.id_table import INTEGER
 from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.storage.reading import require_room
 from dbfs_workers.storage.saved import manifest as manifests
 from dbfs_workers.storage.saved.blocks import Content
 from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.ids import id_table
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank
 from dbfs_workers.storage.stripe import Stripe
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
 
 SUFFIX: Final = ".dbfs"
 """End of the name of a saved graph in a store, where a look at a folder costs a request."""
@@ -51,9 +59,25 @@ class SavedEdges(EdgeList):
         return 4 * self.manifest.n if needed and not self.folder.mapped else 0
 
     @property
+    def id_kinds(self) -> tuple[IdKind, ...]:
+        """See ``EdgeList``."""
+        return tuple("integer" if column == INTEGER else "string" for column in self.manifest.ids.columns)
+
+    @property
     def has_names(self) -> bool:
         """See ``EdgeList``."""
         return bool(self.manifest.ids.tables)
+
+    def names(self) -> Ids:
+        """See ``EdgeList``.
+
+        Raises:
+            GraphTooLargeError: the memory will not hold the ids. Others as of ``ids.id_table``.
+        """
+        require_listed(self.folder.path)
+        tables, share = self.manifest.ids.tables, float(config.get("build.memory-share"))
+        require_room(2 * sum(table.file.nbytes for table in tables), share, f"{self.name}: its ids")
+        return id_table(self.folder, tables, self.manifest.ids.id_type, 0, self.manifest.n).ids
 
     def cut(self, piece_edges: int) -> Sequence[SavedPiece | KeptPiece]:
         """Cut the files into pieces of about ``piece_edges`` edges."""

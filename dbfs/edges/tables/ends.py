@@ -52,6 +52,11 @@ class Columns:
     names: tuple[str, ...]
     ends: Ends
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The columns that are no ends."""
+        return tuple(name for name in self.names if name not in self.ends.columns)
+
 
 POSITIONS = Ends(("0",), ("1",))
 """The ends of a file that names no columns: its first two."""

@@ -6,7 +6,7 @@ name.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def write_edges(
     (.npz); a table with the columns src and dst (.parquet). Edge lists and tables keep ids (strings: .csv, .tsv and
     .parquet; tuples: .parquet); the other formats number the vertices. METIS and .npz list an undirected edge in both
     directions; the other formats list it once. For METIS and .npz the whole graph must fit the memory; the other
-    formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place.
+    formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place; edge lists, and
+    tables of ids that are not consecutive numbers, vertices without edges. No format gets weights. ``Written`` says
+    what was left out.
 
     Args:
         edges: an edge list of any kind.
@@ -67,12 +69,11 @@ def write_edges(
         OutputError: the file can't be written.
         FormatError, TruncatedFileError, MissingFileError: the edges come from a file that can't be read.
     """
-    if edges.has_names:
-        raise InvalidOptionError(f"{edges.name} is a saved graph whose ids can't be written; save the graph elsewhere")
     target = Target.at(Path(path).expanduser())
     chosen = _format(target.path)
     with target.opened(chosen.compression) as sink:
-        return chosen.write(EdgeStream(edges, progress), sink)
+        stream = EdgeStream(edges, progress)
+        return replace(chosen.write(stream, sink), values=dict(+stream.values))
 
 
 def _format(path: Path) -> _Format:

@@ -46,7 +46,7 @@ def write_metis(stream: EdgeStream, sink: Sink) -> Written:
         stop = max(row + 1, min(stop, survey.n))
         _write_rows(sink, matrix, row, stop)
         row = stop
-    return stream.without(stream.written(survey), survey.m - edges)
+    return stream.without(stream.written(survey, first=1), survey.m - edges)
 
 
 def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
@@ -77,7 +77,7 @@ def write_npz(stream: EdgeStream, sink: Sink) -> Written:
         _is_array=True,
         dbfs=json.dumps({"name": stream.title, "directed": stream.edges.directed}),
     )
-    return stream.written(survey)
+    return stream.written(survey, first=0)
 
 
 def _matrix(stream: EdgeStream, survey: Survey, *, simple: bool) -> Any:

@@ -24,7 +24,7 @@ def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
     for src, dst in stream.numbered(survey):
         rows, columns = (src, dst) if directed else (np.maximum(src, dst), np.minimum(src, dst))
         _write_lines(sink, [rows + 1, columns + 1], " ")
-    return stream.written(survey)
+    return stream.written(survey, first=1)
 
 
 def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Written:
@@ -49,10 +49,10 @@ def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Writte
     if names:
         sink.write(f"src{separator}dst\n".encode())
     count = 0
-    for src, dst in stream.pieces():
+    for src, dst in stream.by_ids():
         count += len(src)
         _write_lines(sink, [src, dst], separator, quoted=names)
-    return Written(edges.n, count, edges.directed)
+    return Written(edges.n, count, edges.directed, lone=stream.lone())
 
 
 def write_gr(stream: EdgeStream, sink: Sink) -> Written:
@@ -62,7 +62,7 @@ def write_gr(stream: EdgeStream, sink: Sink) -> Written:
     for src, dst in stream.numbered(survey):
         ids = [src + 1, dst + 1]
         _write_lines(sink, [pa.repeat("a", src.size), *ids, pa.repeat(1, src.size)] if directed else ids, " ")
-    return stream.written(survey)
+    return stream.written(survey, first=1)
 
 
 def _write_lines(sink: Sink, columns: Iterable[Any], separator: str, *, quoted: bool = False) -> None:

@@ -21,23 +21,6 @@ from dbfs_workers.storage.stripe import Stripe
 _STEPS = 16
 
 
-def check_ids(
-    src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the edges as the kernels take them: contiguous int64 arrays.
-
-    Raises:
-        InvalidVertexError: an id is outside 0..n-1.
-    """
-    src = np.ascontiguousarray(src, dtype=np.int64)
-    dst = np.ascontiguousarray(dst, dtype=np.int64)
-    for ids in (src, dst):
-        if ids.size and (ids.min() < 0 or ids.max() >= n):
-            at = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
-            raise outside(name, src[at], dst[at], n)
-    return src, dst
-
-
 def bin_edges(
     src: NDArray[np.int64], dst: NDArray[np.int64], stripe: Stripe, *, symmetrise: bool, name: str
 ) -> tuple[EdgeBin, ...]:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.storage import building_kernels as kernels
-from dbfs_workers.storage.building import bin_edges, build_csr, check_ids
+from dbfs_workers.storage.building import bin_edges, build_csr
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.grid import Blocks, Grid
+from dbfs_workers.storage.pieces import check_ids
 from dbfs_workers.storage.stripe import Stripe
 
 _Groups = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]

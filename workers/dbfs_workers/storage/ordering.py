@@ -18,6 +18,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.storage.pieces import check_ids
+
 Label = TypeVar("Label", np.int32, np.int64)
 
 
@@ -82,7 +84,6 @@ def count_degrees(
     """
     # Imported here because the import compiles CPU kernels, which an order made on a GPU does not need.
     from dbfs_workers.storage import building_kernels as kernels
-    from dbfs_workers.storage.building import check_ids
 
     src, dst = check_ids(src, dst, n, name)
     degrees = np.zeros(n, np.int64) if degrees is None else degrees

@@ -8,11 +8,28 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.errors import outside
+
 Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Sources and targets of edges, of one length: vertices."""
 
 IdEdges = tuple[Any, Any]
 """Sources and targets of edges, of one length, as ids: int64 NumPy arrays or Arrow arrays (see ``id_table.as_ids``)."""
+
+
+def check_ids(src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str) -> Edges:
+    """Return the edges as the kernels take them: contiguous int64 arrays.
+
+    Raises:
+        InvalidVertexError: an id is outside 0..n-1.
+    """
+    src = np.ascontiguousarray(src, dtype=np.int64)
+    dst = np.ascontiguousarray(dst, dtype=np.int64)
+    for ids in (src, dst):
+        if ids.size and (ids.min() < 0 or ids.max() >= n):
+            at = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
+            raise outside(name, src[at], dst[at], n)
+    return src, dst
 
 
 class Piece(Protocol):

@@ -18,7 +18,7 @@ from dbfs_workers.storage.grid import count_stores
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
-from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of
+from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of, check_ids
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
 from dbfs_workers.storage.symmetry import imbalance
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
@@ -42,8 +42,6 @@ def keep_edges(source: Piece | Edges, n: int, name: str) -> InputEdges:
     Raises:
         InvalidVertexError: a vertex id is outside 0..n-1.
     """
-    from dbfs_workers.storage.building import check_ids
-
     src, dst = check_ids(*_as_vertices(source), n, name)
     return src.astype(np.uint32), dst.astype(np.uint32)
 
