@@ -52,6 +52,15 @@ def test_a_line_of_names_that_may_be_an_edge(tmp_path: Path) -> None:
     assert pairs(from_file(path, source="ann", target="bob")) == [("bob", "cy")]
 
 
+@pytest.mark.parametrize("mark", [",", ";", "|"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_names_with_blanks(tmp_path: Path, mark: str, quote: str) -> None:
+    """The first row alone would be one of words between blanks."""
+    rows = [("Ann Lee", "Bo Cy"), ("Bo Cy", "Di")]
+    lines = [mark.join(f"{quote}{name}{quote}" for name in row) for row in rows]
+    assert pairs(from_file(write(tmp_path, "a.csv", "\n".join([f"who{mark}whom", *lines, ""])))) == rows
+
+
 def test_an_id_with_a_blank_and_without(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "who,whom\nann, bob\nbob, cy\n")
     with pytest.raises(

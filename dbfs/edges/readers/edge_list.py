@@ -46,7 +46,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     first, remarks = heading.first, heading.remarks
     if first is None:
         raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
-    grammar = _grammar(first, options)
+    grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
     names: list[str] = []
     if heading.header is not None:
@@ -95,9 +95,10 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     )
 
 
-def _grammar(line: Line, options: ReadOptions) -> PairGrammar:
-    """Return the grammar of a file by its first line of data."""
-    found = _MARKED_SEPARATOR.match(line.text)
+def _grammar(header: Line | None, line: Line, options: ReadOptions) -> PairGrammar:
+    """Return the grammar of a file by its first row, and by the marks between column names: ids may hold blanks."""
+    tops = (line,) if header is None else (header, line)
+    found = next(filter(None, (_MARKED_SEPARATOR.match(top.text) for top in tops)), None)
     separator = b"" if found is None else found.group(1)
     if options.sep is not None:
         separator = options.sep.encode().strip(b" ")
