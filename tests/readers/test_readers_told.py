@@ -145,6 +145,28 @@ def test_a_line_between_names_that_may_be_a_comment(tmp_path: Path, name: str, m
     assert pairs(from_file(path, header=True, comment=""))[-2:] == [(mark, "cy"), ("bob", "dan")]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "at", "header"),
+    [
+        ("a.csv", "src,dst\n# red,blue\nblue,red\n", 2, None),
+        ("a.csv", "src,dst\n\n%red,blue\nblue,red\n", 3, True),
+        ("a.csv", "#red,blue\nblue,red\n", 1, False),
+        ("a.txt", "//red blue\nblue red\n", 1, False),
+        ("a.ncol", "#red blue\nblue red\n", 1, None),
+        ("a.adjlist", "#red blue\n%red blue\nblue red\n", 2, None),
+        ("a.adjlist", "blue red\n# red\n//red blue\n", 3, None),
+    ],
+)
+def test_a_first_row_that_may_be_a_comment(tmp_path: Path, name: str, text: str, at: int, header: bool | None) -> None:
+    """It was passed over, and its edge lost."""
+    path = write(tmp_path, name, text)
+    with pytest.raises(FormatError, match=f"line {at}: .*a comment, or an id\\?"):
+        pairs(from_file(path, header=header))
+    assert len(pairs(from_file(path, header=header, comment=""))) >= 2
+    mark = text.splitlines()[at - 1].split("red")[0].strip()
+    assert set(pairs(from_file(path, header=header, comment=mark))) >= {("blue", "red")}
+
+
 @pytest.mark.parametrize("header", ["", "from,to\n", "a,b,w\n"])
 def test_codes_in_the_first_rows_are_strings(tmp_path: Path, header: str) -> None:
     weight = ",5" * (header.count(",") == 2)
@@ -332,3 +354,9 @@ def test_options_that_a_format_has_no_place_for(tmp_path: Path, option: str) -> 
 def test_values_of_options(tmp_path: Path, option: str, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=f"{option} (is|must be)"):
         from_file(write(tmp_path, "a.txt", "1 2\n"), **{option: value})
+
+
+@pytest.mark.parametrize("row", ["1,9223372036854775808", "9223372036854775808,1"])
+def test_an_integer_past_the_largest_in_the_first_rows(tmp_path: Path, row: str) -> None:
+    with pytest.raises(FormatError, match=r"line 2: .* past 2\^63-1; the first rows hold integers"):
+        from_file(write(tmp_path, "a.csv", f"u,v\n{row}\n1,2\n"), format="csv")

@@ -11,13 +11,14 @@ import io
 import re
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbfs.edges.kinds import IdKind
+from dbfs.edges.readers.csv_rows import unclear
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.head import Head
 from dbfs.edges.readers.heading import read_heading
@@ -42,6 +43,9 @@ _SAMPLE_LINES = 100
 _ID = re.compile(rb"0|[1-9][0-9]{0,18}+")
 # A leading zero, or so many digits that the number may be past 2^63-1.
 _NO_ID = re.compile(rb"(?<![0-9])0[0-9]|[0-9]{19}")
+# Comments elsewhere, and ids to NetworkX. A blank after the mark, above all rows, says that a line is a comment.
+_UNCLEAR = (b"%", b"//")
+_MAY_BE_ROW = re.compile(rb"[ \t]*+(?:%++|//++)[^\s%/]")
 # All controls but the line end and the tab, and a carriage return that ends no line.
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]|\r(?!\n)")
 
@@ -54,11 +58,13 @@ class AdjacencyLayout:
         separator: between words; a space for any run of blanks.
         kind: kind of the ids.
         comments: starts of comment lines.
+        unclear: starts of these that other programs take for ids: such lines are refused.
     """
 
     separator: bytes
     kind: IdKind
     comments: tuple[bytes, ...]
+    unclear: tuple[bytes, ...]
 
     def plain(self, block: bytes) -> list[list[bytes]] | None:
         """Return what ``words`` returns for each line of a block, but fast; None if a line needs a closer look."""
@@ -72,13 +78,15 @@ class AdjacencyLayout:
         """Return the vertex of a line (without line end) and its neighbours; nothing for a comment or a blank line.
 
         Raises:
-            LineError: the line is no text, or a word is no id.
+            LineError: the line is no text, or may be a comment, or a word is no id.
         """
         text = line.strip(b" \t\r")
         if reason := unreadable(line.removesuffix(b"\r")):
             raise LineError(reason)
         if not is_utf8(text + b"\n"):
             raise LineError("a byte that is not UTF-8; expected text in UTF-8")
+        if text.startswith(self.unclear):
+            raise unclear(text)
         if not text or text.startswith(self.comments):
             return []
         words = re.split(rb"[ \t]++", text) if self.separator == b" " else text.split(self.separator)
@@ -108,14 +116,19 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
     if first is None:
         raise TruncatedFileError(f"{source.path} holds no vertices; expected lines of a vertex and its neighbours")
     separator = (options.sep or " ").encode()
-    unknown = AdjacencyLayout(separator, "string", options.marks)
+    unknown = AdjacencyLayout(separator, "string", options.marks, ())
     words: list[bytes] = []
     for line in chain([first], islice(heading.rest, _SAMPLE_LINES - 1)):
         try:
             words += unknown.words(line.text)
         except LineError as error:
             raise bad_line(source.path, line.number, line.text, str(error)) from None
-    kind: IdKind = "integer" if all(map(_ID.fullmatch, words)) else "string"
+    layout = replace(unknown, kind="integer") if all(map(_ID.fullmatch, words)) else unknown
+    if layout.kind == "string" and options.comment is None:
+        layout = replace(layout, unclear=_UNCLEAR)
+        top = next((line for line in heading.comments(head) if _MAY_BE_ROW.match(line.text)), None)
+        if top is not None:
+            raise bad_line(source.path, top.number, top.text, str(unclear(top.text)))
     return AdjacencyFile(
         name=source.path,
         n=None,
@@ -125,7 +138,7 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
         stated=heading.remarks.edges,
         source=source,
         body=first.start,
-        layout=AdjacencyLayout(separator, kind, options.marks),
+        layout=layout,
         word_bytes=1 + sum(map(len, words)) / len(words),
     )
 

@@ -92,8 +92,7 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
         return None
     if text.lstrip().startswith(COMMENTS if layout.comments is None else layout.comments):
         if layout.comments is None:
-            mark = next(mark for mark in COMMENTS if text.lstrip().startswith(mark)).decode()
-            raise LineError(f"a comment, or an id? Pass comment={mark!r} to pass over such lines, else comment=''")
+            raise unclear(text)
         return None
     row = fields(text, layout.separator)
     if len(row) != layout.columns:
@@ -109,6 +108,12 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
                 hint = "; pandas.read_csv(path, dtype=str) keeps the zeros of all ids" if value.startswith("0") else ""
                 raise LineError(f"column {column!r}: {reason}; the first rows hold integers{hint}")
     return row
+
+
+def unclear(text: bytes) -> LineError:
+    """Return the error for a line between strings that begins as comments do."""
+    mark = next(mark for mark in COMMENTS if text.lstrip().startswith(mark)).decode()
+    return LineError(f"a comment, or an id? Pass comment={mark!r} to pass over such lines, else comment=''")
 
 
 @lru_cache(maxsize=64)

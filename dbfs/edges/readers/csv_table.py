@@ -69,7 +69,8 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
         tuple("string" for _ in columns.ends.columns),
         None if options.comment is None else options.marks,
     )
-    lines = [first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
+    hidden = [line for line in heading.comments(head) if header is not None or _may_be_row(line.text, unknown)]
+    lines = [*hidden, first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
     rows = list(_rows(source, lines, unknown))
     heading.require_untyped(names, [value.encode() for value in rows[0]], source.path, options)
     layout = replace(unknown, kinds=_kinds(rows, unknown, source.path))
@@ -127,16 +128,22 @@ def _rows(source: Source, lines: Sequence[Line], layout: CsvLayout) -> Iterator[
             yield row
 
 
+def _may_be_row(text: bytes, layout: CsvLayout) -> bool:
+    """Return whether a comment at the top of a file without column names may be an edge, such as ``#red,blue``."""
+    columns = text.split(None if layout.separator == " " else layout.separator.encode())
+    return len(columns) == layout.columns and re.match(rb"[ \t]*+[#%/]++[^\s#%/]", text) is not None
+
+
 def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout) -> None:
     """Refuse strings that differ in blanks at their ends, as those after a comma and a blank do.
 
     Raises:
-        FormatError: such strings are in the first rows, not in quotes.
+        FormatError: such strings are in the first rows, not in quotes; or one of these has an integer past 2^63-1.
     """
     ids: dict[str, Line] = {}
     for line in lines:
-        row = None if b'"' in line.text else row_of(line.text, layout)
-        ids |= {row[place]: line for place in layout.places} if row is not None else {}
+        rows = _rows(source, [line], layout) if b'"' not in line.text else ()
+        ids |= {row[place]: line for row in rows for place in layout.places}
     padded = next((one for one in ids if one.strip(" ") != one and one.strip(" ") in ids), None)
     if padded is not None:
         ways = "put ids in quotes, or drop the blanks by pandas.read_csv(path, skipinitialspace=True)"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.head import HEAD_LINES, Head
 from dbfs.edges.readers.lines import Line, bad_line, header_number
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import FormatError, InvalidOptionError
@@ -146,6 +146,13 @@ class Heading:
     header: Line | None
     first: Line | None
     rest: Iterator[Line]
+
+    def comments(self, head: Head) -> Iterator[Line]:
+        """Yield the comments between the line of column names, or else the top, and the first row."""
+        top, stop = 0 if self.header is None else self.header.number, self.first.number if self.first else 0
+        above = itertools.islice(head.lines(passed_over(())), HEAD_LINES)
+        between = itertools.takewhile(lambda line: line.number < stop, above)
+        return (line for line in between if line.number > top and line.text.strip())
 
     def require_untyped(self, names: list[str], columns: list[bytes], path: str, options: ReadOptions) -> None:
         """Refuse a table with a column of each edge's direction, unless the options say how edges are crossed.
