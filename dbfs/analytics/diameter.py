@@ -86,7 +86,10 @@ def _two_largest(sweep: BFSResult) -> int:
     """Return the sum of the two largest distances from the source."""
     if sweep.depth == 0:
         return 0
-    alone = sweep.reports[sweep.depth - 1].discovered == 1
+    last = next(report for report in reversed(sweep.reports) if report.discovered)
+    # A report of several levels has their sum.
+    found = last.discovered if last.levels == 1 else sweep.vertices_between(sweep.depth, sweep.depth).size
+    alone = found == 1
     return 2 * sweep.depth - alone
 
 

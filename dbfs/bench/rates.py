@@ -107,7 +107,7 @@ def _median(graph: Graph, source: int, repeats: int, direction: str, *, predeces
 
 
 def _inspected(results: Sequence[BFSResult]) -> float | None:
-    if any(len(result.reports) < result.depth for result in results):
+    if any(sum(report.levels for report in result.reports) < result.depth for result in results):
         return None
     inspected = sum(report.edges for result in results for report in result.reports)
     return inspected / max(1, sum(result.edges for result in results))

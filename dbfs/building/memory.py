@@ -18,6 +18,7 @@ from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
 from dbfs_workers.exchange.hosts import Hosts
+from dbfs_workers.levels import level_table
 from dbfs_workers.storage import grid, grid_scratch, page_sizes, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
@@ -41,8 +42,8 @@ class Estimate:
             until the graph is unloaded.
         build: peak of a build, on top of the partition.
         run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
-            bins, the labels of one result, and a validation if edges are kept. ``frames`` is what the lowest rank of
-            a host takes for ranks of other hosts.
+            bins, the table of its levels, the labels of one result, and a validation if edges are kept. ``frames`` is
+            what the lowest rank of a host takes for ranks of other hosts.
         turns: number of turns of the build. In each turn a GPU builds a part of its rows; a build on CPUs has one turn.
         passes: number of times that the build generates or reads all edges: once a turn, and once more to count degrees
             (``order="degree"``); once in all if edges are kept.
@@ -186,6 +187,7 @@ def estimate_bytes(
         run = {"state": grid_scratch.nbytes(stripe, bottom_up=in_edges), "bins": grid.message_nbytes(stripe)}
     if hosts is not None and hosts.count > 1:
         run["frames"] = _envoy_bytes(stripe, hosts, layout)
+    run["levels"] = level_table.nbytes(stripe.n)
     # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
     run["labels"] = (4 + 4 + 8) * rows
     build = {

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.records import RunProgress, short_name
-from dbfs_workers.reports import COUNT_FIELDS
+from dbfs_workers.reports import COUNT_FIELDS, levels_of_rows
 
 if TYPE_CHECKING:
     from dbfs.dashboard.view import RunView, ServiceView
@@ -123,18 +123,20 @@ def _seen(looks: Sequence[RunProgress], key: TrailKey, title: str) -> Trail:
 
 def _finished(run: FinishedRun, reports: Sequence[RankReport], key: TrailKey) -> Trail:
     counts = np.sum([rank.counts for rank in reports], axis=0)
+    levels, covered = reports[0].levels, levels_of_rows(reports[0].levels)
     fields = {name: counts[:, COUNT_FIELDS.index(name)] for name in ("frontier", "discovered", "bottom_up")}
     # Discoveries do not include the sources, which the total does.
     before = np.cumsum(fields["discovered"]) - fields["discovered"] + (run.reached - fields["discovered"].sum())
     # Targets or max_depth stopped the traversal if its last level discovered vertices. A repair has no levels.
-    stopped = not len(counts) or fields["discovered"][-1] > 0
-    how = "repaired" if run.depth and not len(counts) else "stopped at its limit" if stopped else "finished"
+    stopped = levels <= run.depth
+    how = "repaired" if run.depth and not levels else "stopped at its limit" if stopped else "finished"
     every = slice(None, None, -(-max(1, len(counts)) // _MOST))
     return Trail(
         key=key,
         title=_title(run, how),
-        level=np.arange(len(counts))[every],
-        frontier=fields["frontier"][every],
+        level=(np.cumsum(covered) - covered)[every],
+        # Of a row that sums up several levels, their mean.
+        frontier=(fields["frontier"] // np.maximum(1, covered))[every],
         reached=before[every],
         bottom_up=fields["bottom_up"][every] > 0,
     )

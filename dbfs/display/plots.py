@@ -54,8 +54,9 @@ def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
     levels = [report.level for report in reports]
     marked = len(levels) <= _MARKED_LEVELS
     for values, what, colour, marker in (
-        ([report.edges for report in reports], "edge frontier", EDGES, "s"),
-        ([report.frontier for report in reports], "vertex frontier", VERTICES, "o"),
+        # Of a report of several levels, their mean.
+        ([report.edges / report.levels for report in reports], "edge frontier", EDGES, "s"),
+        ([report.frontier / report.levels for report in reports], "vertex frontier", VERTICES, "o"),
     ):
         # A level may inspect no edge, and 0 has no logarithm.
         positive = [value or math.nan for value in values]
@@ -68,7 +69,7 @@ def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
     ax.set_yscale("log")
     # At least one decade, because matplotlib's ticks of a shorter one are many.
     ax.set_ylim(0.7, max(20.0, ax.get_ylim()[1]))
-    ax.set_xlim(-0.5, max(len(levels) - 0.5, 0.5))
+    ax.set_xlim(-0.5, max(sum(report.levels for report in reports) - 0.5, 0.5))
     _whole_ticks(ax)
     _name_axes(ax, "level", "size of the frontier")
     ax.grid(axis="y", alpha=0.3)
@@ -271,10 +272,11 @@ def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]
     stretches: list[tuple[int, int]] = []
     for report in reports:
         if report.direction == BOTTOM_UP:
+            last = report.level + report.levels - 1
             if stretches and stretches[-1][1] == report.level - 1:
-                stretches[-1] = (stretches[-1][0], report.level)
+                stretches[-1] = (stretches[-1][0], last)
             else:
-                stretches.append((report.level, report.level))
+                stretches.append((report.level, last))
     return stretches
 
 

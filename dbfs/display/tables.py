@@ -47,7 +47,7 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
 
 
 def levels_table(result: BFSResult, most: int = 24) -> Table:
-    """Return a table with one row per level, which leaves out the middle of more than ``most`` levels."""
+    """Return a table with one row per report of levels, which leaves out the middle of more than ``most`` levels."""
     table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")
@@ -60,7 +60,7 @@ def levels_table(result: BFSResult, most: int = 24) -> Table:
         if cut and index == most // 2:
             table.add_row("...", "", "", "", "", "", "", "")
         table.add_row(
-            str(report.level),
+            str(report.level) if report.levels == 1 else f"{report.level} to {report.level + report.levels - 1}",
             report.direction,
             f"{report.frontier:,}",
             f"{report.edges:,}",

@@ -19,15 +19,20 @@ from dbfs_workers.spec import RunSpec
 class LevelReport:
     """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.counts.LevelCounts``.
 
+    A traversal of more than 4,096 levels has reports of several levels each, with the sums over these.
+
     Attributes:
-        direction: ``top-down`` or ``bottom-up``. The ``edges`` of a bottom-up level are the edges that it inspected. A
-            bottom-up level sends bitmap slices, and so does a top-down level of many edges on GPUs; all discoveries of
-            such a level count as ``own``.
+        level: the level, or the first one of several.
+        levels: number of levels: 1, or a power of two; the last report may have fewer.
+        direction: ``top-down`` or ``bottom-up``; ``both`` if several levels differ. The ``edges`` of a bottom-up level
+            are the edges that it inspected. A bottom-up level sends bitmap slices, and so does a top-down level of many
+            edges on GPUs; all discoveries of such a level count as ``own``.
         seconds: wall time from the end of the previous level to the end of this one, by rank 0's clock.
         phase_seconds: by rank, the time of each phase.
     """
 
     level: int
+    levels: int
     direction: str
     frontier: int
     edges: int
@@ -45,6 +50,7 @@ class LevelReport:
         """Sum the counts of all ranks for one level."""
         return cls(
             level=level,
+            levels=1,
             direction=direction,
             frontier=sum(rank.frontier for rank in ranks),
             edges=sum(rank.edges for rank in ranks),
@@ -120,8 +126,8 @@ class Outcome:
 
     Attributes:
         labels: access to the labels.
-        levels: makes one report per level. A function, because a road network has thousands of levels and many callers
-            read none of the reports.
+        levels: makes the reports of the levels. A function, because a road network has thousands of levels and many
+            callers read none of the reports.
         depth: the largest distance.
         reached: number of vertices reached, the sources included.
         edges: directed edges of the traversed component: the sum of the degrees of the reached vertices.

@@ -19,7 +19,7 @@ from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
 from dbfs.service.runs import RunSender
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, levels_of_rows
 from dbfs_workers.spec import RunSpec, direction_name
 from dbfs_workers.storage.labels import label_key
 
@@ -118,7 +118,7 @@ def _finished(latest: Sequence[RankReport], traversals: int, reached: int, secon
     return RunProgress(
         traversals=traversals,
         finished=traversals,
-        level=len(counts),
+        level=latest[0].levels,
         direction=direction_name(bool(len(counts) and counts[-1][BOTTOM_UP])),
         frontier=0,
         reached=reached,
@@ -129,25 +129,32 @@ def _finished(latest: Sequence[RankReport], traversals: int, reached: int, secon
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     # Whole columns at once: a road network has thousands of levels, and a notebook shows them with every result.
     totals = np.sum([rank.counts for rank in ranks], axis=0)
+    covered = levels_of_rows(ranks[0].levels)
+    firsts = np.cumsum(covered) - covered
     # If a level's bins held only vertices that were labelled already, the next level has nothing to expand. The
     # reports leave that level out.
-    levels = slice(np.count_nonzero(totals[:, _FRONTIER]))
-    totals = totals[levels]
+    covered = np.clip(1 + max(rank.depth for rank in ranks) - firsts, 1, covered)
+    rows = slice(np.count_nonzero(totals[:, _FRONTIER]))
+    totals = totals[rows]
     summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]
-    directions = [direction_name(bool(bottom_up)) for bottom_up in ranks[0].counts[levels, BOTTOM_UP]]
-    wall = ranks[0].seconds[levels].sum(axis=1).tolist()
-    by_rank = [
-        [dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds[levels].tolist()] for rank in ranks
-    ]
+    wall = ranks[0].seconds[rows].sum(axis=1).tolist()
+    by_rank = [[dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds[rows].tolist()] for rank in ranks]
     return tuple(
         LevelReport(
             level=level,
-            direction=direction,
+            levels=levels,
+            direction="both" if 0 < bottom_up < levels else direction_name(bool(bottom_up)),
             **dict(zip(_SUMMED, counts, strict=True)),
             seconds=seconds,
             phase_seconds=phases,
         )
-        for level, (direction, counts, seconds, phases) in enumerate(
-            zip(directions, zip(*summed, strict=True), wall, zip(*by_rank, strict=True), strict=True)
+        for level, levels, bottom_up, counts, seconds, phases in zip(
+            firsts[rows].tolist(),
+            covered[rows].tolist(),
+            ranks[0].counts[rows, BOTTOM_UP].tolist(),
+            zip(*summed, strict=True),
+            wall,
+            zip(*by_rank, strict=True),
+            strict=True,
         )
     )

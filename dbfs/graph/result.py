@@ -164,8 +164,8 @@ class BFSResult(StaysHere):
     @property
     def farthest(self) -> int | None:
         """Distance beyond which the traversal left vertices unreached; None if it reached all it could."""
-        # If a traversal ended because nothing was left to discover, its last level discovered nothing.
-        if self.spec.targets and (not self.reports or self.reports[-1].discovered):
+        # If nothing was left to discover, the last level is number ``depth``, which discovered nothing.
+        if self.spec.targets and (not self.reports or self.reports[-1].level + self.reports[-1].levels <= self.depth):
             return self.depth
         return self.spec.max_depth
 
@@ -176,12 +176,12 @@ class BFSResult(StaysHere):
 
     @functools.cached_property
     def reports(self) -> tuple[LevelReport, ...]:
-        """One report for each level."""
+        """One report for each level; of a traversal of more than 4,096, one for several levels: see ``LevelReport``."""
         return self._make_reports()
 
     @property
     def levels(self) -> pd.DataFrame:
-        """One row for each level, with the columns of ``LevelReport``: times in seconds, sizes in bytes."""
+        """One row for each of ``reports``, with the columns of ``LevelReport``: times in seconds, sizes in bytes."""
         import pandas as pd
 
         columns = [name for name in LevelReport.__dataclass_fields__ if name != "phase_seconds"]

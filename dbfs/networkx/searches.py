@@ -112,7 +112,7 @@ def many_distances(
 
 
 def many_counts(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.FORWARD) -> Iterator[NDArray[np.int64]]:
-    """Yield for each of many vertices the number of vertices at each distance, from distance 0 on; no labels travel."""
+    """Yield for each of many vertices the number of vertices at each distance, from distance 0 on."""
     for result in graph.loaded(way).bfs_stream(sources):
         yield level_counts(result)
 
@@ -124,6 +124,9 @@ def many_depths(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.F
 
 
 def level_counts(result: BFSResult) -> NDArray[np.int64]:
-    """Return the number of vertices at each distance, from distance 0 on."""
+    """Return the number of vertices at each distance, from distance 0 on. Labels travel if there are many distances."""
+    if result.reports and result.reports[0].levels > 1:
+        distances = result.distances()
+        return np.bincount(distances[distances >= 0])
     counts = [len(result.sources), *(report.discovered for report in result.reports)]
     return np.array(counts[: result.depth + 1], np.int64)

@@ -150,7 +150,7 @@ def test_an_abort_of_another_run_is_ignored(member: CudaMember) -> None:
 @pytest.fixture
 def batch(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Engine, Iterator[RankRun]]]:
     """Make a run of five traversals, of which none fails."""
-    levels = CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
+    levels = CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
     done = RankRun(RankLabels(np.zeros(1, np.int32), None), levels, 1, 0, 0, 1.0, 0.0)
     monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: done)
     monkeypatch.setattr(CudaMember, "require_room", lambda self, stripe, specs: None)

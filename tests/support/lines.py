@@ -38,7 +38,7 @@ from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.updates.messages import RankUpdate
 from tests.support.gang import repeated
 
-REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"")
+REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"", 0)
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
 BATCH = UpdateSpec("insert-edges", hub_first=False, edges=(np.array([0]), np.array([1])))
 TOTALS = GraphTotals(2, 0, 1)

@@ -168,11 +168,11 @@ def test_the_size_follows_the_measured_times() -> None:
     assert led_size.first_size(4, cores=4) < led_size.first_size(28, cores=32) < led_size.MOST
     assert led_size.first_size(32, cores=32) == led_size.MOST
     frontier = np.repeat(np.array([60, 150]), 50)
-    led = frontier == 60
+    led, levels = frontier == 60, np.ones(100, np.int64)
     for led_cost, size in ((0.5, 200), (2.0, 50)):
-        assert led_size.next_size(100, frontier, frontier * np.where(led, led_cost, 1.0), led) == size
-    assert led_size.next_size(100, frontier, 1.0 * frontier, np.ones(100, bool)) == 100
-    assert led_size.next_size(led_size.MOST, 50 * frontier, 1.0 * frontier * ~led, led) == led_size.MOST
+        assert led_size.next_size(100, levels, frontier, frontier * np.where(led, led_cost, 1.0), led) == size
+    assert led_size.next_size(100, levels, frontier, 1.0 * frontier, np.ones(100, bool)) == 100
+    assert led_size.next_size(led_size.MOST, levels, 50 * frontier, 1.0 * frontier * ~led, led) == led_size.MOST
 
 
 def rows_of(arrays: graphs.Arrays, p: int) -> list[Partition]:

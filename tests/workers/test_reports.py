@@ -16,7 +16,7 @@ LEVELS = st.integers(0, 200)
 
 
 def sent(counts: np.ndarray, seconds: np.ndarray) -> bytes:
-    return pickle.dumps(RankReport.of(RankRun(LABELS, CountedLevels(counts, seconds), 1, 2, 3, 0.5, 0.25)))
+    return pickle.dumps(RankReport.of(RankRun(LABELS, CountedLevels.of(counts, seconds), 1, 2, 3, 0.5, 0.25)))
 
 
 def no_seconds(counts: np.ndarray) -> np.ndarray:
@@ -78,14 +78,14 @@ def frontier_of_a_grid(levels: int) -> np.ndarray:
 
 
 def test_a_long_run_of_small_levels_is_short() -> None:
-    counts = frontier_of_a_grid(8000)
+    counts = frontier_of_a_grid(4000)
     seconds = no_seconds(counts)
-    seconds[:, 0] = 1e-6 + np.arange(8000) * 1e-9
+    seconds[:, 0] = 1e-6 + np.arange(4000) * 1e-9
     # A byte for each of frontier, edges, sent and culled, and four for the time.
-    assert len(sent(counts, seconds)) < 8000 * 8 + 3000
+    assert len(sent(counts, seconds)) < 4000 * 8 + 3000
 
 
 def test_a_long_run_of_equal_levels_is_nothing() -> None:
-    counts = np.zeros((8000, len(COUNT_FIELDS)), np.int64)
+    counts = np.zeros((4000, len(COUNT_FIELDS)), np.int64)
     assert len(sent(counts, no_seconds(counts))) < 3000
-    assert len(pickle.loads(sent(counts, no_seconds(counts))).counts) == 8000
+    assert len(pickle.loads(sent(counts, no_seconds(counts))).counts) == 4000

@@ -26,8 +26,12 @@ def graph_html(graph: Graph) -> str:
 
 def result_html(result: BFSResult) -> str:
     """Return a result's counts, rate and frontier by level as HTML."""
-    bottom_up = sum(report.direction == "bottom-up" for report in result.reports)
-    return _render("result", result=result, bottom_up=bottom_up, chart=svg.frontier(result.reports))
+    levels = sum(report.levels for report in result.reports)
+    bottom_up = sum(report.levels for report in result.reports if report.direction == "bottom-up")
+    # Of a report of both directions the number is not known.
+    some = any(report.direction == "both" for report in result.reports)
+    chart = svg.frontier(result.reports)
+    return _render("result", result=result, levels=levels, bottom_up=bottom_up, some=some, chart=chart)
 
 
 def state_html(state: ClusterState) -> str:

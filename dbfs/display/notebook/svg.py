@@ -25,8 +25,9 @@ def frontier(reports: Sequence[LevelReport]) -> str:
     if not reports:
         return ""
     stretches = _stretches(reports)
-    edges = [max(report.edges for report in stretch) for stretch in stretches]
-    vertices = [max(report.frontier for report in stretch) for stretch in stretches]
+    # Of a report of several levels, their mean.
+    edges = [max(report.edges // report.levels for report in stretch) for stretch in stretches]
+    vertices = [max(report.frontier // report.levels for report in stretch) for stretch in stretches]
     decades = max(1, math.ceil(math.log10(max(*edges, *vertices, 2))))
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     step = wide / len(stretches)
@@ -61,7 +62,7 @@ def frontier(reports: Sequence[LevelReport]) -> str:
                 for at, value in enumerate(values)
                 if value
             )
-    last, base = reports[-1].level, _HEIGHT - 5
+    last, base = reports[-1].level + reports[-1].levels - 1, _HEIGHT - 5
     parts.append(f'<text x="{x(0)}" y="{base}" text-anchor="middle" {_SMALL}>0</text>')
     if last:
         # A number centred on a point near the edge would be cut off.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
 from dbfs_workers.cuda.summary import LabelSummary
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition, summed
 
 # Records in the ring: 1 MiB. The fastest levels take 3 us, so a kernel waits if its host is 48 ms late.
 CAPACITY: Final = 1 << 14
@@ -215,7 +215,7 @@ class KernelLevels:
 
     def unpack(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``LevelRecords``."""
-        return self._counts(), self._seconds()
+        return summed(self._counts()), summed(self._seconds())
 
     def _counts(self) -> NDArray[np.int64]:
         # Contiguous columns are faster. A road network has thousands of levels, and its client waits for this.

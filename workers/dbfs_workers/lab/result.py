@@ -56,7 +56,7 @@ def rank_run(
     seconds[:, 0] = [level.seconds for level in levels]
     return RankRun(
         labels=labels,
-        levels=CountedLevels(table, seconds),
+        levels=CountedLevels.of(table, seconds),
         reached=int(discovered.sum()),
         edges=int(degrees[found].sum()),
         depth=int(np.flatnonzero(discovered).max(initial=0)),

@@ -31,15 +31,14 @@ from dbfs_workers.levels.direction import (
     expected_search_share,
     require_direction,
 )
+from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.traversals import Watch, traverse_each
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import own_rows
 
-_DISCOVERED = COUNT_FIELDS.index("discovered")
-_BYTES_SENT = COUNT_FIELDS.index("bytes_sent")
 # Place among the counts of a crossing: at the start, the largest degree.
 _MAX_DEGREE = 4
 
@@ -48,8 +47,9 @@ def traverse(
     scratch: GridScratch, specs: Sequence[TraversalSpec], exchange: GridExchange, *, watch: Watch, deadline: float
 ) -> list[RankRun]:
     """Take part in the traversals of a run; arguments and errors as of ``loop.traverse``."""
+    table = LevelTable()
     return traverse_each(
-        lambda some: [GridLoop.start(scratch, spec, exchange) for spec in some],
+        lambda some: [GridLoop.start(scratch, spec, exchange, table) for spec in some],
         specs,
         exchange.carrier,
         watch=watch,
@@ -69,7 +69,6 @@ class GridLoop:
         frontier_edges: over all ranks, the sum of the frontier's degrees.
         found: over all ranks, vertices that the last level found, or more.
         searched: edges that the last level looked at, if it was bottom-up.
-        bytes_sent: after ``run``, the bytes of the parents and of a frontier that is not expanded.
     """
 
     scratch: GridScratch
@@ -82,14 +81,12 @@ class GridLoop:
     bottom_up: bool
     column: int
     degrees: int
+    table: LevelTable
     level: int = 0
     reached: int = 0
     edges: int = 0
-    counts: list[tuple[int, ...]] = field(default_factory=list)
-    seconds: list[tuple[float, float, float]] = field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
-    bytes_sent: int = 0
     frontier: int = 0
     frontier_edges: int = 0
     unexplored_edges: int = 0
@@ -100,7 +97,7 @@ class GridLoop:
     search_share: float = field(default_factory=expected_search_share)
 
     @classmethod
-    def start(cls, scratch: GridScratch, spec: TraversalSpec, exchange: GridExchange) -> "GridLoop":
+    def start(cls, scratch: GridScratch, spec: TraversalSpec, exchange: GridExchange, table: LevelTable) -> "GridLoop":
         """Return the state before level 0: the sources are labelled and are the frontier.
 
         Raises:
@@ -124,41 +121,42 @@ class GridLoop:
             bottom_up=spec.direction == "bottom-up",
             column=scratch.column,
             degrees=int(scratch.degrees[scratch.frontier].sum()),
+            table=table,
             reached=scratch.frontier.size,
         )
 
     def run(self, stops: bool = False) -> bool:  # noqa: ARG002
         """Run all levels, and fetch the parents."""
         partition = self.scratch.partition
+        self.table.begin()
         bytes_sent = self._expand("start", partition.m_local, int(partition.degrees.max()))
         self.max_degree = self.exchange.largest(_MAX_DEGREE)
         self.started = ended = time.perf_counter()
         while (
             self.frontier and self.level != self.spec.max_depth and (self.target_rows is None or self.missing_targets)
         ):
-            self._run_level(ended, bytes_sent)
+            counts, search, contracting = self._run_level(ended, bytes_sent)
             bytes_sent = self._expand("expand")
             self.level += 1
             last, ended = ended, time.perf_counter()
-            search, contracting = self.seconds[-1][0], self.seconds[-1][2]
-            self.seconds[-1] = (search, ended - last - search - contracting, contracting)
-        if self.spec.predecessors and self.counts:
+            self.table.add(counts, (search, ended - last - search - contracting, contracting))
+        if self.spec.predecessors and self.level:
             bytes_sent += self._fetch_parents()
             ended = time.perf_counter()
-        self.ended, self.bytes_sent = ended, bytes_sent
+        # Of the parents, and of a frontier that is not expanded.
+        self.table.add_bytes(bytes_sent)
+        self.ended = ended
         return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
-        counts = np.array(self.counts, np.int64).reshape(-1, len(COUNT_FIELDS))
-        # Of the parents, and of a frontier that is not expanded.
-        counts[-1:, _BYTES_SENT] += self.bytes_sent
+        records, depth = self.table.end()
         return RankRun(
             labels=self.labels,
-            levels=CountedLevels(counts, np.array(self.seconds, np.float64).reshape(-1, len(TIME_FIELDS))),
+            levels=records,
             reached=self.reached,
             edges=self.edges,
-            depth=int(np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1)) + 1,
+            depth=depth,
             elapsed=self.ended - self.started,
             setup=self.started - self.began,
         )
@@ -196,12 +194,15 @@ class GridLoop:
         share, n = expected_search_share(), self.scratch.stripe.n
         return bottom_up_may_pay(self.found, self.max_degree, self.unexplored_edges, n, share)
 
-    def _run_level(self, start: float, bytes_sent: int) -> None:
-        """Search the rank's edges, send along the row what it found, and label what is new; record the level's counts.
+    def _run_level(self, start: float, bytes_sent: int) -> tuple[tuple[int, ...], float, float]:
+        """Search the rank's edges, send along the row what it found, and label what is new.
 
         Args:
             start: when the level began, in seconds of ``time.perf_counter()``.
             bytes_sent: bytes already sent of the level.
+
+        Returns:
+            The level's counts in the order of ``COUNT_FIELDS``; and seconds of the search and of the contraction.
         """
         scratch, exchange, n_local, column = self.scratch, self.exchange, self.scratch.stripe.n_local, self.column
         expanded, distance = scratch.frontier.size, self.level + 1
@@ -230,11 +231,8 @@ class GridLoop:
         own = ends[column]
         sent, culled = sum(ends) - own, sum(sizes) - discovered
         filtered = edges - own - sent
-        # In the order of COUNT_FIELDS.
-        direction = int(self.bottom_up)
-        self.counts.append((direction, expanded, edges, filtered, own, sent, culled, discovered, bytes_sent))
-        # ``run`` sets the time of the exchange when the level is over.
-        self.seconds.append((searched - start, 0.0, contracted - crossed))
+        counts = (int(self.bottom_up), expanded, edges, filtered, own, sent, culled, discovered, bytes_sent)
+        return counts, searched - start, contracted - crossed
 
     def _frontiers(self) -> Iterator[NDArray[np.uint32]]:
         """Yield the parts of the column's frontier, by rank of the column."""

@@ -30,6 +30,7 @@ from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import led_kernels as kernels
 from dbfs_workers.levels import led_size
 from dbfs_workers.levels.direction import ROWS_PER_EDGE
+from dbfs_workers.levels.level_table import TableRows
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
@@ -93,6 +94,7 @@ class LedLevels:
         leads: whether this rank is the leader.
         most_vertices: most vertices of a frontier whose level is led; see ``agree``.
         most_edges: most edges of such a frontier.
+        were_run: whether any level of the traversal was led.
     """
 
     def __init__(self, scratch: Scratch, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
@@ -109,8 +111,7 @@ class LedLevels:
         state[kernels.MOST_EDGES] = _HYSTERESIS * self.most_edges
         self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
         self._first = 0
-        # First led level and the level after the last, of each run of led levels.
-        self._ranges: list[tuple[int, int]] = []
+        self.were_run = False
 
     @classmethod
     def where_possible(
@@ -132,7 +133,7 @@ class LedLevels:
         self._labels, exchange, state = labels, self._exchange, self._state
         state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
         state[kernels.ADAPTIVE] = adaptive
-        self._ranges.clear()
+        self.were_run = False
         if self._scratch.rows_token is None:
             return 0
         # The frontier has to fit in a rank's bins.
@@ -152,27 +153,20 @@ class LedLevels:
         self._exchange.host_rows.close()
         return False
 
-    @property
-    def were_run(self) -> bool:
-        """Whether any level of the traversal was led."""
-        return bool(self._ranges)
-
-    def learn(self, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> None:
+    def learn(self, rows: TableRows) -> None:
         """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led.
 
         Args:
-            counts: int64[levels, len(COUNT_FIELDS)], the leader's.
-            seconds: float64[levels, len(TIME_FIELDS)], the leader's.
+            rows: the leader's rows of the traversal.
         """
-        led = np.zeros(len(counts), bool)
-        for first, end in self._ranges:
-            led[first:end] = True
-        top_down = counts[:, _BOTTOM_UP] == 0
+        led = rows.led == rows.levels
+        # A row that sums up led levels and others, or bottom-up ones, is of no kind.
+        alike = (led | (rows.led == 0)) & (rows.counts[:, _BOTTOM_UP] == 0)
         # Of other levels the leader has counted its own part.
-        frontier = counts[:, _FRONTIER] * np.where(led, 1, self._exchange.p)
-        times = seconds.sum(axis=1)
+        frontier = rows.counts[:, _FRONTIER] * np.where(led, 1, self._exchange.p)
+        times = rows.seconds.sum(axis=1)
         self._exchange.led_size = led_size.next_size(
-            self.most_vertices, frontier[top_down], times[top_down], led[top_down]
+            self.most_vertices, rows.levels[alike], frontier[alike], times[alike], led[alike]
         )
 
     def pays(self, frontier: int, max_degree: int, unexplored_edges: int) -> bool:
@@ -255,7 +249,7 @@ class LedLevels:
             counts = (scratch.frontier.size, 0, 0, 0, 0)
         exchange.cross(self._first, _PHASE, counts, sliced=False)
         levels, frontier, expanded, unexplored, may_turn = exchange.gathered[0].tolist()
-        self._ranges.append((self._first, self._first + levels))
+        self.were_run = True
         discovered = 0
         if levels:
             rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))

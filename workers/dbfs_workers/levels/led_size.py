@@ -37,18 +37,25 @@ def first_size(p: int, cores: int = CPU_COUNT) -> int:
     return MOST if p > cores - cores // _SPARE else min(MOST, max(_LEAST_FIRST, _FIRST_PER_RANK * p))
 
 
-def next_size(size: int, frontier: NDArray[np.int64], seconds: NDArray[np.float64], led: NDArray[np.bool_]) -> int:
+def next_size(
+    size: int,
+    levels: NDArray[np.int64],
+    frontier: NDArray[np.int64],
+    seconds: NDArray[np.float64],
+    led: NDArray[np.bool_],
+) -> int:
     """Return the most vertices of a led level for the next traversal.
 
     Args:
         size: most vertices of a led level in the traversal that was measured.
-        frontier: by top-down level, vertices over all ranks.
-        seconds: by top-down level, the time.
-        led: by top-down level, whether it was led.
+        levels: by row of top-down levels, their number.
+        frontier: by row, vertices over all ranks.
+        seconds: by row, the time.
+        led: by row, whether the levels were led.
     """
-    near = (frontier > size // 4) & (frontier <= 4 * size)
+    near = (frontier > size // 4 * levels) & (frontier <= 4 * size * levels)
     kinds = [near & led, near & ~led]
-    if min(np.count_nonzero(kind) for kind in kinds) < _LEAST_LEVELS:
+    if min(levels[kind].sum() for kind in kinds) < _LEAST_LEVELS:
         return size
     led_cost, shared_cost = (seconds[kind].sum() / frontier[kind].sum() for kind in kinds)
     return min(MOST, 2 * size) if led_cost < shared_cost else max(LEAST, size // 2)

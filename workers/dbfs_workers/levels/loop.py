@@ -34,7 +34,7 @@ from dbfs_workers.levels.queued_levels import QueuedLevels
 from dbfs_workers.levels.rank_levels import RankLevels
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.levels.traversals import Watch, never, traverse_each
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, LevelRecords, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage import host_memory
 from dbfs_workers.storage.labels import RankLabels
@@ -118,8 +118,8 @@ class LevelLoop:
         kernel: runs consecutive top-down levels, by one kernel or queued on a GPU; None if this loop runs each level.
         led: this rank's part in led levels; None if there are none.
         table: counts and times of the levels.
-        first_row: the first row of this traversal in the table.
-        end_row: the row after its last one.
+        records: after ``run``, the records of the levels.
+        depth: after ``run``, the largest distance of this rank's vertices.
         led_next: whether the next level is to be led.
         started: when the first crossing ended, in seconds of ``time.perf_counter()``.
         ended: when the last level ended, on the same clock.
@@ -146,8 +146,8 @@ class LevelLoop:
     kernel: TopDownLevels | QueuedLevels | None
     led: LedLevels | None
     table: LevelTable
-    first_row: int = 0
-    end_row: int = 0
+    records: LevelRecords | None = None
+    depth: int = 0
     led_next: bool = False
     level: int = 0
     reached: int = 0
@@ -203,7 +203,7 @@ class LevelLoop:
         if self.bottom_up:
             self.frontier_degrees = self.backend.edge_count(partition, scratch.frontier)
         self._mark_slice()
-        self.first_row = self.table.size
+        self.table.begin()
         led = self.led
         wanted = 0 if led is None else led.begin(self.spec, self.labels, adaptive=self.adaptive)
         if self.kernel is not None:
@@ -239,23 +239,20 @@ class LevelLoop:
         if scratch.frontier.size:
             self.edges += self.backend.edge_count(partition, scratch.frontier)
         scratch.end(self.labels)
-        self.end_row = self.table.size
         if led is not None and led.leads and led.were_run:
-            led.learn(*self.table.rows(self.first_row, self.end_row))
+            led.learn(self.table.rows())
+        self.records, self.depth = self.table.end()
         return True
 
     def result(self) -> RankRun:
         """Return the labels, counts and times of this rank, after ``run``."""
-        counts, seconds = self.table.rows(self.first_row, self.end_row)
-        depth = len(counts)
-        while depth and not counts[depth - 1, _DISCOVERED]:
-            depth -= 1
+        assert self.records is not None
         return RankRun(
             labels=self.labels,
-            levels=CountedLevels(counts, seconds),
+            levels=self.records,
             reached=self.reached,
             edges=self.edges,
-            depth=depth,
+            depth=self.depth,
             elapsed=self.ended - self.started,
             setup=self.setup,
             version=self.scratch.partition.version,
@@ -290,12 +287,12 @@ class LevelLoop:
                 self.level += len(stretch.counts)
                 self.reached += int(stretch.counts[:, _DISCOVERED].sum())
                 self.edges += int(stretch.counts[:, _EDGES].sum())
-                self.table.extend(stretch.counts, stretch.seconds)
+                self.table.extend(stretch.counts, stretch.seconds, led=True)
                 self.ended = time.perf_counter()
         end = led.finish()
         if not led.leads:
             self.level += end.levels
-            self.table.extend(np.zeros((end.levels, 1), np.int64), np.zeros((end.levels, 1)))
+            self.table.skip(end.levels)
         self.reached = reached + end.discovered
         self.ended = time.perf_counter()
         if not end.levels:

@@ -190,7 +190,7 @@ class RepairLoop:
         ended = time.perf_counter()
         return RankRun(
             labels=earlier.labels,
-            levels=CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
+            levels=CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
             reached=self.reached,
             edges=self._partition.m_local - missing,
             depth=depth,

@@ -106,7 +106,7 @@ class MemberOnGpu(Member):
             return None
         return RankRun(
             labels=done.labels,
-            levels=CountedLevels(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
+            levels=CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
             reached=done.reached,
             edges=done.edges,
             depth=done.depth,

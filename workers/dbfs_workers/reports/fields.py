@@ -1,4 +1,4 @@
-"""The columns of a traversal's two tables, which have one row a level.
+"""The columns of a traversal's two tables, which have one row a level (``summing``: in long ones, several).
 
 Counts are those of ``dbfs_workers.levels.counts.LevelCounts``; ``bottom_up`` is 1 for a bottom-up level, else 0. A
 bottom-up level's ``edges`` are the edges that it looked at. Its ``own`` equals its ``discovered``, and its

@@ -2,7 +2,7 @@
 
 A road network has thousands of levels with a dozen numbers each. Most of these numbers follow from others of the same
 level, or differ little from those of the level before. So a column of counts is stored as the changes, from
-level to level, of its difference from the expected value, in the smallest integer type that holds them.
+row to row, of its difference from the expected value, in the smallest integer type that holds them.
 """
 
 import pickle
@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
+from dbfs_workers.reports.summing import summed
 
 Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Counts int64[levels, len(COUNT_FIELDS)] and seconds float64[levels, len(TIME_FIELDS)]."""
+"""Counts int64[rows, len(COUNT_FIELDS)] and seconds float64[rows, len(TIME_FIELDS)]: see ``summing`` for the rows."""
 
-# Tables of fewer levels travel as they are.
-_LEAST_LEVELS: Final = 64
-# Bytes of a level in such tables, and what follows the tables. Pickles end with a period.
-_LEVEL_BYTES: Final = 8 * (len(COUNT_FIELDS) + len(TIME_FIELDS))
+# Tables of fewer rows travel as they are.
+_LEAST_ROWS: Final = 64
+# Bytes of a row in such tables, and what follows the tables. Pickles end with a period.
+_ROW_BYTES: Final = 8 * (len(COUNT_FIELDS) + len(TIME_FIELDS))
 _TABLES: Final = b"\0"
 
 # Name of an extra column that is not stored: the frontier of the next level.
@@ -38,27 +39,29 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True)
 class PackedTables:
-    """The tables of a long traversal, by columns. A column of equal entries is stored as one entry.
+    """See ``LevelRecords``: tables of a long traversal by columns. A column of equal entries is stored as one entry.
 
     Attributes:
         levels: number of levels.
-        steps: by name of a column of counts, the change from level to level of its difference from the expected value.
+        rows: number of rows.
+        steps: by name of a column of counts, the change from row to row of its difference from the expected value.
         times: columns of seconds, in single precision.
     """
 
     levels: int
+    rows: int
     steps: dict[str, NDArray[Any]]
     times: list[NDArray[Any]]
 
     @classmethod
-    def pack(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> "PackedTables":
-        """Pack the tables of at least one level."""
-        levels = len(counts)
+    def pack(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64], levels: int) -> "PackedTables":
+        """Pack tables of at least one row, which stand for so many levels."""
+        rows = len(counts)
         columns = dict(zip(COUNT_FIELDS, counts.T, strict=True))
         columns[_NEXT_FRONTIER] = _next_frontier(columns["frontier"])
         # Two arrays serve all columns: a worker's allocator returns freed memory to the system at once, and each new
         # array would get its memory again page by page.
-        difference, step = np.empty((2, levels), np.int64)
+        difference, step = np.empty((2, rows), np.int64)
         steps = {}
         for name in COUNT_FIELDS:
             difference[:] = columns[name]
@@ -67,17 +70,20 @@ class PackedTables:
             step[0] = difference[0]
             np.subtract(difference[1:], difference[:-1], out=step[1:])
             steps[name] = _narrow(step)
-        return cls(levels, steps, [_narrow(column) for column in seconds.T])
+        return cls(levels, rows, steps, [_narrow(column) for column in seconds.T])
+
+    def __len__(self) -> int:
+        return self.levels
 
     def unpack(self) -> Tables:
         """Return the tables: the counts exactly, the seconds as they were in single precision."""
-        steps = {name: np.broadcast_to(step, self.levels) for name, step in self.steps.items()}
+        steps = {name: np.broadcast_to(step, self.rows) for name, step in self.steps.items()}
         counts = {name: np.cumsum(step, dtype=np.int64) for name, step in steps.items()}
         counts[_NEXT_FRONTIER] = _next_frontier(counts["frontier"])
         for name, others in _EXPECTED.items():
             for other, factor in others.items():
                 counts[name] += factor * counts[other]
-        seconds = [np.broadcast_to(times, self.levels).astype(np.float64) for times in self.times]
+        seconds = [np.broadcast_to(times, self.rows).astype(np.float64) for times in self.times]
         return np.stack([counts[name] for name in COUNT_FIELDS], axis=1), np.stack(seconds, axis=1)
 
 
@@ -98,15 +104,22 @@ class CountedLevels:
     """See ``LevelRecords``: the tables themselves.
 
     Attributes:
-        counts: int64[levels, len(COUNT_FIELDS)].
-        seconds: float64[levels, len(TIME_FIELDS)].
+        counts: int64[rows, len(COUNT_FIELDS)].
+        seconds: float64[rows, len(TIME_FIELDS)].
+        levels: number of levels.
     """
 
     counts: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    levels: int
+
+    @classmethod
+    def of(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> "CountedLevels":
+        """Return the records of tables with a row a level, which are summed up where they have too many."""
+        return cls(summed(counts), summed(seconds), len(counts))
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return self.levels
 
     def unpack(self) -> Tables:
         """See ``LevelRecords``."""
@@ -115,23 +128,23 @@ class CountedLevels:
 
 def pack(levels: LevelRecords) -> bytes:
     """Return the records of levels as bytes. Only those of long traversals are made into tables here."""
-    if len(levels) >= _LEAST_LEVELS:
-        # Protocol 5 copies no array before it is written.
-        return pickle.dumps(PackedTables.pack(*levels.unpack()), protocol=5)
-    if isinstance(levels, CountedLevels):
+    if isinstance(levels, CountedLevels) and len(levels.counts) < _LEAST_ROWS:
         # NumPy takes 11 us to pickle the two arrays of a short traversal.
         return levels.counts.tobytes() + levels.seconds.tobytes() + _TABLES
+    if len(levels) >= _LEAST_ROWS and not isinstance(levels, PackedTables):
+        levels = PackedTables.pack(*levels.unpack(), len(levels))
+    # Protocol 5 copies no array before it is written.
     return pickle.dumps(levels, protocol=5)
 
 
 def unpack(packed: bytes) -> Tables:
-    """Return the tables of what ``pack`` was given; seconds of 64 levels and more come in single precision."""
+    """Return the tables of what ``pack`` was given; seconds of 64 rows and more come in single precision."""
     if packed.endswith(_TABLES):
-        levels = len(packed) // _LEVEL_BYTES
-        counts = np.frombuffer(packed, np.int64, levels * len(COUNT_FIELDS))
-        seconds = np.frombuffer(packed, np.float64, levels * len(TIME_FIELDS), offset=counts.nbytes)
+        rows = len(packed) // _ROW_BYTES
+        counts = np.frombuffer(packed, np.int64, rows * len(COUNT_FIELDS))
+        seconds = np.frombuffer(packed, np.float64, rows * len(TIME_FIELDS), offset=counts.nbytes)
         return counts.reshape(-1, len(COUNT_FIELDS)), seconds.reshape(-1, len(TIME_FIELDS))
-    records: LevelRecords | PackedTables = pickle.loads(packed)
+    records: LevelRecords = pickle.loads(packed)
     return records.unpack()
 
 

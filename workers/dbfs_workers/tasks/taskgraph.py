@@ -115,7 +115,7 @@ def summarise(traversal: TraversalState) -> RankSummary:
     times = np.array([level.times() for level in traversal.levels], np.float64).reshape(-1, len(TIME_FIELDS))
     run = RankRun(
         labels=traversal.labels,
-        levels=CountedLevels(counts, times),
+        levels=CountedLevels.of(counts, times),
         reached=reached,
         edges=edges,
         depth=int(np.flatnonzero(counts[:, COUNT_FIELDS.index("discovered")]).max(initial=-1)) + 1,

@@ -1,0 +1,71 @@
+"""The table of levels: sums of neighbouring levels where a traversal has many, against a table of all levels."""
+
+import tracemalloc
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbfs_workers.levels import level_table
+from dbfs_workers.levels.level_table import LevelTable
+from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, RankReport, RankRun, levels_of_rows
+from dbfs_workers.storage.labels import RankLabels
+
+_DISCOVERED = COUNT_FIELDS.index("discovered")
+LABELS = RankLabels(np.zeros(0, np.int32), None)
+# How the levels come: one, a call of a kernel, or levels that another rank counted.
+PARTS = st.tuples(st.sampled_from(["add", "extend", "led", "skip"]), st.sampled_from([1, 63, 256, 5000, 20_000]))
+
+
+@given(traversals=st.lists(st.lists(PARTS, max_size=12), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_rows_are_sums_of_neighbouring_levels(traversals: list[list[tuple[str, int]]], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table, expected, found = LevelTable(), [], []
+    for parts in traversals:
+        table.begin()
+        counts, seconds, led = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))), 0
+        for kind, size in parts:
+            levels = 1 if kind == "add" else size if kind == "skip" else min(size, 256)
+            # Few levels discover a vertex, so that the last to do so lies anywhere.
+            new = rng.integers(0, 9, (levels, len(COUNT_FIELDS))) * (rng.random((levels, 1)) < 0.01)
+            times = rng.integers(0, 1024, (levels, len(TIME_FIELDS))) / 1024
+            if kind == "skip":
+                new[:], times[:] = 0, 0
+                table.skip(levels)
+            elif kind == "add":
+                table.add(tuple(new[0].tolist()), tuple(times[0].tolist()))
+            else:
+                table.extend(new, times, led=kind == "led")
+            led += levels * (kind == "led")
+            counts, seconds = np.concatenate([counts, new]), np.concatenate([seconds, times])
+        assert table.rows().levels.sum() == table.levels == len(counts)
+        assert table.rows().led.sum() == led
+        expected.append((counts, seconds))
+        found.append(table.end())
+    for (counts, seconds), (records, depth) in zip(expected, found, strict=True):
+        report = RankReport.of(RankRun(LABELS, records, 0, 0, depth, 0.0, 0.0))
+        assert report.levels == len(counts)
+        assert report.depth == np.flatnonzero(counts[:, _DISCOVERED]).max(initial=-1) + 1
+        levels = levels_of_rows(len(counts))
+        assert len(report.counts) == len(levels) <= MOST_ROWS
+        assert len(counts) > MOST_ROWS or (levels == 1).all()
+        firsts = (np.cumsum(levels) - levels).astype(int)
+        for sums, table_of in ((report.counts, counts), (report.seconds, seconds)):
+            parts_of = [table_of[first : first + size].sum(axis=0) for first, size in zip(firsts, levels, strict=True)]
+            np.testing.assert_allclose(sums, np.array(parts_of).reshape(sums.shape), rtol=1e-6)
+
+
+def test_the_memory_of_a_traversal_does_not_grow_with_its_levels() -> None:
+    counts, seconds = np.ones((256, len(COUNT_FIELDS)), np.int64), np.ones((256, len(TIME_FIELDS)))
+    tracemalloc.start()
+    table = LevelTable()
+    table.begin()
+    for _ in range(4096):
+        table.extend(counts, seconds)
+    table.skip(1 << 20)
+    records, depth = table.end()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(records), depth) == (2 << 20, 1 << 20)
+    # The arrays of the sums come on top.
+    assert peak < 2 * level_table.nbytes(2 << 20)
