@@ -39,6 +39,7 @@ class GraphIds:
         id_type: the type of the ids.
         keys: by rank, Dask keys of the ``id_table.IdTable``.
         firsts: by rank, the first vertex of the table.
+        count: number of ids in the tables. Vertices from there on came later: see ``dbfs_workers.storage.later_ids``.
         splitters: ascending; table ``r`` has the ids from ``splitters[r - 1]`` on that are below ``splitters[r]``.
     """
 
@@ -47,6 +48,7 @@ class GraphIds:
     keys: tuple[Hashable, ...] = ()
     firsts: tuple[int, ...] = ()
     splitters: tuple[Any, ...] = ()
+    count: int = 0
 
     @property
     def kind(self) -> str:

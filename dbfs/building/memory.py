@@ -25,6 +25,8 @@ from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import counted
 
+# An id of ten letters that came later, in Python's list and dictionary: see ``storage.later_ids``.
+_LATER_ID_BYTES = 200
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
@@ -57,7 +59,7 @@ class Estimate:
         sampled_edges: number of edges by samples of a text that does not say it; None if the number is known.
         update: most bytes that the versions of a living graph take, on top of the partition. On CPUs: ``pages`` of the
             version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
-            rows anew. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
+            rows anew, and ``later ids`` for as many new ids as the graph has room. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
             among them. Empty for other graphs.
         layout: ``1d`` or ``2d``.
         ranks: number of ranks.
@@ -283,7 +285,8 @@ def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: 
     pages = copies * page_sizes.most_bytes(stripe.n_local, m_local)
     # The pages take the place of the CSR.
     csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)
-    updated = replace(needed, update={"pages": pages - csr, "next pages": pages})
+    later = {"later ids": _LATER_ID_BYTES * stripe.room} if "ids" in needed.partition and stripe.room else {}
+    updated = replace(needed, update={"pages": pages - csr, "next pages": pages, **later})
     return replace(updated, peaks=(updated.peak_bytes,))
 
 

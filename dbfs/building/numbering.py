@@ -94,7 +94,7 @@ def number_ids(
         n,
         chosen.edges,
         DistinctIds(n, sum(nbytes), dense),
-        GraphIds() if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values),
+        GraphIds() if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values, n),
         tuple(made[1 + 2 * p : 1 + 3 * p]),
         made[1 + 3 * p :],
     )

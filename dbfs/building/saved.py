@@ -181,7 +181,7 @@ def load_ids(
     release(waited)
     keys, firsts = tuple(ref.key for ref in tables), tuple(first for first, _ in ranges)
     splitters = tuple(first for first, _ in bounds[1:])
-    ids = GraphIds(0, saved.id_type, keys, firsts, splitters)
+    ids = GraphIds(0, saved.id_type, keys, firsts, splitters, ranges[-1][1])
     return LoadedIds(ids, tuple(futures[key] for key in keys))
 
 

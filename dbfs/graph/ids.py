@@ -27,7 +27,7 @@ from dbfs.errors import (
 from dbfs.integers import vertex_number
 from dbfs.records import GraphRecord
 from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindVertices
+from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindLaterIds, FindLaterVertices, FindVertices
 from dbfs_workers.rpc import A
 from dbfs_workers.storage.id_table import (
     ABSENT,
@@ -69,6 +69,9 @@ class IdLookup:
         self._name = record.name
         self._n = record.stripe.n
         self._ids = record.ids
+        # Ids from this vertex on came after the load.
+        self._listed = record.ids.count if record.ids.keys else record.stripe.n
+        self._partition = record.partition_keys[0]
         self.id_type = record.ids.id_type
         self._vertices: dict[Any, int] = {}
         self._found: dict[int, Any] = {}
@@ -91,28 +94,29 @@ class IdLookup:
         """Return the vertex of one id; arguments and errors as of ``several``."""
         return int(self._of_python([given], what)[0])
 
-    def vertices_of(self, given: Any, what: str = "id") -> NDArray[np.int64]:
+    def vertices_of(self, given: Any, what: str = "id", new: dict[Any, int] | None = None) -> NDArray[np.int64]:
         """Return the vertices of ids, int64.
 
         Args:
             given: a list or another sequence, a set, a NumPy array, a series, or an Arrow array.
             what: the name of an id in messages.
+            new: takes ids that are not in the graph, of tables: each gets the next vertex from n on. None refuses them.
 
         Raises:
             InvalidVertexError, InvalidVertexTypeError: see ``several``.
         """
         if _is_arrow(given):
             try:
-                return self._of_array(as_ids(combined(given)), what)
+                return self._of_array(as_ids(combined(given)), what, new)
             except EdgeInputError as error:
                 raise InvalidVertexTypeError(f"{what}: {error}") from None
         if hasattr(given, "__array__") and self.id_type.is_integer:
             array = np.asarray(given)
             # A mask is gone by now; the list below has None in its places.
             if array.dtype.kind == "i" and array.size > KEPT and not np.ma.is_masked(given):
-                return self._of_array(array.astype(np.int64), what)
+                return self._of_array(array.astype(np.int64), what, new)
         listed = given.tolist() if hasattr(given, "tolist") else list(given)
-        return np.array(self._of_python(listed, what), np.int64)
+        return np.array(self._of_python(listed, what, new), np.int64)
 
     def python_ids(self, vertices: Sequence[int]) -> list[Any]:
         """Return the ids of vertices as Python's values; vertices must be 0..n-1."""
@@ -137,6 +141,11 @@ class IdLookup:
             raise InvalidVertexError(f"there is no vertex {wrong} in {self._name}: vertices are 0..{self._n - 1}")
         if not self._ids.keys:
             return vertices + self._ids.first_id
+        late = vertices >= self._listed
+        if late.any():
+            later = from_python(self._later_ids(vertices[late]), self.id_type)
+            places = np.where(late, np.cumsum(late) - 1, len(later) + np.cumsum(~late) - 1)
+            return take(joined([later, self.ids_of(vertices[~late])]), places)
         ranks = np.searchsorted(np.array(self._ids.firsts[1:], np.int64), vertices, side="right")
         if vertices.size == 0:
             return from_python([], self.id_type)
@@ -153,12 +162,13 @@ class IdLookup:
         if not self._ids.keys:
             return np.arange(self._ids.first_id, self._ids.first_id + self._n, dtype=np.int64)
         parts = self._answers({rank: FindIds(key, None) for rank, key in enumerate(self._ids.keys)})
-        return joined([parts[rank] for rank in range(len(self._ids.keys))])
+        later = from_python(self._later_ids(np.arange(self._listed, self._n)), self.id_type)
+        return joined([*(parts[rank] for rank in range(len(self._ids.keys))), later])
 
-    def _of_array(self, ids: Ids, what: str) -> NDArray[np.int64]:
+    def _of_array(self, ids: Ids, what: str, new: dict[Any, int] | None) -> NDArray[np.int64]:
         """Return the vertices of ids in the form of ``id_table.as_ids``."""
         if type(ids) is not type(from_python([], self.id_type)) or len(ids) <= KEPT:
-            return np.array(self._of_python(as_python(ids), what), np.int64)
+            return np.array(self._of_python(as_python(ids), what, new), np.int64)
         if not self._ids.keys:
             assert isinstance(ids, np.ndarray)
             vertices = ids - self._ids.first_id
@@ -166,6 +176,9 @@ class IdLookup:
         else:
             vertices = self._ask(ids)
             absent = vertices == ABSENT
+            if new is not None:
+                vertices[absent] = [self._numbered(one, new) for one in as_python(take(ids, np.flatnonzero(absent)))]
+                return vertices
         if absent.any():
             raise self._unknown(as_python(take(ids, np.flatnonzero(absent)[:1]))[0], what)
         return vertices
@@ -179,15 +192,19 @@ class IdLookup:
         one = self._checked(given, "id")
         return one in self._found_among([one])
 
-    def _of_python(self, given: Sequence[Any], what: str) -> list[int]:
+    def _of_python(self, given: Sequence[Any], what: str, new: dict[Any, int] | None = None) -> list[int]:
         """Return the vertices of Python's values."""
         # Calls for each id of a batch would keep the ranks waiting; plain integers need none.
         plain = self.id_type.is_integer and set(map(type, given)) <= {int}
         ids = given if plain else [self._checked(one, what) for one in given]
         found = self._found_among(ids)
-        for one in ids:
-            if one not in found:
-                raise self._unknown(one, what)
+        absent = [one for one in dict.fromkeys(ids) if one not in found]
+        may_come = new is not None and bool(self._ids.keys)
+        wrong = [one for one in absent if not (may_come and self._is_possible(one))]
+        if wrong:
+            raise self._unknown(wrong[0], what)
+        if new is not None:
+            found.update((one, self._numbered(one, new)) for one in absent)
         return [found[one] for one in ids]
 
     def _found_among(self, ids: Sequence[Any]) -> dict[Any, int]:
@@ -212,7 +229,19 @@ class IdLookup:
         messages = {rank: FindVertices(self._ids.keys[rank], take(ids, rows)) for rank, rows in groups.items()}
         for rank, answer in self._answers(messages).items():
             vertices[groups[rank]] = answer
+        absent = np.flatnonzero(vertices == ABSENT)
+        if absent.size and self._n > self._listed:
+            wanted = FindLaterVertices(self._partition, as_python(take(ids, absent)), self._n)
+            vertices[absent] = self._answers({0: wanted})[0]
         return vertices
+
+    def _later_ids(self, vertices: NDArray[np.int64]) -> list[Any]:
+        """Return the ids of vertices that came after the load."""
+        return self._answers({0: FindLaterIds(self._partition, vertices.tolist())})[0] if vertices.size else []
+
+    def _numbered(self, one: Any, new: dict[Any, int]) -> int:
+        """Return the vertex of an id that is not in the graph: the next one, if the id is new."""
+        return new.setdefault(one, self._n + len(new))
 
     def _checked(self, one: Any, what: str) -> Any:
         """Return one id as an int, a str or a tuple of these.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from dbfs.edges.one_sided import missing_among
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
-from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
+from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.naming import NamedVertices
 from dbfs.integers import whole_count
@@ -37,9 +37,9 @@ from dbfs_workers.received import require
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.storage.update_spec import NumberedBeforeError, UpdateSpec
 from dbfs_workers.tasks.changing import read_changes
-from dbfs_workers.text import Identifier
+from dbfs_workers.text import Identifier, printable
 from dbfs_workers.updates.messages import TakeBatch
 
 if TYPE_CHECKING:
@@ -117,9 +117,12 @@ class LivingVertices(NamedVertices):
     ) -> Update:
         """Insert edges. An edge that the graph has already is skipped.
 
+        If ids are strings, tuples or integers with gaps, new ids become vertices within the graph's room
+        (``load(..., room=)``); ``Update.ids`` has them.
+
         Args:
-            edges: anything that ``load`` takes, between ids of this graph. In an undirected graph an edge (u, v) is
-                also the edge (v, u).
+            edges: anything that ``load`` takes, between ids of this graph's type. In an undirected graph an edge (u, v)
+                is also the edge (v, u).
             format, source, target: see ``load``.
             strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
             batch_id: an id of the caller's choice, with which the batch may be sent again without harm: of the graph's
@@ -131,10 +134,12 @@ class LivingVertices(NamedVertices):
         Raises:
             InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen; or of the graph and the
                 batch one is directed and the other undirected.
-            InvalidVertexError, InvalidVertexTypeError: an end of an edge is not in the graph, or was deleted.
+            InvalidVertexError, InvalidVertexTypeError: an end of an edge was deleted, is no id of the graph's type, or
+                is not in a graph whose ids are consecutive integers.
             EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
                 ``load``.
-            GraphTooLargeError: the edges do not fit in a worker's memory.
+            GraphTooLargeError: the edges do not fit in a worker's memory, or the batch has more new ids than the graph
+                has room.
             QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early, and the
                 graph has its version before.
             OutcomeUnknownError: no answer came by the deadline, and the update may have been made.
@@ -262,9 +267,9 @@ class LivingVertices(NamedVertices):
             return self._change_few(kind, edges, strict, limit, batch_id)
         self.refresh()
         self._require_mutable(kind)
-        run_id = uuid.uuid4().hex
-        if edges is not None and self.record.ids.keys:
-            edges = self._between_vertices(edges)
+        run_id, given, new = uuid.uuid4().hex, edges, dict[Any, int]()
+        if given is not None and self.record.ids.keys:
+            edges, new = self._between_vertices(given, kind)
         service, held = ServiceClient.of(self._gang.client), set[Any]()
         positions = np.array(self.positions(vertices), np.int64)
         try:
@@ -272,7 +277,10 @@ class LivingVertices(NamedVertices):
                 # Another update may have come before this one's turn.
                 self.refresh()
                 self._require_mutable(kind)
-                batch = Batch(self._gang, self.record, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                if given is not None and new and self.n != next(iter(new.values())):
+                    edges, new = self._between_vertices(given, kind)
+                grown = replace(self.record, stripe=self.record.stripe.grown(len(new)))
+                batch = Batch(self._gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
                 held = batch.held
                 whole = edges is not None and self._goes_whole(edges)
                 if edges is not None and whole:
@@ -282,7 +290,7 @@ class LivingVertices(NamedVertices):
                 elif positions.size:
                     batch.bin_incident(positions)
                 binned = not whole and (edges is not None or positions.size > 0)
-                spec = UpdateSpec(kind, self.record.order_key is not None, count, positions)
+                spec = UpdateSpec(kind, self.record.order_key is not None, count, positions, ids=tuple(new), n=self.n)
                 keys = batch.keys if binned else ()
                 client = self._gang.client.id
                 if kind == "delete-vertices" and not positions.size:
@@ -293,7 +301,7 @@ class LivingVertices(NamedVertices):
                 )
                 report = service.call_update(apply, batch_id)
                 if not report.applied:
-                    raise self._refusal(kind, report)
+                    raise self._refusal(kind, report, new)
         finally:
             release(held)
         self._take(report.record)
@@ -307,21 +315,38 @@ class LivingVertices(NamedVertices):
             # Another client may have thawed the graph.
             self.refresh()
         self._require_mutable(kind)
-        src, dst = self._read(self._between_vertices(edges) if self.record.ids.keys else edges)
+        while True:
+            try:
+                return self._send_few(kind, edges, strict, limit, batch_id)
+            except NumberedBeforeError:
+                # Another update with new ids came first.
+                limit.enforce(lambda: f"changing {self.record.name}")
+                self.refresh()
+
+    def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
+        """See ``_change_few``.
+
+        Raises:
+            NumberedBeforeError: the graph has got more vertices since new ids of the batch were numbered.
+        """
+        new, n = dict[Any, int](), self.n
+        if self.record.ids.keys:
+            edges, new = self._between_vertices(edges, kind)
+        src, dst = self._read(edges)
         if self.record.order_key is not None:
             src, dst = np.array(self.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(2, -1)
         if not self.record.directed and not edges.mirrored:
             # A self-loop is its own reverse.
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
-        spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst))
+        spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
         report = RunSender.of(self._gang.client).update(
             self.record.graph_id, spec, limit, strict=strict, batch_id=batch_id
         )
         if not report.applied:
-            raise self._refusal(kind, report)
+            raise self._refusal(kind, report, new)
         self._take(report.record)
-        return Update(report.record.version, report.edges, report.refused, ())
+        return Update(report.record.version, report.edges, report.refused, tuple(new))
 
     def _goes_whole(self, edges: EdgeList) -> bool:
         """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
@@ -346,6 +371,9 @@ class LivingVertices(NamedVertices):
         """Return a batch's edges as vertices. The client reads them. Ids that have a table were mapped before."""
         (piece,) = edges.cut(max(edges.m or 0, 1))
         first_ids = (edges.first_id if edges.n is not None else 0, self.record.ids.first_id)
+        if self.record.ids.keys:
+            assert edges.n is not None
+            return read_changes(piece, *first_ids, edges.n, edges.name)
         try:
             return read_changes(piece, *first_ids, self.n, edges.name)
         except InvalidVertexError:
@@ -353,8 +381,16 @@ class LivingVertices(NamedVertices):
             self.refresh()
             return read_changes(piece, *first_ids, self.n, edges.name)
 
-    def _between_vertices(self, edges: EdgeList) -> EdgeList:
-        """Return a batch between ids that have a table as one between vertices. The client reads and maps the ids."""
+    def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
+        """Return a batch between ids that have a table as one between vertices, and the vertices of new ids.
+
+        The client reads and maps the ids. Only edges to insert may have new ids.
+
+        Raises:
+            GraphTooLargeError: the graph has no room for so many new ids.
+        """
+        self._require_loaded()
+        new = dict[Any, int]()
         ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
         shift = edges.first_id if edges.n is not None else 0
         parts = [piece.read() for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p))]
@@ -362,9 +398,18 @@ class LivingVertices(NamedVertices):
             parts.append(missing_among(edges, *map(np.concatenate, zip(*parts, strict=True))))
         for part in parts:
             for ids, mapped in zip(part, ends, strict=True):
-                mapped.append(self.vertices_of(ids + shift if shift else ids))
+                shifted = ids + shift if shift else ids
+                mapped.append(self._lookup.vertices_of(shifted, new=new if kind == "insert-edges" else None))
+        room = self.record.stripe.room
+        if len(new) > room:
+            first = printable(repr(next(iter(new))), 80)
+            raise GraphTooLargeError(
+                f"{self.record.name} has room for {room:,} more vertices, and the edges have {len(new):,} new ids, "
+                f"among them {first}; load the graph with room={len(new):,} or more for them"
+            )
         src, dst = (np.concatenate(mapped) for mapped in ends)
-        return ArrayEdges(edges.name, self.n, src.size, edges.directed, edges.mirrored, src=src, dst=dst)
+        n = self.n + len(new)
+        return ArrayEdges(edges.name, n, src.size, edges.directed, edges.mirrored, src=src, dst=dst), new
 
     def _require_mutable(self, kind: str) -> None:
         record = self.record
@@ -375,14 +420,17 @@ class LivingVertices(NamedVertices):
         elif record.input_edge_keys:
             raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
 
-    def _refusal(self, kind: str, report: UpdateReport) -> Exception:
+    def _refusal(self, kind: str, report: UpdateReport, new: dict[Any, int]) -> Exception:
         name = self.record.name
         if report.absent:
             return InvalidVertexError(
                 f"{name}: vertices were deleted before, {report.absent:,} of the batch; none was deleted"
             )
         assert report.first_refused is not None
-        source, target = self.python_ids(self.vertices_at_positions(report.first_refused))
+        ids = {vertex: one for one, vertex in new.items()}
+        known = [vertex for vertex in self.vertices_at_positions(report.first_refused) if vertex not in ids]
+        ids.update(zip(known, self.python_ids(known), strict=True))
+        source, target = (ids[vertex] for vertex in self.vertices_at_positions(report.first_refused))
         wrong = "are there already, or occur twice" if kind == "insert-edges" else "are not there, or occur twice"
         return EdgeInputError(
             f"{name}: edges of the batch {wrong}, {report.refused:,} in all, among them ({source!r}, {target!r}); "

@@ -109,15 +109,21 @@ def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[
             plan.add(rank, (f"label-table-{token}", rank), tables.number_table, rows[rank], ids.first_id, unreached)
             for rank in ranks
         ]
-    ends = [*ids.firsts[1:], graph.n]
+    held = [(at, Ref(table)) for at, table in enumerate(ids.keys)]
+    firsts, ends = [*ids.firsts], [*ids.firsts[1:], ids.count]
+    if graph.n > ids.count:
+        later = (f"later-ids-{token}", 0)
+        arguments = (Ref(record.partition_keys[0]), ids.count, graph.n, ids.id_type)
+        held.append((0, plan.add(0, later, tables.later_table, *arguments)))
+        firsts, ends = [*firsts, ids.count], [*ends, graph.n]
     made = []
     for rank in ranks:
         wanted, found = [], []
-        for at, (table, first, last) in enumerate(zip(ids.keys, ids.firsts, ends, strict=True)):
+        for at, ((holder, table), first, last) in enumerate(zip(held, firsts, ends, strict=True)):
             asked = (f"wanted-vertices-{token}", rank, at)
             wanted.append(plan.add(rank, asked, tables.wanted_vertices, rows[rank], first, last))
             # On the rank that holds the table.
-            found.append(plan.add(at, (f"look-up-{token}", at, rank), tables.look_up, Ref(table), wanted[-1]))
+            found.append(plan.add(holder, (f"look-up-{token}", at, rank), tables.look_up, table, wanted[-1]))
         key = (f"label-table-{token}", rank)
         made.append(plan.add(rank, key, tables.make_table, rows[rank], wanted, found, graph.n, unreached))
     return made

@@ -47,6 +47,11 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
             f"{record.name} has room for {stripe.room:,} more vertices, which a saved graph can't keep: load the graph "
             "without room= to save it"
         )
+    if record.ids.keys and stripe.n > record.ids.count:
+        raise InvalidOptionError(
+            f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
+            "graph can't keep: load the graph with their edges to save it"
+        )
     folder = Folder.at(path)
     require_writable(folder.path, shared=gang.client.cluster is None)
     deadline = of_call("build-deadline")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import building, device_memory, merging
 from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import Updated, with_vertices
+from dbfs_workers.storage.living import Updated, with_ids, with_vertices
 from dbfs_workers.storage.pages import Order
 from dbfs_workers.storage.partition import Partition, require_present
 from dbfs_workers.storage.update_spec import UpdateSpec
@@ -28,6 +28,7 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
     Raises:
         GraphTooLargeError: the version does not fit the GPU, or the stripe has no room for the new vertices.
         InvalidVertexError: an edge to insert has an end that was deleted.
+        NumberedBeforeError: see ``storage.living.with_ids``.
     """
     import cupy
 
@@ -40,7 +41,8 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         stripe, vertices = with_vertices(partition, spec.count)
         deleted = np.setdiff1d(partition.deleted, vertices, assume_unique=True)
         return Updated(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
-    order, delete = Order(partition.stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
+    stripe, later, fresh = with_ids(partition, spec)
+    order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
     keys = _keys(order, spec, edges, where, reverse=False)
     if not delete and partition.deleted.size:
         require_present(partition, np.concatenate(order.ends(cupy.asnumpy(keys))))
@@ -53,6 +55,8 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
     vertices = np.setdiff1d(spec.vertices, partition.deleted)
     following = replace(
         partition,
+        stripe=stripe,
+        later=later,
         row_offsets=out.row_offsets,
         columns=out.columns,
         in_edges=into,
@@ -61,7 +65,8 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         version=version,
         deleted=np.union1d(partition.deleted, vertices) if vertices.size else partition.deleted,
     )
-    return Updated(following, changes, vertices, np.unique(spec.vertices).size - vertices.size)
+    absent = np.unique(spec.vertices).size - vertices.size
+    return Updated(following, changes, vertices if delete else fresh, absent)
 
 
 def batch_keys(

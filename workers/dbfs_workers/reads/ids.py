@@ -1,4 +1,4 @@
-"""The worker's half of looking up ids and positions: a handler for each of the four messages."""
+"""The worker's half of looking up ids and positions: a handler for each of their messages."""
 
 import asyncio
 from collections.abc import Hashable
@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import StaleRunError
-from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindVertices, ReadOrder
-from dbfs_workers.storage.id_table import IdTable
+from dbfs_workers.errors import LateError, StaleRunError
+from dbfs_workers.reads.messages import (
+    FindIds,
+    FindIdsAround,
+    FindLaterIds,
+    FindLaterVertices,
+    FindVertices,
+    ReadOrder,
+)
+from dbfs_workers.storage.id_table import ABSENT, IdTable
+from dbfs_workers.storage.later_ids import LaterIds
 from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import Partition
 
 # Lookups from which a thread of its own takes less of the event loop's time than the lookup itself.
 _LONG = 1 << 10
@@ -49,6 +58,16 @@ class IdReads:
         """See ``FindIdsAround``."""
         return self._table(message.table).around(message.one)
 
+    @FindLaterVertices.handler
+    async def find_later_vertices(self, message: FindLaterVertices) -> list[int]:
+        """See ``FindLaterVertices``."""
+        return self._later(message.partition).vertices(message.ids, message.n, ABSENT)
+
+    @FindLaterIds.handler
+    async def find_later_ids(self, message: FindLaterIds) -> list[Any]:
+        """See ``FindLaterIds``."""
+        return self._later(message.partition).ids(message.vertices)
+
     @ReadOrder.handler
     async def read_order(self, message: ReadOrder) -> NDArray[np.uint32]:
         """See ``ReadOrder``."""
@@ -61,6 +80,12 @@ class IdReads:
     def _table(self, key: Hashable) -> IdTable:
         table: IdTable = self._held(key, "table of its ids")
         return table
+
+    def _later(self, key: Hashable) -> LaterIds:
+        partition: Partition = self._held(key, "partition")
+        if partition.later is None:
+            raise LateError(f"rank {partition.rank} has yet to commit the graph's version; ask again")
+        return partition.later
 
     def _held(self, key: Hashable, what: str) -> Any:
         try:

@@ -208,6 +208,41 @@ class FindIdsAround(WorkerMessage[list[Any]]):
 
 
 @dataclass(frozen=True)
+class FindLaterVertices(WorkerMessage[list[int]]):
+    """Return the vertices of ids that came after the load, -1 for an id that the graph lacks. Any rank can answer.
+
+    Attributes:
+        partition: Dask key of the rank's partition.
+        ids: Python's integers, strings or tuples.
+        n: number of vertices of the client's version.
+
+    Raises:
+        StaleRunError: see ``FindVertices``.
+        LateError: the rank has yet to commit the first version with such ids.
+    """
+
+    partition: Hashable
+    ids: list[Any]
+    n: int
+
+
+@dataclass(frozen=True)
+class FindLaterIds(WorkerMessage[list[Any]]):
+    """Return the ids of vertices that came after the load, as Python's values. Any rank can answer.
+
+    Attributes:
+        partition: Dask key of the rank's partition.
+        vertices: the vertices.
+
+    Raises:
+        StaleRunError, LateError: see ``FindLaterVertices``.
+    """
+
+    partition: Hashable
+    vertices: list[int]
+
+
+@dataclass(frozen=True)
 class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
     """Return positions of vertices, or vertices at positions, of a graph ordered by degree.
 

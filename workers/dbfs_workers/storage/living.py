@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage.edge_bins import BinStore
+from dbfs_workers.storage.id_table import ABSENT
+from dbfs_workers.storage.later_ids import LaterIds
 from dbfs_workers.storage.pages import NO_CHANGES, Changes, FreeBytes, Order, Pages
 from dbfs_workers.storage.partition import Csr, Partition, Rows, no_vertices, require_present
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.storage.update_spec import NumberedBeforeError, UpdateSpec
 from dbfs_workers.text import counted
 
 BatchEdges = BinStore | NDArray[np.uint64] | None
@@ -39,6 +41,7 @@ class LivingPartition(Partition):
         changes: the effects of the batch on the rows.
         stripe: the stripe, if vertices were added.
         deleted: the deleted vertices, if the batch changed them.
+        later: the ids that came after the load, if the batch has the first of them.
         step: 1 for a new version; 0 if only the pages are new.
 
     Attributes:
@@ -61,6 +64,7 @@ class LivingPartition(Partition):
         changes: Changes = NO_CHANGES,
         stripe: Stripe | None = None,
         deleted: NDArray[np.int64] | None = None,
+        later: LaterIds | None = None,
         step: int = 0,
     ) -> None:
         fields = {
@@ -72,6 +76,7 @@ class LivingPartition(Partition):
             "directed": base.directed,
             "version": base.version + step,
             "deleted": base.deleted if deleted is None else deleted,
+            "later": later or base.later,
             "out_pages": out,
             "in_pages": into,
             "hub_first": hub_first,
@@ -152,6 +157,7 @@ class LivingPartition(Partition):
             into,
             self.version,
             self.deleted,
+            later=self.later,
         )
 
 
@@ -190,6 +196,7 @@ def updated(
     Raises:
         GraphTooLargeError: the pages do not fit, or the stripe has no room for the new vertices.
         InvalidVertexError: an edge to insert has an end that was deleted.
+        NumberedBeforeError: see ``with_ids``.
     """
     if spec.kind == "freeze":
         return Updated(partition.frozen() if isinstance(partition, LivingPartition) else partition)
@@ -205,6 +212,8 @@ def updated(
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
         return Updated(grown, vertices=vertices)
+    stripe, later, fresh = with_ids(living, spec)
+    living = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, later=later)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
     keys = _keys(order, spec, edges, reverse=False)
     if not delete and living.deleted.size:
@@ -216,7 +225,8 @@ def updated(
     vertices = np.setdiff1d(spec.vertices, living.deleted)
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
-    return Updated(following, changes, vertices, np.unique(spec.vertices).size - vertices.size)
+    absent = np.unique(spec.vertices).size - vertices.size
+    return Updated(following, changes, vertices if delete else fresh, absent)
 
 
 def batch_keys(
@@ -299,6 +309,28 @@ def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> L
 
     into = None if partition.in_edges is None else paged(partition.in_edges)
     return LivingPartition(partition, paged(partition.out_edges), into, hub_first)
+
+
+def with_ids(partition: Partition, spec: UpdateSpec) -> tuple[Stripe, LaterIds | None, NDArray[np.int64]]:
+    """Return the stripe with a vertex for each new id of an update, the ids that came later, and the new vertices.
+
+    Raises:
+        GraphTooLargeError: the stripe has no room for so many.
+        NumberedBeforeError: the graph has got more vertices since the ids were numbered, or has one of the ids.
+    """
+    stripe, count = partition.stripe, len(spec.ids)
+    if not count:
+        return stripe, partition.later, no_vertices()
+    if stripe.n != spec.n:
+        raise NumberedBeforeError(f"{count:,} new ids follow {spec.n:,} vertices, and the graph has {stripe.n:,}")
+    if count > stripe.room:
+        raise GraphTooLargeError(f"{count:,} new ids, room for {stripe.room:,} vertices")
+    later = partition.later or LaterIds(stripe.n)
+    if any(vertex >= 0 for vertex in later.vertices(spec.ids, stripe.n, ABSENT)):
+        # Their client has asked a rank that had yet to commit them.
+        raise NumberedBeforeError(f"an id among {count:,} new ones is in the graph")
+    later.extend(spec.ids, stripe.n)
+    return stripe.grown(count), later, np.arange(stripe.n, stripe.n + count)
 
 
 def with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.int64]]:

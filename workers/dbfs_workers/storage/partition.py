@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import InvalidVertexError
+from dbfs_workers.storage.later_ids import LaterIds
 from dbfs_workers.storage.stripe import Stripe
 
 InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
@@ -80,6 +81,7 @@ class Partition:
         deleted: int64, ascending: the deleted vertices of the whole graph (positions, if it is ordered by degree). They
             have no edges.
         imbalance: that of the edges (see ``symmetry``), if the edges read must hold their reverses; else 0.
+        later: ids that came after the load; None before the first.
     """
 
     stripe: Stripe
@@ -94,6 +96,7 @@ class Partition:
     version: int = 0
     deleted: NDArray[np.int64] = field(default_factory=no_vertices)
     imbalance: int = 0
+    later: LaterIds | None = None
 
     @property
     def nbytes(self) -> int:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.id_table import IdTable, joined
+from dbfs_workers.storage.id_table import IdTable, IdType, from_python, joined
 from dbfs_workers.storage.label_table import NO_PREDECESSOR, label_table, nullable, places_of, taken
 from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.partition import on_host
+from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -115,6 +115,12 @@ def wanted_vertices(rows: LabelRows, first: int, last: int) -> WantedIds:
 def look_up(table: IdTable, wanted: WantedIds) -> tuple[Ids, Ids]:
     """Return the ids of the wanted vertices: of the own ones, and of the predecessors."""
     return table.ids_of(wanted.own), table.ids_of(wanted.predecessors)
+
+
+def later_table(partition: Partition, first: int, last: int, id_type: IdType) -> IdTable:
+    """Return the ids of the vertices from ``first`` to before ``last``, which came after the load; in no order."""
+    assert partition.later is not None
+    return IdTable(first, from_python(partition.later.ids(range(first, last)), id_type))
 
 
 def number_table(rows: LabelRows, first_id: int, unreached: bool) -> pa.Table:
