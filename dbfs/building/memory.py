@@ -59,8 +59,8 @@ class Estimate:
         sampled_edges: number of edges by samples of a text that does not say it; None if the number is known.
         update: most bytes that the versions of a living graph take, on top of the partition. On CPUs: ``pages`` of the
             version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
-            rows anew, and ``later ids`` for as many new ids as the graph has room. On GPUs: ``next version``, a second partition. The update's own edges, 37 bytes each, are not
-            among them. Empty for other graphs.
+            rows anew, and ``later ids`` for as many new ids as the graph has room. On GPUs: ``next version``, a second
+            partition. The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
         layout: ``1d`` or ``2d``.
         ranks: number of ranks.
         why: why ``layout="auto"`` takes that layout; empty if the layout was given.

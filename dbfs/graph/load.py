@@ -106,7 +106,8 @@ def load(
         mutable: allow updates: ``Graph.insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``. Not
             together with ``keep_edges``, because validation would compare results with edges that are gone. On CPUs the
             first update needs memory for a copy of the graph, to move the rows to pages; on GPUs each update does.
-        room: vertices that ``Graph.insert_vertices``, or new ids in ``Graph.insert_edges``, may add to those of the edges.
+        room: vertices that ``Graph.insert_vertices``, or new ids in ``Graph.insert_edges``, may add to those of the
+            edges.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
             its column only, and fewer bytes are sent with many ranks. It is for the resident engine; each edge is
