@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import networkx as nx
 import numpy as np
@@ -97,8 +98,10 @@ def test_directions_that_are_fixed(given: str) -> None:
         (pl.LazyFrame({"a": [1]}), "pass edges.collect()"),
         ([SRC, DST], "dbfs.from_arrays(*edges)"),
         ((SRC.tolist(), DST.tolist()), "dbfs.from_arrays(*edges)"),
-        (np.eye(3), "pass scipy.sparse.csr_array(edges)"),
-        (np.eye(2), "may be two edges or a matrix: pass (edges[:, 0], edges[:, 1]) for edges"),
+        ([(0, 1, 0.5), (1, 2, 0.5)], "or pairs (source, target), without further values, if each is an edge"),
+        (dask.delayed([(1, 2)]), "holds no edges yet: pass edges.compute()"),
+        (np.eye(3), "or scipy.sparse.csr_array(edges) for a matrix"),
+        (np.eye(2), "has several meanings: pass (edges[:, 0], edges[:, 1]) for edges, one in each row"),
         (SRC, "must be a generator's spec, a path, an edge list, a table, a graph, pairs (source, target), two arrays"),
         (5, "or a SciPy sparse matrix, not int"),
         (b"web.txt", "or a SciPy sparse matrix, not bytes"),

@@ -24,7 +24,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs.records import GraphIds
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
@@ -296,6 +296,7 @@ class Builder(ABC):
         """
         delayed = [piece.delayed for piece in pieces if isinstance(piece, DelayedPiece)]
         if delayed:
+            self._require_reachable(delayed)
             computed: list[distributed.Future | GeneratedPiece] = [*self.gang.compute(delayed)]
             self.held.update(computed)
             return computed
@@ -314,6 +315,18 @@ class Builder(ABC):
         more = [distributed.Future(future.key, self.gang.client) for future in self.more]
         self.held.update(more)
         return [*dealt, *more]
+
+    def _require_reachable(self, delayed: Sequence[Any]) -> None:
+        """Raise ``EdgeInputError`` if a collection was persisted on another cluster, whose data Dask would not find."""
+        ours = self.gang.client.scheduler.address
+        for future in distributed.futures_of(delayed):
+            scheduler = future.client.scheduler if future.client.status == "running" else None
+            if scheduler is None or scheduler.address != ours:
+                where = "by a client that is closed" if scheduler is None else f"on the cluster of {scheduler.address}"
+                raise EdgeInputError(
+                    f"{self.edges.name}: the partitions were persisted {where}, not on that of {ours}; "
+                    "pass the client that persisted them, or edges.compute()"
+                )
 
     def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and number their ids."""

@@ -12,7 +12,7 @@ import numpy as np
 from dbfs.edges import generate, readers
 from dbfs.edges.arrays import from_arrays, from_scipy
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.tables.dask import is_dask, open_dask
+from dbfs.edges.tables.dask import in_its_place, is_dask, open_dask
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.edges.tables.graphs import is_graph, open_graph
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
@@ -127,20 +127,19 @@ def _is_sparse(edges: Any) -> bool:
 def _refusal(edges: Any) -> str:
     """Return the message for an argument of another type. It names the call that converts the argument, if any does."""
     kind = type(edges).__name__
-    if kind == "LazyFrame":
-        return "edges must not be a LazyFrame: pass edges.collect()"
+    instead = "edges.collect()" if kind == "LazyFrame" else in_its_place(edges)
+    if instead:
+        return f"edges must not be a {kind}, which holds no edges yet: pass {instead}"
     shape: tuple[int, ...] = getattr(edges, "shape", ())
-    if shape == (2, 2):
-        return (
-            "edges must not be an array of shape (2, 2), which may be two edges or a matrix: pass (edges[:, 0], "
-            "edges[:, 1]) for edges, one in each row, (edges[0], edges[1]) for one in each column, or "
-            "scipy.sparse.csr_array(edges) for a matrix"
-        )
     if len(shape) == 2:
-        way = "(edges[:, 0], edges[:, 1])" if shape[1] == 2 else "scipy.sparse.csr_array(edges)"
-        return f"edges must not be a two-dimensional array: pass {way}"
+        ways = ["(edges[:, 0], edges[:, 1]) for edges, one in each row", "(edges[0], edges[1]) for one in each column"]
+        ways += ["scipy.sparse.csr_array(edges) for a matrix"] if shape[0] == shape[1] else []
+        return f"edges must not be an array of shape {shape}, which has several meanings: pass {', or '.join(ways)}"
     if _is_pair_of_lists(edges):
-        return f"edges must not be a {kind} of two lists: pass dbfs.from_arrays(*edges), or tuples if each is an edge"
+        inner = type(edges[0]).__name__
+        pairs = "tuples" if len(edges[0]) == 2 else "pairs (source, target), without further values,"
+        way = f"pass dbfs.from_arrays(*edges), or {pairs} if each is an edge"
+        return f"edges must not be a {kind} of two {inner}s: {way}"
     return (
         "edges must be a generator's spec, a path, an edge list, a table, a graph, pairs (source, target), two arrays "
         f"(src, dst) or a SciPy sparse matrix, not {kind}"

@@ -281,7 +281,7 @@ def test_an_array_that_can_be_read_in_two_ways(tmp_path: Path) -> None:
     assert pairs(from_file(tmp_path / "a.npy", source="0", target="1")) == [(1, 2), (3, 4)]
     np.savez(tmp_path / "a.npz", edge_index=np.array([[1, 2], [3, 4]]))
     assert pairs(from_file(tmp_path / "a.npz")) == [(1, 3), (2, 4)]
-    with pytest.raises(EdgeInputError, match="may be two edges or a matrix"):
+    with pytest.raises(EdgeInputError, match="has several meanings"):
         edge_list(np.array([[1, 2], [3, 4]]))
 
 

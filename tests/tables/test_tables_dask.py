@@ -134,3 +134,17 @@ def test_bad_collections(frame, name):
     with pytest.raises(error) as caught:
         edge_list(**make(frame))
     assert words in str(caught.value)
+
+
+def test_a_frame_of_another_cluster_is_refused(client: distributed.Client) -> None:
+    """Dask says only that futures were cancelled."""
+    frame = dd.from_pandas(pd.DataFrame({"s": [1, 2], "t": [2, 3]}), npartitions=2)
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None, "set_as_default": False}
+    with distributed.Client(**options) as other:
+        foreign = other.persist(frame)
+        with pytest.raises(
+            EdgeInputError, match=r"persisted on the cluster of \S+, not on that of \S+; pass the client"
+        ):
+            dbfs.load(foreign, client=client)
+    with pytest.raises(EdgeInputError, match="persisted by a client that is closed"):
+        dbfs.load(foreign, client=client)

@@ -166,7 +166,7 @@ def _kinds(rows: Sequence[Sequence[str]], layout: CsvLayout, path: str) -> tuple
             if not all(value.strip().isdigit() for end in (one, other) for value in values[end]):
                 raise EdgeInputError(
                     f"{path}: column {one!r} holds {kinds[one]}s and column {other!r} {kinds[other]}s in the first "
-                    "rows; both ends must have ids of one kind"
+                    f"rows; both ends must have ids of one kind: pandas.read_csv({path!r}, dtype=str) reads strings"
                 )
             kinds[one] = kinds[other] = "string"
     return tuple(kinds[column] for column in layout.ends.columns)

@@ -152,17 +152,30 @@ def _piece_of_columns(src: Any, dst: Any, name: str) -> TablePiece:
     return TablePiece(table.table, table.ends, Place(name))
 
 
+def in_its_place(edges: Any) -> str:
+    """Return what to pass in place of an object of Dask that holds no edges yet; empty for all other objects."""
+    if _is_of_dask(edges, "distributed"):
+        return "edges.result()"
+    return "edges.compute()" if _is_of_dask(edges) and not _is_array(edges) else ""
+
+
 def _is_frame(edges: Any) -> bool:
-    return _is_of_dask(edges) and hasattr(edges, "to_delayed") and hasattr(edges, "columns") and edges.ndim == 2
+    return _has(edges, "to_delayed", "columns") and edges.ndim == 2
 
 
 def _is_series(ids: Any) -> bool:
-    return _is_of_dask(ids) and hasattr(ids, "to_delayed") and hasattr(ids, "npartitions") and ids.ndim == 1
+    return _has(ids, "to_delayed", "npartitions") and ids.ndim == 1
 
 
 def _is_array(ids: Any) -> bool:
-    return _is_of_dask(ids) and hasattr(ids, "chunks")
+    return _has(ids, "chunks")
 
 
-def _is_of_dask(value: Any) -> bool:
-    return any(kind.__module__.partition(".")[0] in ("dask", "dask_expr", "dask_cudf") for kind in type(value).__mro__)
+def _has(value: Any, *names: str) -> bool:
+    """Return whether the class of an object of Dask has attributes; a ``Delayed`` itself has any attribute."""
+    return _is_of_dask(value) and all(hasattr(type(value), name) for name in names)
+
+
+def _is_of_dask(value: Any, *more: str) -> bool:
+    packages = more or ("dask", "dask_expr", "dask_cudf")
+    return any(kind.__module__.partition(".")[0] in packages for kind in type(value).__mro__)
