@@ -283,7 +283,7 @@ def test_the_plot_of_updates_and_repairs() -> None:
     catalog.history.add_update(update)
     assert trail_of(catalog) is None
     without_levels: Any = SimpleNamespace(
-        counts=np.empty((0, len(COUNT_FIELDS)), np.int64), edges=9, elapsed=0.1, depth=4, reached=5
+        counts=np.empty((0, len(COUNT_FIELDS)), np.int64), levels=0, edges=9, elapsed=0.1, depth=4, reached=5
     )
     catalog.history.add(repair, RunSummary.of([[without_levels], [without_levels]]))
     drawn = trail_of(catalog)
