@@ -29,6 +29,11 @@ test-long: kernels
 	$(FORGET)
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "long and not alone"
 	$(BIN)/python $(FULL) --worker-processes -m "long and alone"
+	$(BIN)/python -m tests.planted
+
+# Plants faults into a copy of the checkout, one after another, and lists those that the tests let through.
+planted: .venv/installed-dev
+	$(BIN)/python -m tests.planted
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -172,6 +172,14 @@ def test_the_estimate_is_what_the_partition_takes(client: distributed.Client) ->
             assert abs(nbytes - expected) < 0.02 * expected
 
 
+def test_the_estimate_counts_in_edges(client: distributed.Client) -> None:
+    edges = dbfs.uniform(n=2000, m=40_000, directed=True)
+    with dbfs.load(edges, client=client, ranks=2, in_edges=True) as graph:
+        expected = dbfs.estimate(edges, 2, BuildOptions(in_edges=True)).partition_bytes
+        for nbytes in graph.nbytes:
+            assert abs(nbytes - expected) < 0.05 * expected
+
+
 def test_the_estimate_of_a_gpu() -> None:
     edges = dbfs.kronecker(24)
     assert edges.m is not None

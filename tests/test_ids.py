@@ -20,6 +20,7 @@ from dbfs.cli.common import parse_id
 from dbfs.errors import GraphNotFoundError, InvalidOptionError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.graph import ids as lookups
 from dbfs.graph.graph import Graph
+from dbfs_workers.storage.id_codes import _IntegerCodes as Codes
 from dbfs_workers.storage.id_table import IdType, as_python
 from tests.support import oracle
 from tests.support.graphs import random
@@ -327,3 +328,22 @@ def test_ids_as_text() -> None:
     assert parse_id('"High, Street",5', pair, "source") == ("High, Street", 5)
     with pytest.raises(InvalidVertexTypeError, match="source must have 2 columns, street,number, not 'High'"):
         parse_id("High", pair, "source")
+
+
+def test_a_byte_0_belongs_to_its_own_string(client: distributed.Client) -> None:
+    """The keys of tuples end each string with bytes 0."""
+    first, second = ("a\0", "b"), ("a", "\0b")
+    with dbfs.load([(first, second), (second, ("c", "d"))], client=client, ranks=2) as graph:
+        assert graph.n == 3
+        assert graph.bfs(first).to_dict() == {first: 0, second: 1, ("c", "d"): 2}
+
+
+def test_integers_keep_their_codes_when_a_large_one_comes() -> None:
+    """The table of integers is filled by half, and then made anew for integers of 64 bits."""
+    codes = Codes()
+    small = np.arange(3000, dtype=np.int64)
+    first = codes.encode(small)
+    again = codes.encode(np.concatenate([small, [2**40]]))
+    assert again[:-1].tolist() == first.tolist()
+    assert again[-1] == 3000
+    assert codes.distinct().tolist() == [*range(3000), 2**40]

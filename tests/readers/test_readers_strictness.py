@@ -1,10 +1,12 @@
 """The fast parsers refuse all that the line-by-line parsers refuse, and read the same. Axis: any bytes."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import metis_piece, pairs
+from dbfs.edges.readers import from_file, metis_piece, pairs
 from dbfs.edges.readers.lines import INT64_MAX
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError
@@ -142,3 +144,13 @@ def uncounted_lines():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis_piece, "count_lines", lambda *_: 0)
         yield
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "18446744073709551617", "99999999999999999999"])
+def test_an_id_past_64_bits_is_no_other_id(tmp_path: Path, value: str) -> None:
+    """2**64 + 1 would be 1 in 64 bits."""
+    path = tmp_path / "edges.txt"
+    path.write_text(f"0 1\n1 {value}\n")
+    with pytest.raises(FormatError, match=f"line 2.*{value}"):
+        for piece in from_file(path).cut(1):
+            piece.read()

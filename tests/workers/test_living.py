@@ -218,3 +218,14 @@ def test_keys_of_a_whole_batch_are_those_of_its_bins(p: int, directed: bool) -> 
             assert (in_keys == order.keys(BinStore.of(stripe, [into[part.rank]]))).all()
     with pytest.raises(GraphTooLargeError, match="a batch of 3,000 edges needs up to .* bytes, 99 bytes are free"):
         batch_keys(parts[0], src, dst, symmetrise=not directed, free_bytes=lambda: 99)
+
+
+def test_the_longest_row_may_become_shorter() -> None:
+    star = np.arange(1, 40)
+    parts = build(Stripe(40, 1), np.zeros(39, np.int64), star, directed=True)
+    assert parts[0].max_degree == 39
+    inserted = [result.partition for result in change(parts, "insert-edges", [(1, 2), (1, 3)])]
+    for kept in (20, 1):
+        gone = [(0, other) for other in range(kept + 1, 40)]
+        shorter = [result.partition for result in change(inserted, "delete-edges", gone)]
+        assert shorter[0].max_degree == max(kept, 2)

@@ -76,3 +76,15 @@ def test_labels_come_back_by_vertex(two: Gang, name: str) -> None:
 def test_ids_outside_are_refused() -> None:
     with pytest.raises(InvalidVertexError, match=r"graph.gr: edge \(0, 3\) has an id outside 0..2"):
         count_degrees(np.array([0, 0]), np.array([1, 3]), 3, symmetrise=True, name="graph.gr")
+
+
+def test_vertices_of_equal_degree_stay_in_the_order_of_ids() -> None:
+    degrees = np.tile([1, 3, 2], 100)
+    expected = [*range(1, 300, 3), *range(2, 300, 3), *range(0, 300, 3)]
+    assert degree_order(degrees).vertex.tolist() == expected
+
+
+def test_a_self_loop_starts_and_ends_at_its_vertex() -> None:
+    src, dst = np.array([0, 0]), np.array([0, 1])
+    assert count_degrees(src, dst, 2, symmetrise=False, name="edges").tolist() == [3, 1]
+    assert count_degrees(src, dst, 2, symmetrise=True, name="edges").tolist() == [2, 1]

@@ -40,3 +40,8 @@ def test_ids_past_32_bits_are_refused_with_the_numbers() -> None:
 def test_impossible_stripes(n: int, p: int) -> None:
     with pytest.raises(ValueError, match="a stripe needs"):
         Stripe(n, p)
+
+
+def test_the_last_internal_id_means_no_vertex() -> None:
+    with pytest.raises(GraphTooLargeError, match="internal ids"):
+        Stripe(2**32, 1)

@@ -220,3 +220,10 @@ def test_a_block_of_one_row_has_something_to_count(monkeypatch: pytest.MonkeyPat
     sources, targets = (np.concatenate(ends) for ends in zip(*validation.partition_edges(partition), strict=True))
     assert not sources.any()
     assert sorted(targets.tolist()) == list(range(1, 41))
+
+
+def test_a_vertex_is_not_supported_by_an_edge_that_leaves_it() -> None:
+    """Of a directed graph, the edge 2 -> 1 does not explain that vertex 2 is one level below vertex 1."""
+    setting = Setting(3, np.array([0, 2]), np.array([1, 1]), 1, True)
+    distances = np.array([0, 1, 2], np.int32)
+    assert {violation.rule for violation in setting.verdict(distances, None).violations} == {Rule.PARENT}
