@@ -231,11 +231,11 @@ def test_the_vertices_of_a_table_that_the_workers_read(tmp_path: Path) -> None:
 
 def test_the_edges_of_a_text_are_counted_in_samples(tmp_path: Path) -> None:
     short = tmp_path / "short.txt"
-    short.write_text("# a comment\n1 2\n3 4\n5 6", encoding="ascii")
+    short.write_text("# a comment\n1 2\n3 4\n5 7", encoding="ascii")
     needed = dbfs.estimate(short, 2, vertices=6)
     assert needed.sampled_edges == 3
     # As of the same edges in memory, but for the bytes that go to the workers.
-    same = dbfs.estimate((np.array([1, 3, 5]), np.array([2, 4, 6])), 2)
+    same = dbfs.estimate((np.array([1, 3, 5]), np.array([2, 4, 7])), 2)
     assert (needed.partition, needed.run) == (same.partition, same.run)
     assert same.sampled_edges is None
     # Lines grow by the way: samples at the beginning alone would make a million of them.

@@ -88,6 +88,26 @@ def test_random_updates_by_two_clients(
         assert follows.to_dict() == dict(nx.single_source_shortest_path_length(model, word(0, kind)))
 
 
+@pytest.mark.parametrize(("first", "kind"), [(0, "dense"), (1, "offset"), (2, "table")])
+def test_integers_from_one_on_need_no_table(
+    client: distributed.Client, leaves_nothing: None, first: int, kind: str
+) -> None:
+    edges = [(first + at, first + at + 1) for at in range(5)]
+    with dbfs.load(edges, client=client, ranks=2, mutable=True, room=2) as graph:
+        assert graph.record.ids.kind == kind
+        assert ("ids" in dbfs.estimate(edges, 2).partition) == (kind == "table")
+        if kind == "table":
+            assert graph.insert_edges([(first, 99)]).ids == (99,)
+        else:
+            with pytest.raises(InvalidVertexError, match=rf"ids are {first}\.\.{first + 5}"):
+                graph.insert_edges([(first, 99)])
+            assert graph.insert_vertices(1).ids == (first + 6,)
+            graph.insert_edges([(first, first + 6)])
+        assert graph.bfs(first).to_dict() == {one: abs(one - first) for one in range(first, first + 6)} | {
+            graph.ids()[-1]: 1
+        }
+
+
 def test_clients_that_insert_the_same_ids_at_once(both: tuple[distributed.Client, distributed.Client]) -> None:
     with (
         dbfs.load([("a", "b")], client=both[0], ranks=2, mutable=True, room=100, name="later") as graph,

@@ -345,7 +345,7 @@ class Builder(ABC):
         if found.distinct.dense or self.options.ids == "dense":
             release(tables)
             self.held -= set(tables)
-            ids, tables = GraphIds(), ()
+            ids, tables = ids if self.options.ids == "given" else GraphIds(), ()
         size = edge_bytes(found.n)
         return DealtPieces(
             found.n, found.m, [*found.edges], ids, found.edges, tables, edge_bytes=size, distinct=found.distinct

@@ -11,7 +11,7 @@ import distributed
 
 from dbfs import config
 from dbfs.cluster.gang import Key, Ref, TaskGraph
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.kinds import DistinctIds, from_0_or_1
 from dbfs.records import GraphIds
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.tasks import numbering as tasks
@@ -86,15 +86,16 @@ def number_ids(
     chosen, *found_by_owner = gather(made[: 1 + 2 * p])
     counted, nbytes = found_by_owner[:p], found_by_owner[p:]
     n = sum(count for count, _ in counted)
-    largest = max((last for _, last in counted if last is not None), default=None)
-    dense = chosen.id_type.is_integer and (n == 0 or largest == n - 1)
+    ends = [each for _, each in counted if each is not None]
+    smallest = min((first for first, _ in ends), default=0)
+    dense = chosen.id_type.is_integer and (n == 0 or from_0_or_1(n, smallest, max(last for _, last in ends)))
     firsts = tuple(accumulate((count for count, _ in counted[:-1]), initial=0))
     keys = tuple(table.key for table in tables)
     return Numbered(
         n,
         chosen.edges,
         DistinctIds(n, sum(nbytes), dense),
-        GraphIds() if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values, n),
+        GraphIds(smallest) if dense else GraphIds(0, chosen.id_type, keys, firsts, chosen.values, n),
         tuple(made[1 + 2 * p : 1 + 3 * p]),
         made[1 + 3 * p :],
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.kinds import DistinctIds, are_dense
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
@@ -45,7 +45,7 @@ class ArrayEdges(EdgeList):
         if self.n is not None:
             return None
         ids = np.unique(np.concatenate([self.src, self.dst]))
-        return DistinctIds(ids.size, ids.nbytes, dense=ids.size == 0 or int(ids[-1]) == ids.size - 1)
+        return DistinctIds(ids.size, ids.nbytes, are_dense(ids))
 
     def cut(self, piece_edges: int) -> Sequence[ArrayPiece]:
         """Cut the arrays into slices of ``piece_edges`` edges; the last one may be shorter."""

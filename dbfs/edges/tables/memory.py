@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds, IdKind
+from dbfs.edges.kinds import DistinctIds, IdKind, are_dense
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
@@ -117,7 +117,7 @@ class TableEdges(EdgeList):
         (piece,) = self.cut(max(self.table.num_rows, 1))
         lone = piece.lone_ids()
         _, ids = encode([*piece.read(), *([] if lone is None else [lone])])
-        dense = isinstance(ids, np.ndarray) and (ids.size == 0 or int(ids.max()) == ids.size - 1)
+        dense = isinstance(ids, np.ndarray) and are_dense(ids)
         return DistinctIds(len(ids), int(ids.nbytes), dense)
 
 

@@ -273,8 +273,9 @@ def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds
 
 
 def count_ids(united: UnitedIds) -> tuple[int, Any]:
-    """Return the number of ids of a range, and the largest one as Python's value; None if there is none."""
-    return len(united.ids), as_python(united.ids[-1:])[0] if len(united.ids) else None
+    """Return the number of ids of a range, and the smallest and the largest as Python's values; None without ids."""
+    ids = united.ids
+    return len(ids), (as_python(ids[:1])[0], as_python(ids[-1:])[0]) if len(ids) else None
 
 
 def select_places(united: UnitedIds, rank: int) -> NDArray[np.int32]:
