@@ -283,3 +283,10 @@ def test_words_agree_with_a_count_of_one(client: distributed.Client, leaves_noth
         near = graph.khop(0, 1)
         assert repr(near) == "<dbfs.Neighbourhood in arrays: 1 vertex at most 0 edges away>"
         assert repr(near.subgraph()) == "<dbfs.Subgraph of arrays: 1 vertex, 1 directed edge>"
+
+
+def test_a_target_out_of_reach_bounds_nothing(client: distributed.Client) -> None:
+    """The traversal reached all it could: no vertex beyond a distance was left out."""
+    with dbfs.load([(0, 1), (1, 2), (3, 4)], client=client) as graph:
+        assert graph.bfs(0, targets=[2, 4]).farthest is None
+        assert graph.bfs(0, targets=[1]).farthest == 1

@@ -229,3 +229,18 @@ def test_bottom_up_levels_need_in_edges(client: distributed.Client) -> None:
         with pytest.raises(InvalidOptionError, match="in_edges=True"):
             graph.bfs(0, engine="taskgraph", direction="bottom-up")
         assert graph.bfs(0, engine="taskgraph").depth == 11
+
+
+def test_every_level_looks_at_the_deadline_and_the_run(client: distributed.Client) -> None:
+    """Levels that end at once never wait, and a wait is where these two are looked at otherwise."""
+
+    class Ended:
+        def check(self, doing: object) -> None:
+            raise RunCancelledError("the run is over")
+
+    with dbfs.load("path:n=8", client=client, ranks=2) as graph:
+        spec = TraversalSpec("a-run", (0,), predecessors=False, backend="cpu")
+        for deadline, error in ((Deadline(0.0), DeadlineExceededError), (Deadline(60.0), RunCancelledError)):
+            traversal = TaskGraphTraversal(graph.gang, graph.record, spec, deadline, Ended())  # type: ignore[arg-type]
+            with pytest.raises(error):
+                traversal._run(TaskGraph(), [])

@@ -82,4 +82,28 @@ FAULTS = (
         "                log.run_started(run)\n                wanted |= run.workers\n",
         ("tests/test_queue.py::test_no_run_overtakes_one_that_waits_for_its_workers",),
     ),
+    Fault(
+        f"{_WORKERS}/exchange/shared_memory.py",
+        "time.monotonic() > self._deadline:\n            self._wait(",
+        "False:\n            self._wait(",
+        ("tests/workers/test_exchange.py::test_a_deadline_ends_a_crossing_that_all_ranks_reach",),
+    ),
+    Fault(
+        f"{_WORKERS}/exchange/shared_memory.py",
+        "if not self._closed and kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:",
+        "if not self._closed:",
+        ("tests/workers/test_exchange.py::test_the_first_of_two_aborts_is_the_cause",),
+    ),
+    Fault(
+        "dbfs/engines/task_levels.py",
+        "        self.deadline.enforce(self._doing)\n        self.run.check(self._doing)\n        futures",
+        "        futures",
+        ("tests/test_taskgraph.py::test_every_level_looks_at_the_deadline_and_the_run",),
+    ),
+    Fault(
+        "dbfs/graph/result.py",
+        "self.reports[-1].level + self.reports[-1].levels <= self.depth)",
+        "True)",
+        ("tests/test_graph.py::test_a_target_out_of_reach_bounds_nothing",),
+    ),
 )

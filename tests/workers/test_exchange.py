@@ -253,3 +253,27 @@ def test_bodies_do_not_overlap() -> None:
     assert sum(part.nbytes for part in parts) <= nbytes(stripe, 9)
     del part, parts
     segment.close()
+
+
+@pytest.fixture
+def alone() -> Iterator[SharedMemoryExchange]:
+    """The exchange of a gang of one rank, whose crossings wait for nobody."""
+    exchange = SharedMemoryExchange.create(Stripe(8, 1), "alone")
+    yield exchange
+    exchange.close()
+
+
+def test_a_deadline_ends_a_crossing_that_all_ranks_reach(alone: SharedMemoryExchange) -> None:
+    alone.begin("run", 1, time.monotonic() + PATIENCE)
+    assert alone.cross(0, "test", (1, 2, 3, 4, 5), sliced=False) == [1, 2, 3, 4, 5]
+    alone.begin("late", 2, time.monotonic() - 1)
+    with pytest.raises(DeadlineExceededError, match="at the barrier"):
+        alone.cross(0, "test", (1, 2, 3, 4, 5), sliced=False)
+
+
+def test_the_first_of_two_aborts_is_the_cause(alone: SharedMemoryExchange) -> None:
+    alone.begin("run", 1, time.monotonic() + PATIENCE)
+    alone.abort(1, Cause.CANCELLED, "its client is gone")
+    alone.abort(1, Cause.FAILED, "too late to be the cause")
+    with pytest.raises(RunCancelledError, match="cancelled: its client is gone"):
+        alone.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
