@@ -106,4 +106,22 @@ FAULTS = (
         "True)",
         ("tests/test_graph.py::test_a_target_out_of_reach_bounds_nothing",),
     ),
+    Fault(
+        f"{_WORKERS}/leases/leader.py",
+        "deadline=max(1e-3, end - time.monotonic()),",
+        "deadline=run.deadline,",
+        ("tests/workers/test_lines.py::test_all_parts_of_a_run_share_its_deadline",),
+    ),
+    Fault(
+        f"{_WORKERS}/leases/leader.py",
+        "if self._end_run is not None:",
+        "if False:",
+        ("tests/workers/test_lines.py::test_a_stop_between_two_parts_ends_the_next_one",),
+    ),
+    Fault(
+        f"{_WORKERS}/storage/grid.py",
+        "return max(stripe.words_local, -(-stripe.n_local // (2 * Grid.of(stripe.p).columns)))",
+        "return -(-stripe.n_local // (2 * Grid.of(stripe.p).columns))",
+        ("tests/workers/test_grid_loop.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
+    ),
 )

@@ -214,3 +214,10 @@ def test_the_estimate_of_a_partition_is_its_bytes() -> None:
         for partition in grids.build(Stripe(n, p), src, dst, directed=False):
             needed = nbytes(partition.stripe, partition.m_local, bottom_up=True)
             assert partition.nbytes == sum(needed.values())
+
+
+@pytest.mark.parametrize("p", [1, 4, 16, 256, 289, 400])
+def test_a_bin_has_room_for_a_bitmap_however_many_columns(p: int) -> None:
+    stripe = Stripe(1_000_000, p)
+    assert bin_entries(stripe) >= stripe.words_local
+    assert bin_entries(stripe) * 2 * Grid.of(p).columns >= stripe.n_local

@@ -443,3 +443,26 @@ def test_a_line_that_is_handed_over_keeps_what_has_arrived(door: Door) -> None:
         with connection:
             connection.settimeout(5)
             assert ahead + connection.recv(11 - len(ahead)) == (3).to_bytes(8, "little") + b"two"
+
+
+def test_all_parts_of_a_run_share_its_deadline(door: Door) -> None:
+    gang = Gang(door, part_seconds=1e-9)
+    gang.leader.grant(1, "me", 1)
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1, 20)
+        answers(line)
+    left = [part.deadline for part in gang.parts]
+    assert len(left) == 20
+    assert 5.0 > left[0] > left[19]
+    assert left == sorted(left, reverse=True)
+
+
+def test_a_stop_between_two_parts_ends_the_next_one(door: Door) -> None:
+    """The stop read the number of the part before."""
+    gang, ended = Gang(door, part_seconds=1e-9), list[int]()
+    gang.leader.grant(1, "me", 1)
+    with closing(opened(door, gang.holder_token)) as line:
+        gang.leader._end_run = ended.append
+        send(line, 1, 2)
+        answers(line)
+    assert ended == [1, 2]
