@@ -414,3 +414,14 @@ def test_a_client_that_dies_while_the_ranks_change(
         assert result.version in versions
         assert graph.m == 2 * (29 + 2 * result.version)
         assert (result.depth == 29) == (result.version == 0)
+
+
+def test_an_older_record_is_not_taken_over(client: distributed.Client) -> None:
+    """Two updates of one client in two threads may be answered in either order."""
+    with dbfs.load("path:n=8", client=client, ranks=2, mutable=True) as graph:
+        before = graph.record
+        graph.insert_edges([(0, 7)])
+        latest = graph.record
+        graph._take(before)
+        assert graph.record is latest
+        assert graph.version == 1

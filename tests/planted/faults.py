@@ -124,4 +124,10 @@ FAULTS = (
         "return -(-stripe.n_local // (2 * Grid.of(stripe.p).columns))",
         ("tests/workers/test_grid_loop.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
     ),
+    Fault(
+        "dbfs/graph/living.py",
+        "if record.version >= self.record.version:\n            grown",
+        "if True:\n            grown",
+        ("tests/test_living.py::test_an_older_record_is_not_taken_over",),
+    ),
 )
