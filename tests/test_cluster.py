@@ -2,6 +2,7 @@ import asyncio
 import inspect
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -32,13 +33,14 @@ from dbfs_workers import interrupts
 from dbfs_workers.jit import Kernel, int64, kernel
 
 
-def test_too_few_workers(client: distributed.Client) -> None:
+def test_too_few_workers(client: distributed.Client, caplog: pytest.LogCaptureFixture) -> None:
     """A local cluster has as many workers as it was told; in others more may join."""
     with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 found: start .* n_workers=9, or call"):
         dbfs.load("path:n=5", client=client, ranks=9)
     with distributed.Client(client.scheduler.address, set_as_default=False) as remote:
         with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 found after 0\.2 s"):
             roster(remote, 9, timeout=0.2)
+        assert caplog.messages[-1] == "9 workers wanted, 4 found; waiting 0.2 s for more"
         with pytest.raises(TimeoutError), dask.config.set({"dbfs.workers-timeout": "200 ms"}):
             dbfs.load("path:n=5", client=remote, ranks=5)
 
@@ -249,11 +251,34 @@ def test_a_local_cluster_listens_on_the_loopback(processes: bool, options: dict[
     assert running.returncode == 0
 
 
-def test_no_scheduler_there() -> None:
-    with pytest.raises(
-        NoWorkersError, match=r"at tcp://127.0.0.1:9 \(0.\d s\): nothing listens there; .* its port right"
-    ):
-        dbfs.connect("tcp://127.0.0.1:9", timeout=30)
+# The system's own, which the tests with names of two addresses replace.
+_ADDRESSES = socket.getaddrinfo
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "both"])
+def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """The name of a machine may have an address of each version of IP, as localhost often has."""
+
+    def addresses(name: str, *arguments: Any, **options: Any) -> list[Any]:
+        names = ("::1", "127.0.0.1") if name == "both" else (name,)
+        return [found for each in names for found in _ADDRESSES(each, *arguments, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    words = rf"at tcp://{host}:9 \(0\.\d s\): nothing listens there; .* its port right"
+    with pytest.raises(NoWorkersError, match=words):
+        dbfs.connect(f"tcp://{host}:9", timeout=30)
+
+
+def test_a_port_of_something_else(client: distributed.Client) -> None:
+    worker = min(joined_workers(client))
+    with pytest.raises(NoWorkersError, match=f"^{worker} is the address of a worker or a nanny of Dask, not"):
+        dbfs.connect(worker, timeout=30)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.6\r\n"))
+        thread.start()
+        with pytest.raises(NoWorkersError, match="what listens at tcp://.* does not answer as a scheduler"):
+            dbfs.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}", timeout=30)
+        thread.join()
 
 
 def test_an_address_that_is_none() -> None:
@@ -261,13 +286,30 @@ def test_an_address_that_is_none() -> None:
         dbfs.connect("nonsense")
 
 
-def test_a_scheduler_with_tls_takes_no_plain_connections() -> None:
+def test_a_scheduler_with_tls_takes_encrypted_connections(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = {"processes": False, "n_workers": 0, "dashboard_address": None, "host": "127.0.0.1"}
     security = distributed.Security.temporary()
+    texts = {"ca-file": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(str(text))
+    ends = {f"client.{name}": str(tmp_path / name) for name in ("cert", "key")}
+    settings = {"ca-file": str(tmp_path / "ca-file"), **ends}
+    tls = {f"distributed.comm.tls.{name}": path for name, path in settings.items()}
     with distributed.LocalCluster(protocol="tls://", security=security, **options) as cluster:
-        plain = cluster.scheduler_address.replace("tls", "tcp")
-        with pytest.raises(NoWorkersError, match=f"{plain} closed the connection; .* {cluster.scheduler_address}"):
+        encrypted = cluster.scheduler_address
+        plain = encrypted.replace("tls", "tcp")
+        with pytest.raises(NoWorkersError, match=f"{plain} does not answer .* with TLS has the address {encrypted}"):
             dbfs.connect(plain, timeout=5)
+        caplog.clear()
+        # No worker joins, but the connection stands, and the scheduler's log has no failed handshake.
+        with dask.config.set(tls), pytest.raises(NoWorkersError, match="1 worker wanted, 0 found"):
+            dbfs.connect(encrypted, timeout=0.5)
+        assert "handshake" not in caplog.text
+    with distributed.LocalCluster(protocol="tcp://", **options) as cluster, dask.config.set(tls):
+        plain = cluster.scheduler_address
+        encrypted = plain.replace("tcp", "tls")
+        with pytest.raises(NoWorkersError, match=f"{encrypted} does not .* without TLS has the address {plain}"):
+            dbfs.connect(encrypted, timeout=5)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +376,7 @@ def test_clients_that_cannot_serve(client: distributed.Client) -> None:
     asyncio.run(asynchronous())
     with distributed.Client(client.scheduler.address, set_as_default=False) as closed:
         pass
-    with pytest.raises(ClientError, match="closed"):
+    with pytest.raises(ClientError, match=r"closed, by close\(\) or because its scheduler was lost; connect again"):
         current_client(closed)
 
 
@@ -382,6 +424,10 @@ def test_a_local_clusters_log_keeps_off_stderr() -> None:
 def test_a_client_that_lost_its_scheduler_says_so(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "status", "connecting")
     with pytest.raises(SchedulerLostError, match=r"lost the connection to the scheduler at \S+; connect to a running"):
+        dbfs.load("path:n=5", client=client)
+    # An asynchronous client that was not awaited has had no scheduler yet.
+    monkeypatch.setattr(client, "scheduler", None)
+    with pytest.raises(ClientError, match="client is connecting; dbfs needs a running one"):
         dbfs.load("path:n=5", client=client)
 
 

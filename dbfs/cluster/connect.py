@@ -2,13 +2,18 @@
 
 import asyncio
 import importlib.util
+import logging
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import distributed
 from distributed.comm import CommClosedError
-from distributed.comm.addressing import get_address_host_port, parse_address
+from distributed.comm.addressing import parse_address, parse_host_port
+from distributed.comm.core import Connector
+from distributed.comm.registry import get_backend
+from tornado.iostream import StreamClosedError
 
 from dbfs import config
 from dbfs.cluster import local
@@ -24,6 +29,8 @@ from dbfs.errors import (
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS
 from dbfs_workers.text import counted
+
+logger = logging.getLogger(__name__)
 
 PROTOCOLS = ("auto", "tcp", "ucx")
 
@@ -99,47 +106,60 @@ def connect(
 
 
 def _remote_client(address: str, seconds: float, set_as_default: bool) -> distributed.Client:
-    began = time.monotonic()
     try:
-        # Dask's client waits without an end for a scheduler that takes connections, but is stopped.
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(asyncio.run, _ask(address, seconds)).result()
-        return distributed.Client(address, timeout=seconds, set_as_default=set_as_default)
+        scheme, location = parse_address(address)
+        connector = get_backend(scheme).get_connector()
+        if scheme != "inproc":
+            parse_host_port(location)
     except ValueError as error:
         raise InvalidOptionError(f"{error}; expected a scheduler's address such as tcp://HOST:8786") from error
-    except CommClosedError as error:
-        # A scheduler with TLS ends an unencrypted connection at once.
-        scheme, location = parse_address(address)
-        hint = f"; a scheduler with TLS has the address tls://{location}" if scheme == "tcp" else ""
-        raise NoWorkersError(f"the scheduler at {address} closed the connection{hint}") from error
+    began = time.monotonic()
+    try:
+        # Dask's client waits without an end for a scheduler that takes connections, but is stopped, and tries a port
+        # that refuses connections again and again.
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(asyncio.run, _ask(connector, location, seconds)).result()
+        if "workers" in answer:
+            return distributed.Client(address, timeout=seconds, set_as_default=set_as_default)
+    except (CommClosedError, MemoryError, ValueError) as error:
+        # A scheduler with TLS ends an unencrypted connection at once. Of another protocol the first bytes are read as
+        # the size of a message.
+        others = {"tcp": "with TLS has the address tls", "tls": "without TLS has the address tcp"}
+        hint = f"; a scheduler {others[scheme]}://{location}" if scheme in others else ""
+        raise NoWorkersError(f"what listens at {address} does not answer as a scheduler{hint}") from error
     except OSError as error:
         after = time.monotonic() - began
         waited = f"within {seconds:g} s" if after >= seconds else f"({after:.1f} s)"
-        # A timeout that strikes between two attempts has no text; Dask's own sentence around it has.
-        reason = str(error.__cause__ or "") or str(error) or "timed out"
+        reason = error.strerror or str(error) or "the scheduler is stopped, or the port is not its own"
         if isinstance(error, ConnectionRefusedError):
             reason = "nothing listens there; is the scheduler running, and is its port right?"
         raise NoWorkersError(f"no scheduler answered at {address} {waited}: {reason}") from error
+    raise NoWorkersError(f"{address} is the address of a worker or a nanny of Dask, not of a scheduler")
 
 
-async def _ask(address: str, seconds: float) -> None:
-    """Have a scheduler answer one message.
+async def _ask(connector: Connector, location: str, seconds: float) -> dict[str, Any]:
+    """Have a scheduler describe itself; one attempt.
 
     Raises:
-        OSError: nothing listens at the address, or no scheduler answered within ``seconds``.
+        OSError: the location can't be reached, or no scheduler answered within ``seconds``.
     """
     arguments = distributed.Security().get_connection_args("client")
     async with asyncio.timeout(seconds):
-        if parse_address(address)[0] in ("tcp", "tls"):
-            # Dask tries a port that refuses connections again and again.
-            _, writer = await asyncio.open_connection(*get_address_host_port(address))
-            writer.close()
-        comm = await distributed.comm.connect(address, timeout=seconds, **arguments)
         try:
-            await comm.write({"op": "identity", "reply": True})
-            await comm.read()
+            comm = await connector.connect(location, **arguments)
+        except CommClosedError as error:
+            reason = error.__cause__
+            if isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError | StreamClosedError):
+                raise reason from None
+            raise
+        try:
+            # The first message of either side is Dask's handshake.
+            for message in (comm.handshake_info(), {"op": "identity", "reply": True}):
+                await comm.write(message)
+                answer: dict[str, Any] = await comm.read()
         finally:
             comm.abort()
+    return answer
 
 
 def _require_ucx(address: str | None) -> None:
@@ -183,12 +203,14 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
     if not isinstance(client, distributed.Client):
         raise ClientError(f"client must be a distributed.Client, not {type(client).__name__}")
     require_other_thread(client)
-    if client.status == "connecting":
+    if client.status == "connecting" and client.scheduler is not None:
         # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
-        address = client.scheduler.address if client.scheduler is not None else "its address"
         raise SchedulerLostError(
-            f"lost the connection to the scheduler at {address}; connect to a running scheduler and load again"
+            f"lost the connection to the scheduler at {client.scheduler.address}; connect to a running scheduler and "
+            "load again"
         )
+    if client.status == "closed":
+        raise ClientError("client is closed, by close() or because its scheduler was lost; connect again")
     if client.status != "running":
         raise ClientError(f"client is {client.status}; dbfs needs a running one")
     return client
@@ -213,6 +235,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
                 f"{least} workers wanted, {len(workers)} found: start the local cluster with n_workers={least}, or "
                 f"call client.cluster.scale({least})"
             )
+        logger.warning("%s wanted, %d found; waiting %g s for more", counted(least, "worker"), len(workers), seconds)
         try:
             sync(client, client.wait_for_workers, least, seconds)
         except TimeoutError:
