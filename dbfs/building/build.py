@@ -233,6 +233,7 @@ def build(
         options = layout(edges, options)
         if is_as_saved(edges, gang.p, options):
             built = _run(SavedLoad(edges, gang, options, backend), progress)
+            edges = edges.of_rows()
         else:
             with restriping(gang):
                 built = as_first_built(_build(edges, gang, options, backend, progress), edges, gang, options)

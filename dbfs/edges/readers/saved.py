@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +67,12 @@ class SavedEdges(EdgeList):
     def has_names(self) -> bool:
         """See ``EdgeList``."""
         return bool(self.manifest.ids.tables)
+
+    def of_rows(self) -> SavedEdges:
+        """Return the edges of the partitions, whether edges were kept or not."""
+        ranks = tuple(replace(rank, edges=None) for rank in self.manifest.ranks)
+        manifest = replace(self.manifest, ranks=ranks)
+        return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
 
     def names(self) -> Ids:
         """See ``EdgeList``.
