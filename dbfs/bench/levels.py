@@ -12,6 +12,7 @@ import dbfs
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.graph.graph import Graph
+from dbfs_workers.levels import phases
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks import taskgraph as tasks
 
@@ -86,7 +87,7 @@ def _naive(graph: Graph, levels: int) -> float:
     last = list(states)
     start = time.perf_counter()
     for level in range(levels):
-        edges = [submit(rank, tasks.expand, states[rank], run, level) for rank in ranks]
+        edges = [submit(rank, phases.expand, states[rank], run, level) for rank in ranks]
         found = [submit(rank, tasks.filter_partition, states[rank], run, level, edges[rank]) for rank in ranks]
         barrier = submit(0, tasks.barrier, found)
         for rank in ranks:

@@ -18,13 +18,13 @@ from tornado.iostream import StreamClosedError
 from dbfs import config
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
+from dbfs.cluster.gang import scheduler_lost
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
     InvalidOptionError,
     NoWorkersError,
-    SchedulerLostError,
 )
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS
@@ -205,10 +205,7 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
     require_other_thread(client)
     if client.status == "connecting" and client.scheduler is not None:
         # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
-        raise SchedulerLostError(
-            f"lost the connection to the scheduler at {client.scheduler.address}; connect to a running scheduler and "
-            "load again"
-        )
+        raise scheduler_lost(client)
     if client.status == "closed":
         raise ClientError("client is closed, by close() or because its scheduler was lost; connect again")
     if client.status != "running":
@@ -230,7 +227,11 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     seconds = config.seconds("workers-timeout", timeout)
     workers = _addresses(client)
     if len(workers) < least:
-        if _is_fixed(client) and len(client.cluster.worker_spec) < least:
+        cluster = client.cluster
+        adaptive = getattr(cluster, "_adaptive", None) is not None
+        # Such a cluster has as many workers as it was told, and no more by itself.
+        fixed = isinstance(cluster, distributed.SpecCluster) and not adaptive
+        if fixed and len(cluster.worker_spec) < least:
             raise NoWorkersError(
                 f"{least} workers wanted, {len(workers)} found: start the local cluster with n_workers={least}, or "
                 f"call client.cluster.scale({least})"
@@ -240,7 +241,6 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             sync(client, client.wait_for_workers, least, seconds)
         except TimeoutError:
             found = len(_addresses(client))
-            adaptive = getattr(client.cluster, "_adaptive", None) is not None
             hint = f"; an adaptive cluster starts workers for tasks only: adapt(minimum={least})" if adaptive else ""
             raise NoWorkersError(
                 f"{counted(least, 'worker')} wanted, {found} found after {seconds:g} s "
@@ -248,12 +248,6 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             ) from None
         workers = _addresses(client)
     return tuple(workers[:ranks])
-
-
-def _is_fixed(client: distributed.Client) -> bool:
-    """Return whether the client's cluster has as many workers as it was told, and no more by itself."""
-    cluster = client.cluster
-    return isinstance(cluster, distributed.SpecCluster) and getattr(cluster, "_adaptive", None) is None
 
 
 def _addresses(client: distributed.Client) -> list[str]:

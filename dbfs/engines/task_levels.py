@@ -13,6 +13,7 @@ from dbfs.engines.interface import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord
 from dbfs.service.held_run import HeldRun
+from dbfs_workers.levels import phases
 from dbfs_workers.levels.bins import RankCounts
 from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import TraversalSpec, direction_name
@@ -99,10 +100,10 @@ class TaskGraphTraversal:
             return graph.add(rank, self._key(name, level, rank, *of), task, self.states[rank], *arguments)
 
         if bottom_up:
-            slices = [add(rank, "share", tasks.share, level) for rank in self.ranks]
-            searched = [add(rank, "bottom-up", tasks.bottom_up, run, level, slices) for rank in self.ranks]
+            slices = [add(rank, "share", phases.share, level) for rank in self.ranks]
+            searched = [add(rank, "bottom-up", phases.bottom_up, run, level, slices) for rank in self.ranks]
             return graph, [ref.key for ref in searched]
-        edges = [add(rank, "expand", tasks.expand, run, level) for rank in self.ranks]
+        edges = [add(rank, "expand", phases.expand, run, level) for rank in self.ranks]
         entries = [
             add(rank, "filter-partition", tasks.filter_partition, run, level, edges[rank]) for rank in self.ranks
         ]

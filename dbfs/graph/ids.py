@@ -198,7 +198,7 @@ class IdLookup:
         plain = self.id_type.is_integer and set(map(type, given)) <= {int}
         ids = given if plain else [self._checked(one, what) for one in given]
         found = self._found_among(ids)
-        absent = [one for one in dict.fromkeys(ids) if one not in found]
+        absent = list(dict.fromkeys(one for one in ids if one not in found))
         may_come = new is not None and bool(self._ids.keys)
         wrong = [one for one in absent if not (may_come and self._is_possible(one))]
         if wrong:

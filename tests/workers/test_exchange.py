@@ -257,7 +257,7 @@ def test_bodies_do_not_overlap() -> None:
 
 @pytest.fixture
 def alone() -> Iterator[SharedMemoryExchange]:
-    """The exchange of a gang of one rank, whose crossings wait for nobody."""
+    """The exchange of a gang of one rank: no crossing waits for another rank."""
     exchange = SharedMemoryExchange.create(Stripe(8, 1), "alone")
     yield exchange
     exchange.close()

@@ -86,7 +86,7 @@ def test_a_state_cannot_be_copied(state: TraversalState) -> None:
 
 
 def test_a_bin_is_taken_once(state: TraversalState) -> None:
-    entries = tasks.filter_partition(state, "a-run", 0, tasks.expand(state, "a-run", 0))
+    entries = tasks.filter_partition(state, "a-run", 0, phases.expand(state, "a-run", 0))
     made = [tasks.take_bin(state, "a-run", 0, owner, entries) for owner in range(state.partition.stripe.p)]
     assert sum(one.rows.size for one in made) == entries > 0
     with pytest.raises(StaleRunError, match="no bin for rank 0 of level 0"):

@@ -7,6 +7,7 @@ writable parameter.
 """
 
 import dis
+import functools
 import inspect
 import logging
 import os
@@ -90,7 +91,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         """Module and name of the function, with a colon between them."""
         return f"{self.py_func.__module__}:{self.py_func.__name__}"
 
-    @property
+    @functools.cached_property
     def called(self) -> list["Kernel"]:
         """The kernels that this kernel calls."""
         steps, names = dis.get_instructions(self.py_func), inspect.getclosurevars(self.py_func).nonlocals

@@ -1,7 +1,8 @@
 """The tasks of the taskgraph engine, which workers run: the phases of Merrill 2012, section 6, as Dask tasks.
 
 ``dbfs.engines.taskgraph`` submits a graph of these tasks for each level. The phases change a rank's state in place, and
-check their own order. Arguments named ``_after`` only order tasks.
+check their own order. Of ``levels.phases``, those that move nothing between ranks are tasks themselves. Arguments named
+``_after`` only order tasks.
 """
 
 from dataclasses import dataclass
@@ -65,11 +66,6 @@ def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> Traversal
     return state.start(partition, spec)
 
 
-def expand(traversal: TraversalState, run_id: str, level: int) -> EdgeFrontier:
-    """Return the level's edge frontier."""
-    return phases.expand(traversal, run_id, level)
-
-
 def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> int:
     """Make the level's bins, and leave them in the state; return their entries, for the barrier."""
     traversal.bins = list(phases.filter_partition(traversal, run_id, level, edges))
@@ -96,16 +92,6 @@ def barrier(entries: list[int]) -> int:
 def contract(traversal: TraversalState, run_id: str, level: int, bins: list[Bin], _after: int) -> RankCounts:
     """Label the vertices of this rank's bins; return the exact counts of the next frontier."""
     return phases.contract(traversal, run_id, level, bins)
-
-
-def share(traversal: TraversalState, level: int) -> FrontierSlice:
-    """Return the rank's slice of the frontier, for a bottom-up level."""
-    return phases.share(traversal, level)
-
-
-def bottom_up(traversal: TraversalState, run_id: str, level: int, slices: list[FrontierSlice]) -> RankCounts:
-    """Run a bottom-up level with the slices of all ranks; return the exact counts of the next frontier."""
-    return phases.bottom_up(traversal, run_id, level, slices)
 
 
 def summarise(traversal: TraversalState) -> RankSummary:
