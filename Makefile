@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-long lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
+.PHONY: demo test test-all test-long planted lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -31,9 +31,11 @@ test-long: kernels
 	$(BIN)/python $(FULL) --worker-processes -m "long and alone"
 	$(BIN)/python -m tests.planted
 
-# Plants faults into a copy of the checkout, one after another, and lists those that the tests let through.
-planted: .venv/installed-dev
-	$(BIN)/python -m tests.planted
+# Plants faults into a copy of the checkout, one after another, and lists those that the tests let through. With WORDS, only
+# faults whose file or text has one of these words.
+WORDS ?=
+planted: kernels
+	$(BIN)/python -m tests.planted $(WORDS)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -197,10 +197,16 @@ def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client, endless:
     assert endless.bfs(0, max_depth=5).reached == 6
 
 
-def test_a_leased_run_obeys_its_deadline(endless: Graph) -> None:
+def test_a_leased_run_obeys_its_deadline(endless: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     leased(endless)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the run was queued")
+
+    monkeypatch.setattr(RunSender, "_enqueue", refuse)
     with pytest.raises(DeadlineExceededError, match=r"level \d+"):
         endless.bfs(0, direction="bottom-up", deadline=0.4)
+    monkeypatch.undo()
     assert endless.bfs(0, max_depth=5).reached == 6
 
 

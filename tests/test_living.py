@@ -416,6 +416,25 @@ def test_a_client_that_dies_while_the_ranks_change(
         assert (result.depth == 29) == (result.version == 0)
 
 
+def test_an_update_meets_a_freeze_that_came_first(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        dbfs.load("path:n=40", client=client, name="frozen", mutable=True) as graph,
+        distributed.Client(client.scheduler.address, set_as_default=False) as other,
+    ):
+        theirs, held = dbfs.open("frozen", client=other), living.held_run
+
+        def after_theirs(*arguments: Any) -> Any:
+            monkeypatch.undo()
+            theirs.freeze()
+            return held(*arguments)
+
+        monkeypatch.setattr(living, "held_run", after_theirs)
+        with pytest.raises(InvalidOptionError, match="or thaw"):
+            graph.delete_vertices(3)
+        assert not graph.record.mutable
+        assert graph.bfs(0).reached == 40
+
+
 def test_an_older_record_is_not_taken_over(client: distributed.Client) -> None:
     """Two updates of one client in two threads may be answered in either order."""
     with dbfs.load("path:n=8", client=client, ranks=2, mutable=True) as graph:

@@ -1,34 +1,140 @@
-"""The queue of runs by itself: which runs start, and when."""
+"""The queue of runs on the scheduler, without a cluster: who starts when."""
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import dask
+import pytest
+
+from dbfs.errors import LateError, QueueFullError
 from dbfs.service.entries import RunEntry
-from dbfs.service.history import History
+from dbfs.service.leases import Lease, Leases
 from dbfs.service.queue import RunQueue
+from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases.messages import EndLease, LeaseEnd
 
 
-def waiting(name: str, workers: str) -> RunEntry:
-    """A run of a gang whose workers are letters."""
-    graph: Any = SimpleNamespace(record=SimpleNamespace(addresses=tuple(workers), name=name), numbers=iter(range(9)))
-    return RunEntry(graph, "client", name, 1, 60.0)
+def run_on(workers: str) -> RunEntry:
+    """Return a run of a gang whose workers have one letter each. Called within an event loop."""
+    record = SimpleNamespace(addresses=tuple(workers), name=workers)
+    graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), require_whole=lambda: None)
+    return RunEntry(graph, "client", f"run on {workers}", 1, 5.0)
 
 
-def test_no_run_overtakes_one_that_waits_for_its_workers() -> None:
-    """Gangs that overlap in part: c could start beside a, but b waits for a worker of c."""
+def queue(revoke: Callable[[RunEntry], bool] = lambda _: False) -> RunQueue:
+    """Return an empty queue, which keeps no history."""
+    history: Any = SimpleNamespace(fail=lambda run, error: None)
+    return RunQueue(history, revoke)
 
-    async def started() -> list[list[str]]:
-        queue = RunQueue(History(), lambda run: False)
-        a, b, c = waiting("a", "12"), waiting("b", "23"), waiting("c", "34")
-        seen = []
-        for run in (a, b, c):
-            queue.runs.append(run)
-            queue.start_runs()
-        for over in (a, b, c):
-            seen.append([run.run_id for run in queue.runs if run.started is not None])
-            queue.runs.remove(over)
-            queue.start_runs()
-        return seen
 
-    assert asyncio.run(started()) == [["a"], ["b"], ["c"]]
+def started(runs: list[RunEntry]) -> list[bool]:
+    """Return which of some runs have started."""
+    return [run.started is not None for run in runs]
+
+
+def test_no_run_overtakes_one_that_waits_for_the_same_worker() -> None:
+    async def check() -> None:
+        waiting, runs = queue(), [run_on(workers) for workers in ("ab", "bc", "cd", "e")]
+        waiting.runs += runs
+        waiting.start_runs()
+        # The third run's workers are free, but the second one waits for one of them.
+        assert started(runs) == [True, False, False, True]
+        waiting.runs.remove(runs[0])
+        waiting.start_runs()
+        assert started(runs) == [True, True, False, True]
+
+    asyncio.run(check())
+
+
+def test_no_run_overtakes_one_that_waits_for_the_end_of_a_lease() -> None:
+    async def check() -> None:
+        runs = [run_on(workers) for workers in ("ab", "bc", "d")]
+        waiting = queue(lambda run: run is runs[0])
+        waiting.runs += runs
+        waiting.start_runs()
+        assert started(runs) == [False, False, True]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("error", [None, ValueError("the run fails")])
+def test_the_end_of_a_run_starts_the_next(error: Exception | None) -> None:
+    async def check() -> None:
+        waiting, first, second = queue(), run_on("ab"), run_on("bc")
+
+        async def take(run: RunEntry) -> None:
+            async with waiting.turn(run):
+                pass
+
+        try:
+            async with waiting.turn(first):
+                following = asyncio.ensure_future(take(second))
+                await asyncio.sleep(0)
+                assert second.started is None
+                if error is not None:
+                    raise error
+        except ValueError:
+            pass
+        assert second.started is not None
+        await following
+        assert waiting.runs == []
+
+    asyncio.run(check())
+
+
+def test_as_many_runs_wait_as_the_configuration_allows() -> None:
+    async def check() -> None:
+        waiting, runs = queue(), [run_on("a") for _ in range(3)]
+        waiting.runs += runs
+        waiting.start_runs()
+        with pytest.raises(QueueFullError, match="run late: as many runs wait as dbfs.service.waiting-runs allows, 2"):
+            waiting._require_place("late")
+        waiting.runs.remove(runs[2])
+        waiting._require_place("in time")
+
+    with dask.config.set({"dbfs.service.waiting-runs": 2}):
+        asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("cause", "asked", "number", "recovers"),
+    [(None, 3, 7, False), (Cause.CANCELLED, 1, 5 + (1 << 20), True)],
+)
+def test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers(
+    cause: Cause | None, asked: int, number: int, recovers: bool
+) -> None:
+    """A rank 0 that is stopped may still make its part when it goes on: the gang is not another run's before."""
+    endings: list[EndLease] = []
+
+    async def call(address: str, ending: EndLease, seconds: float) -> LeaseEnd:
+        endings.append(ending)
+        if len(endings) < 3:
+            raise LateError("no answer")
+        return LeaseEnd(7, failed=False)
+
+    async def end() -> None:
+        record = SimpleNamespace(graph_id="id", addresses=("a", "b"))
+        graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), recovers=True, doors=())
+        workers: Any = SimpleNamespace(call=call)
+        history: Any = None
+        leases = Leases(workers, [], history, lambda: None)
+        lease = leases._held["id"] = Lease(graph, "me", 1, 5)
+        await leases._end(lease, EndLease("id", 1, cause))
+        assert leases._held == {}
+        assert (len(endings), next(graph.numbers), graph.must_recover) == (asked, number, recovers)
+
+    asyncio.run(end())
+
+
+def test_a_run_under_a_lease_holds_up_no_run() -> None:
+    async def check() -> None:
+        waiting, runs = queue(), [run_on("ab"), run_on("bc")]
+        runs[0].under_lease = True
+        waiting.runs += runs
+        waiting.start_runs()
+        assert started(runs) == [False, True]
+
+    asyncio.run(check())

@@ -418,7 +418,10 @@ def test_what_lies_ahead_of_a_search() -> None:
 def test_changed_rows_are_a_bitmap_until_they_are_read(rows: Sequence[int]) -> None:
     differs = np.zeros(96, bool)
     differs[list(rows)] = True
-    found = ChangedRows.where(differs).get()
+    changed = ChangedRows.where(differs)
+    (bits,) = vars(changed).values()
+    assert (bits.dtype, bits.nbytes) == (np.uint32, 96 // 8)
+    found = changed.get()
     assert found.dtype == np.uint32
     assert found.tolist() == list(rows)
 

@@ -329,8 +329,12 @@ def test_dropped_labels_are_forgotten_without_another_run(client: distributed.Cl
     with dbfs.load("path:n=50", client=client, ranks=2) as graph:
         # Those of the second turn are dropped when the first flush is over.
         for _ in range(2):
-            for source in range(3):
-                graph.bfs(source).release()
+            # The end of a result would drop its labels as well.
+            results = [graph.bfs(source) for source in range(3)]
+            for result in results:
+                result.release()
+                # Nothing is left for the end of the result to drop.
+                assert not result._dropping.alive
             wait_until_none_are_kept(graph)
 
 

@@ -1,1 +1,1 @@
-"""Faults that are planted into a copy of the project, and the tests that have to catch them: ``make planted``."""
+"""Small faults to plant in the product, each with the tests that have to fail: see ``tests.support.planting``."""

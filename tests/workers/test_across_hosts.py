@@ -116,7 +116,7 @@ def test_counts_are_summed_over_hosts(four: Gang) -> None:
 def test_an_end_of_a_run_reaches_the_other_hosts(four: Gang) -> None:
     four.load(path(4))
     number = four.next_number()
-    waiting = four.everywhere("cross", number, 1, PATIENCE, "run", ranks=[0, 1, 2])
+    waiting = four.everywhere("cross", number, 1, 10.0, "run", ranks=[0, 1, 2])
     time.sleep(0.1)
     four.call(3, "abort", number, Cause.CANCELLED, "its client is gone").result()
     for answered in waiting:
@@ -125,7 +125,7 @@ def test_an_end_of_a_run_reaches_the_other_hosts(four: Gang) -> None:
     assert_serves(four)
     # A rank without streams fails.
     number = four.next_number()
-    waiting = four.everywhere("run", [spec(0)], number, PATIENCE, ranks=[0, 1, 3])
+    waiting = four.everywhere("run", [spec(0)], number, 10.0, ranks=[0, 1, 3])
     with pytest.raises(AttributeError, match="queues"):
         four.call(2, "fail", number).result()
     for answered in waiting:

@@ -26,6 +26,7 @@ from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.storage.stripe import Stripe
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.gpus import on_gpu
+from tests.support.graphs import random
 
 pytestmark = pytest.mark.alone
 
@@ -84,12 +85,14 @@ def test_a_deadline_ends_the_wait_on_every_rank(connected: Gang) -> None:
 
 
 @pytest.mark.full
-def test_a_deadline_that_passes_while_all_ranks_work(connected: Gang) -> None:
-    number = connected.next_number()
-    for answered in connected.everywhere("run", [spec(0)] * 100_000, number, 0.5):
+def test_a_deadline_that_passes_while_all_ranks_work(three: Gang) -> None:
+    # Of a path one rank would lead the levels, and look at the deadline itself.
+    n, src, dst = random(2000, 20_000, 1)
+    three.load(partitions(n, src, dst, 3, directed=False))
+    for answered in three.everywhere("run", [spec(0)] * 100_000, three.next_number(), 0.5):
         with pytest.raises(DeadlineExceededError, match="run run, rank ., level .*deadline passed"):
             answered.result()
-    assert_serves(connected)
+    assert three.disconnect() == [False] * 3
 
 
 def test_cancelling_stops_every_rank(connected: Gang) -> None:
@@ -277,3 +280,25 @@ def test_the_first_of_two_aborts_is_the_cause(alone: SharedMemoryExchange) -> No
     alone.abort(1, Cause.FAILED, "too late to be the cause")
     with pytest.raises(RunCancelledError, match="cancelled: its client is gone"):
         alone.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+
+
+def test_a_look_finds_an_abort_and_the_deadline(alone: SharedMemoryExchange) -> None:
+    alone.begin("run", 1, time.monotonic() + PATIENCE)
+    alone.look(3, "test")
+    alone.abort(1, Cause.CANCELLED, "enough")
+    with pytest.raises(RunCancelledError, match="level 3, test: cancelled: enough$"):
+        alone.look(3, "test")
+    alone.begin("run", 2, time.monotonic() - 1)
+    with pytest.raises(DeadlineExceededError, match="level 3, test: the deadline passed while it led the level"):
+        alone.look(3, "test")
+
+
+def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
+    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
+    other = SharedMemoryExchange.attach(exchange.handle, 1, "graph")
+    exchange.begin("run", 1, time.monotonic() + 3)
+    other.abort(1, Cause.CANCELLED, "enough")
+    with pytest.raises(RunCancelledError, match="cancelled: enough$"):
+        exchange.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+    other.close()
+    exchange.close()

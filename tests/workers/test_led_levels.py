@@ -49,13 +49,14 @@ def traverse(
     led_size: int = 0,
     shared: Callable[[int], bool] = lambda _: True,
     free_bytes: int = 2**30,
+    directed: bool = False,
 ) -> list[Answer]:
     """Traverse with ranks that are threads; ``shared`` says which ranks share their rows."""
     n, src, dst = arrays
     first = SharedMemoryExchange.create(Stripe(n, p), "graph", entries)
     ends = [first, *(SharedMemoryExchange.attach(first.handle, rank, "graph") for rank in range(1, p))]
     first.led_size = led_size
-    parts = partitions(n, src, dst, p, directed=False)
+    parts = partitions(n, src, dst, p, directed=directed)
 
     def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
         scratch = Scratch(share(partition) if shared(end.rank) else partition, np)
@@ -161,6 +162,60 @@ def test_a_frontier_that_grows_and_shrinks_changes_the_way() -> None:
     # Until then ranks count a vertex that several of them found as often.
     assert not (led & (frontier > 40))[side:].any()
     assert led[-5:].all()
+
+
+@pytest.mark.parametrize("entries", [2, 3, 4])
+def test_a_log_that_is_full_to_the_last_word(entries: int) -> None:
+    """Each level adds a mark and two rows to one log; with one of these bins, two words are left before a level."""
+    n = 400
+    src = np.arange(0, n - 4, 2)
+    sources = [0, 2]
+    (answer,) = traverse((n, src, src + 4), 2, [spec(*sources, predecessors=True)], entries=entries, directed=True)
+    matrix = oracle.adjacency(n, src, src + 4, directed=True)
+    expected = oracle.distances(matrix, sources)
+    np.testing.assert_array_equal(answer.distances(Stripe(n, 2)), expected)
+    oracle.assert_valid_parents(matrix, expected, answer.parents(Stripe(n, 2)), sources)
+    assert led_levels(answer).any()
+
+
+@pytest.mark.parametrize("entries", [3, 7])
+def test_a_bin_that_is_full_in_the_middle_of_a_row(entries: int) -> None:
+    """The pass goes on at the next edge, again and again, and then with the rows behind."""
+    n, src, dst = graphs.random(500, 2000, 4)
+    src, dst = np.concatenate([src, np.zeros(n, np.int64)]), np.concatenate([dst, np.arange(n)])
+    traversal = spec(0, 1, 2, predecessors=True, direction="top-down")
+    (answer,) = traverse((n, src, dst), 3, [traversal], entries=entries, shared=lambda _: False)
+    check((n, src, dst), traversal, answer)
+    edges = np.count_nonzero(src != dst) * 2 + np.count_nonzero(src == dst)
+    assert answer.total(lambda run: run.counts)[:, COUNT_FIELDS.index("edges")].sum() == edges
+
+
+def test_levels_are_led_again_after_bottom_up_ones() -> None:
+    """The first stretch ends because a bottom-up level may pay. The last one begins anew."""
+    before, size, after = 40, 3000, 200
+    _, src, dst = graphs.random(size, 60_000, 1)
+    paths = [np.arange(size, size + before), np.arange(size + before, size + before + after)]
+    ends = [np.append(paths[0][1:], 0), np.append(paths[1][1:], 1)]
+    arrays = (size + before + after, np.concatenate([src, *paths]), np.concatenate([dst, *ends]))
+    (answer,) = traverse(arrays, 2, [spec(size)])
+    check(arrays, spec(size), answer)
+    led = led_levels(answer)
+    assert led[before - 5 : before - 2].all()
+    assert answer.ranks[0].counts[:, COUNT_FIELDS.index("bottom_up")].any()
+    assert led[-5:].all()
+
+
+def test_the_leader_looks_for_an_end_of_the_run_between_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, look = [], SharedMemoryExchange.look
+
+    def seen(exchange: SharedMemoryExchange, level: int, phase: str) -> None:
+        looks.append(level)
+        look(exchange, level, phase)
+
+    monkeypatch.setattr(SharedMemoryExchange, "look", seen)
+    traverse(path(LENGTH), 2, [spec(0)])
+    # A call has 256 levels at most.
+    assert len(looks) >= LENGTH // 256
 
 
 def test_the_size_follows_the_measured_times() -> None:

@@ -270,3 +270,13 @@ def test_the_ranges_are_even() -> None:
     ids = np.random.default_rng(5).integers(0, 2**60, 40_000)
     tables, _ = numbered([Held(part[:1000], part[1000:]) for part in np.split(ids, 20)], 4)
     assert max(map(len, tables)) < 1.3 * 10_000
+
+
+def test_a_table_of_strings_grows_before_it_is_three_quarters_full() -> None:
+    codes = id_codes.codes_for(from_python(["a"], IdType(("string",))))
+    assert isinstance(codes, id_codes._StringCodes)
+    for start in range(0, 5000, 100):
+        part = [str(number) for number in range(start, start + 100)]
+        assert codes.encode(from_python(part, IdType(("string",)))).tolist() == list(range(start, start + 100))
+        # In a full table the search for a free slot does not end.
+        assert 4 * codes.count <= 3 * codes._table.size

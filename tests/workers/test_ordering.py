@@ -45,6 +45,9 @@ def test_positions_fall_by_degree_and_rows_start_with_hubs(n: int, m: int, seed:
     assert sorted(stored) == sorted([*zip(src.tolist(), dst.tolist(), strict=True), *backwards])
     if symmetrise:
         assert degrees.sum() == len(stored)
+    else:
+        # The sum of both degrees, of a self-loop as well.
+        assert degrees.sum() == 2 * len(stored)
     asis = build(stripe, src, dst, directed=not symmetrise)
     for count in ("self_loops", "duplicates", "input_edges"):
         assert sum(getattr(part, count) for part in hubs) == sum(getattr(part, count) for part in asis)

@@ -1,0 +1,120 @@
+"""Planted faults of CUDA kernels, which run on this CPU. See ``tests.support.planting.Fault``."""
+
+from tests.support.planting import Fault
+
+FAULTS = (
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/doubt.cuh",
+        "const bool doubted = row != child && atomicCAS",
+        "const bool doubted = atomicCAS",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/doubt.cuh",
+        "    if (!loses) edges = {0, 0};\n",
+        "",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/doubt.cuh",
+        "wanted = distance_of(a, row) - 1;",
+        "wanted = distance_of(a, row);",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/search.cuh",
+        "offer<kWhole>(a, t, s, other, distance + 1,",
+        "offer<kWhole>(a, t, s, other, distance,",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/finish.cuh",
+        "    if (distance < 0) missing +=",
+        "    if (distance <= 0) missing +=",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/repair/finish.cuh",
+        "    if (lane_id() == 0) a.changed[row >> 5] = changed;\n",
+        "",
+        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/messages.cu",
+        "      if (!claim_unseen(visited, row)) continue;\n",
+        "",
+        ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/messages.cu",
+        "    received += size;\n",
+        "",
+        ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/messages.cu",
+        "    sent[peer] = end;\n",
+        "",
+        ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
+        "    return place + (row * columns + column - row) * n_local;",
+        "    return place + (row * columns + column) * n_local;",
+        ("tests/cuda/test_cuda_grid.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
+        "    edges += __ldg(&degrees[row]);\n",
+        "",
+        ("tests/cuda/test_cuda_grid.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
+        "    if (bits) visited[word] = seen | bits;\n",
+        "",
+        ("tests/cuda/test_cuda_grid.py::test_labels_are_scipys",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/building/merging.cu",
+        "const bool takes = !repeated && there == (remove != 0);",
+        "const bool takes = there == (remove != 0);",
+        ("tests/cuda/test_merging.py::test_batches_make_the_rows_of_pages",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/building/merging.cu",
+        "      duplicates += amount - 1;",
+        "      duplicates += amount;",
+        ("tests/cuda/test_merging.py::test_batches_make_the_rows_of_pages",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/building/merging.cu",
+        "    if (remove && there && repeated) at += found;\n",
+        "",
+        ("tests/cuda/test_merging.py::test_batches_make_the_rows_of_pages",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/reads/by_vertex.cu",
+        "if (vertex && label != kNone) {",
+        "if (vertex) {",
+        ("tests/cuda/test_ordered_labels.py::test_predecessors_come_as_vertices",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/reads/by_vertex.cu",
+        "    if (at - row * ranks == rank) {",
+        "    if (true) {",
+        ("tests/cuda/test_ordered_labels.py::test_distances_come_in_the_order_of_vertices",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/resident/summary.cu",
+        "degree += at[i] == bin ? degrees[i] : 0;",
+        "degree += degrees[i];",
+        ("tests/cuda/test_summary.py::test_sums_are_those_of_numpy",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/resident/summary.cu",
+        "for (u32 bin = kNear + threadIdx.x; bin < shared_bins",
+        "for (u32 bin = kNear + 1 + threadIdx.x; bin < shared_bins",
+        ("tests/cuda/test_summary.py::test_sums_are_those_of_numpy",),
+    ),
+)
