@@ -154,12 +154,6 @@ FAULTS = (
         ("tests/workers/test_led_levels.py::test_a_frontier_that_grows_and_shrinks_changes_the_way",),
     ),
     Fault(
-        "workers/dbfs_workers/levels/led_levels.py",
-        "        if all(wanted):",
-        "        if any(wanted):",
-        ("tests/workers/test_led_levels.py::test_ranks_go_on_together_where_none_can_lead",),
-    ),
-    Fault(
         "workers/dbfs_workers/levels/led_size.py",
         "max(LEAST, size // 2)",
         "max(LEAST, size)",

@@ -229,3 +229,19 @@ def test_the_longest_row_may_become_shorter() -> None:
         gone = [(0, other) for other in range(kept + 1, 40)]
         shorter = [result.partition for result in change(inserted, "delete-edges", gone)]
         assert shorter[0].max_degree == max(kept, 2)
+
+
+@pytest.mark.parametrize("rewritten", [0, 2])
+def test_a_self_loop_is_one_edge(rewritten: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_REWRITTEN", rewritten)
+    parts = build(Stripe(40, 2), np.array([0]), np.array([1]), directed=False)
+    for kind, batch, changed, columns in (
+        ("insert-edges", [(3, 3), (4, 5)], 2, 3),
+        ("insert-edges", [(3, 3), (4, 4)], 1, 1),
+        ("delete-edges", [(3, 3), (4, 5), (4, 4)], 3, -4),
+    ):
+        results = change(parts, kind, batch)
+        assert sum(result.changes.edges for result in results) == changed
+        assert sum(result.changes.refused for result in results) == len(batch) - changed
+        assert sum(result.changes.columns for result in results) == columns
+        parts = [result.partition for result in results]
