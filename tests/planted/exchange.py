@@ -107,7 +107,7 @@ FAULTS = (
         "workers/dbfs_workers/exchange/barrier_kernels.py",
         "        bin_ends[owner] = 0\n",
         "",
-        ("tests/workers/test_led_levels.py::test_a_bin_that_is_full_in_the_middle_of_a_row",),
+        ("tests/workers/test_exchange.py::test_a_crossing_empties_the_bins",),
     ),
     Fault(
         "workers/dbfs_workers/exchange/shared_memory.py",

@@ -302,3 +302,11 @@ def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
         exchange.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
     other.close()
     exchange.close()
+
+
+def test_a_crossing_empties_the_bins(alone: SharedMemoryExchange) -> None:
+    alone.begin("run", 1, time.monotonic() + PATIENCE)
+    for size in (3, 0, 5):
+        alone.bin_ends[0] = size
+        alone.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+        assert (alone.bin_ends.tolist(), alone.log_end) == ([0], size)
