@@ -11,14 +11,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/cuda/kernels/repair/doubt.cuh",
-        "    if (!loses) edges = {0, 0};\n",
-        "",
-        ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
-    ),
-    Fault(
-        "workers/dbfs_workers/cuda/kernels/repair/doubt.cuh",
-        "wanted = distance_of(a, row) - 1;",
-        "wanted = distance_of(a, row);",
+        "s, child, ahead, doubted, t.round + 1);",
+        "s, child, ahead, false, t.round + 1);",
         ("tests/cuda/test_repair_gpu.py::test_repairs_agree_with_scipy",),
     ),
     Fault(

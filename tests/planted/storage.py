@@ -25,7 +25,7 @@ FAULTS = (
         "workers/dbfs_workers/storage/id_codes.py",
         "            self._table[:] = 0\n",
         "",
-        ("tests/test_ids.py::test_integers_keep_their_codes_when_a_large_one_comes",),
+        ("tests/workers/test_numbering.py::test_a_table_of_small_integers_is_emptied_before_it_takes_large_ones",),
     ),
     Fault(
         "workers/dbfs_workers/storage/id_codes.py",
@@ -119,12 +119,6 @@ FAULTS = (
         "        starts[digit] = place + 1\n",
         "",
         ("tests/workers/test_numbering.py::test_ids_are_numbered_in_ascending_order",),
-    ),
-    Fault(
-        "workers/dbfs_workers/storage/id_codes.py",
-        "np.flatnonzero(codes >= before)[::-1]",
-        "np.flatnonzero(codes >= before)",
-        ("tests/workers/test_numbering.py::test_codes_of_parts_of_text_are_those_of_all_at_once",),
     ),
     Fault(
         "workers/dbfs_workers/storage/stripe.py",

@@ -280,3 +280,13 @@ def test_a_table_of_strings_grows_before_it_is_three_quarters_full() -> None:
         assert codes.encode(from_python(part, IdType(("string",)))).tolist() == list(range(start, start + 100))
         # In a full table the search for a free slot does not end.
         assert 4 * codes.count <= 3 * codes._table.size
+
+
+def test_a_table_of_small_integers_is_emptied_before_it_takes_large_ones() -> None:
+    codes = id_codes.codes_for(np.zeros(0, np.int64))
+    assert isinstance(codes, id_codes._IntegerCodes)
+    small, large = np.arange(300), np.arange(2**32, 2**32 + 50)
+    assert codes.encode(small).tolist() == list(range(300))
+    assert codes.encode(np.concatenate([large, small])).tolist() == [*range(300, 350), *range(300)]
+    # A slot that stays taken is never freed: from half of the slots on, the search for a free one would not end.
+    assert np.count_nonzero(codes._table) == codes.count == 350
