@@ -46,12 +46,6 @@ FAULTS = (
         ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
     ),
     Fault(
-        "workers/dbfs_workers/cuda/kernels/phases/messages.cu",
-        "    sent[peer] = end;\n",
-        "",
-        ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
-    ),
-    Fault(
         "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
         "    return place + (row * columns + column - row) * n_local;",
         "    return place + (row * columns + column) * n_local;",
