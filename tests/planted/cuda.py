@@ -58,12 +58,6 @@ FAULTS = (
         ("tests/cuda/test_cuda_grid.py::test_labels_are_scipys",),
     ),
     Fault(
-        "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
-        "    if (bits) visited[word] = seen | bits;\n",
-        "",
-        ("tests/cuda/test_cuda_grid.py::test_labels_are_scipys",),
-    ),
-    Fault(
         "workers/dbfs_workers/cuda/kernels/building/merging.cu",
         "const bool takes = !repeated && there == (remove != 0);",
         "const bool takes = there == (remove != 0);",
