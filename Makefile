@@ -108,7 +108,7 @@ docs: .venv/installed-docs
 # tests. A package may contain a file that this Python can't compile, so the exit code counts for nothing.
 .venv/installed-dev: .venv/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
-	-$(BIN)/python -m compileall -qq -j 0 -x /tests/ .venv/lib dbfs workers
+	-$(BIN)/python -m compileall -qq -j 0 -x /tests/ .venv/lib benchmarks dbfs workers
 	touch $@
 
 .venv/installed-docs: .venv/python pyproject.toml

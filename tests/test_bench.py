@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from PIL import Image
 
 import dbfs
-from dbfs.bench import plan as plans
-from dbfs.bench.bins import bench_bins
-from dbfs.bench.corpus import CorpusPlan, bench_corpus, short_name
-from dbfs.bench.plan import Section, Settings, find
-from dbfs.bench.rates import measure
-from dbfs.bench.saved import read, to_json
-from dbfs.bench.scaling import ScalingPlan, bench_scaling
-from dbfs.bench.updates import bench_repairs, bench_updates
+from benchmarks import plan as plans
+from benchmarks.bins import bench_bins
+from benchmarks.corpus import CorpusPlan, bench_corpus, short_name
+from benchmarks.plan import Section, Settings, find
+from benchmarks.rates import measure
+from benchmarks.saved import read, to_json
+from benchmarks.scaling import ScalingPlan, bench_scaling
+from benchmarks.updates import bench_repairs, bench_updates
 from dbfs.cli import main
 from dbfs.edges import generate
 from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
@@ -66,9 +66,9 @@ def test_ranks_up_to_the_cores_and_beyond(monkeypatch: pytest.MonkeyPatch, cores
     assert plan.ranks == 2 * cores
 
 
-def test_an_installed_package_has_its_plans_beside_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_plan_is_answered_with_the_names_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "corpus-tiny.yaml").write_text(CORPUS, encoding="utf-8")
-    monkeypatch.setattr(plans, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(plans, "_PLANS", tmp_path)
     assert find("corpus", "tiny") == tmp_path / "corpus-tiny.yaml"
     with pytest.raises(MissingFileError, match=r"plan 'small': no such file, and none of dbfs's own \(tiny\)"):
         find("corpus", "small")

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import dbfs
-from dbfs.bench import memory
-from dbfs.bench.gpu import ROWS
-from dbfs.bench.memory import SUBJECTS, Compared, MemoryUse, Subject, bench_memory, sampled
-from dbfs.bench.tables import memory_table
+from benchmarks import memory
+from benchmarks.gpu import ROWS
+from benchmarks.memory import SUBJECTS, Compared, MemoryUse, Subject, bench_memory, sampled
+from benchmarks.tables import memory_table
 from dbfs.cli import main
 from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Gang

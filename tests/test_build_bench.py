@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dbfs.bench.build import FORMS, BuildPlan, arrives
-from dbfs.bench.plan import find
+from benchmarks.build import FORMS, BuildPlan, arrives
+from benchmarks.cli.build import build
+from benchmarks.plan import find
 from dbfs.cli import main
-from dbfs.cli.bench.build import build
 from dbfs.edges.resolve import edge_list
 from dbfs_workers.storage.pieces import batches_of
 

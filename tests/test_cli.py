@@ -34,6 +34,8 @@ from dbfs.errors import (
     WorkerLostError,
 )
 
+ROOT = Path(__file__).parents[1]
+
 
 @pytest.fixture
 def invoke(client: distributed.Client):  # type: ignore[no-untyped-def]
@@ -243,7 +245,9 @@ def test_exit_codes() -> None:
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
         else:
@@ -288,6 +292,35 @@ def test_shell_completion(words: str, place: int, completed: list[str]) -> None:
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == completed
+
+
+def test_without_a_checkout_the_benchmarks_are_said_to_be_elsewhere(tmp_path: Path) -> None:
+    for folder in ("dbfs", "workers/dbfs_workers"):
+        (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
+    # Other projects install folders of this name.
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise AssertionError")
+    command = [sys.executable, "-m", "dbfs"]
+    alone = {"cwd": tmp_path, "capture_output": True, "text": True, "check": False}
+    for words in (["levels"], ["--help"]):
+        done = subprocess.run([*command, "bench", *words], env=os.environ | {"PYTHONPATH": str(tmp_path)}, **alone)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(r"Error: dbfs bench: .* https://github.com/dbfs-project/dbfs: .*\n", done.stderr)
+    asked = {"_DBFS_COMPLETE": "bash_complete", "COMP_WORDS": "dbfs bench ", "COMP_CWORD": "2"}
+    code = "from dbfs.cli import main; main(prog_name='dbfs')"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)} | asked
+    done = subprocess.run([sys.executable, "-c", code], env=environment, **alone)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
+
+
+def test_in_a_checkout_the_benchmarks_come_before_packages_of_their_name(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise AssertionError")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "workers")])}
+    command = [sys.executable, "-m", "dbfs", "bench", "levels", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Example: dbfs bench levels" in done.stdout
 
 
 def test_dask_has_it_as_a_command_of_its_own() -> None:

@@ -166,8 +166,16 @@ def test_the_image_has_every_file_of_the_wheel() -> None:
     project = {"pyproject.toml", settings["project"]["readme"], *settings["project"]["license-files"]}
     lines = (CONFIGS / "kubernetes" / "Dockerfile").read_text().splitlines()
     copied = {source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]}
-    for file in (*project, *wheel["packages"], *wheel["force-include"]):
+    for file in (*project, *wheel["packages"]):
         assert copied & {file, *map(str, Path(file).parents)}, file
+
+
+def test_the_wheel_has_no_benchmarks_and_no_tests() -> None:
+    settings = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())
+    # No other key that would add files.
+    assert settings["tool"]["hatch"]["build"] == {
+        "targets": {"wheel": {"packages": ["dbfs", "workers/dbfs_workers", "dbfs_networkx_info.py"]}}
+    }
 
 
 def test_images_and_names_in_the_manifests_agree() -> None:

@@ -39,7 +39,7 @@ def rows(heading: str) -> list[list[str]]:
 
 def paths(text: str) -> list[str]:
     """Paths of the tree among the words set as code."""
-    return re.findall(r"`((?:dbfs|workers|tests|configs|examples|docs)/[\w./-]*)`", text)
+    return re.findall(r"`((?:benchmarks|dbfs|workers|tests|configs|examples|docs)/[\w./-]*)`", text)
 
 
 @pytest.mark.parametrize("path", sorted(set(paths(MAP))))

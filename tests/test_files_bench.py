@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
-from dbfs.bench import files
-from dbfs.bench.files import bench_files
+from benchmarks import files
+from benchmarks.files import bench_files
 from dbfs.cli import main
 from dbfs.errors import ValidationError
 

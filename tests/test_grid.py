@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from scipy.sparse.csgraph import connected_components
 
 import dbfs
-from dbfs.bench.hosts import pretended_hosts
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
@@ -26,6 +25,7 @@ from dbfs_workers.storage.stripe import Stripe
 from tests.support import grids, oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.parity import WAYS, Way, assert_options_agree, check, loaded
+from tests.support.pretended_hosts import pretended_hosts
 from tests.support.runs import ENDLESS, kill_rank_1_mid_run
 from tests.support.saved import assert_same, load_arrays
 from tests.support.standin import pretend_to_have_a_gpu
@@ -292,7 +292,7 @@ def test_the_estimate_holds(client: distributed.Client) -> None:
 
 
 def test_the_benchmark_of_layouts(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("dbfs.cli.bench.layouts")
+    module = importlib.import_module("benchmarks.cli.layouts")
     monkeypatch.setattr(module, "connect", lambda *_: contextlib.nullcontext(client))
     arguments = ["--graph", "kronecker:scale=8", "--ranks", "4", "--sources", "2", "--json"]
     answer = CliRunner().invoke(main, ["bench", "layouts", *arguments], catch_exceptions=False)

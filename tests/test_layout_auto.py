@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
-from dbfs.bench.level_counts import LevelCounts
+from benchmarks.level_counts import LevelCounts
 from dbfs.building import layout as rule
 from dbfs.building.layout import LayoutChoice, faster_layout, fitting_layout, traversal_seconds
 from dbfs.cli import main

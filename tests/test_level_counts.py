@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs.bench.layouts import count_peers
-from dbfs.bench.level_counts import LevelCounts
+from benchmarks.layouts import count_peers
+from benchmarks.level_counts import LevelCounts
 from dbfs_workers import backends
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import loop

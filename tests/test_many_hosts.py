@@ -12,11 +12,12 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.bench.hosts import bench_gpu_hosts, bench_hosts, pretended_hosts
+from benchmarks.hosts import bench_gpu_hosts, bench_hosts
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
 from dbfs_workers.rpc import NAME
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
+from tests.support.pretended_hosts import pretended_hosts
 from tests.support.runs import ENDLESS, Background
 
 BOTH = "shared_memory+tcp"

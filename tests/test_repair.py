@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.bench.hosts import pretended_hosts
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -40,6 +39,7 @@ from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
+from tests.support.pretended_hosts import pretended_hosts
 
 Edge = tuple[int, int]
 N = 60

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
-from dbfs.bench import layouts, scale_gpus
-from dbfs.bench.layouts import LayoutCost
-from dbfs.bench.scale_gpus import GpuModel, SmallGraph, share_on_host
-from dbfs.bench.scale_model import TimeModel, try_model
+from benchmarks import layouts, scale_gpus
+from benchmarks.layouts import LayoutCost
+from benchmarks.scale_gpus import GpuModel, SmallGraph, share_on_host
+from benchmarks.scale_model import TimeModel, try_model
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError

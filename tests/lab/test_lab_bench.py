@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from dbfs.bench import lab_figures
-from dbfs.bench.lab import LabPlan, bench_lab
-from dbfs.bench.lab_results import LabRate, LabReport, speedup
-from dbfs.bench.lab_tables import lab_tables, line
-from dbfs.bench.plan import find
+from benchmarks import lab_figures
+from benchmarks.lab import LabPlan, bench_lab
+from benchmarks.lab_results import LabRate, LabReport, speedup
+from benchmarks.lab_tables import lab_tables, line
+from benchmarks.plan import find
 from dbfs.cli import main
 from dbfs.errors import DeadlineExceededError, FormatError, MissingFileError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
@@ -102,7 +102,7 @@ def raising(error: Exception) -> Callable[..., None]:
 
 def test_a_slow_strategy_takes_fewer_sources(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0, 400)
-    monkeypatch.setattr("dbfs.bench.lab.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("benchmarks.lab.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=False, backend="cpu")
     (rate,) = bench_lab(client, plan)
     assert rate.sources == 2

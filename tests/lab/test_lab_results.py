@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dbfs.bench.lab_results import LabRate, LabReport, speedup
+from benchmarks.lab_results import LabRate, LabReport, speedup
 from dbfs.lab import STRATEGIES, parse
 
 SAVED = Path(__file__).parents[2] / "examples" / "laboratory.json"

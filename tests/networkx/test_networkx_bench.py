@@ -7,7 +7,7 @@ import networkx as nx
 import pytest
 from click.testing import CliRunner
 
-from dbfs.bench.networkx import bench_networkx
+from benchmarks.networkx import bench_networkx
 from dbfs.cli import main
 from dbfs.errors import ValidationError
 from dbfs.networkx.backend import backend

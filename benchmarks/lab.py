@@ -1,0 +1,168 @@
+"""The laboratory's comparison: the rate, the redundant work and the memory of each strategy on each graph.
+
+Rates are directed edges per second, as in Merrill 2012. A strategy without culling may overflow its queue; that is a
+result as well (Merrill 2012, section 4), and has a row without a rate.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.system
+import distributed
+
+import dbfs
+from benchmarks.lab_results import MOST_LEVELS, LabRate
+from benchmarks.plan import Section
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
+from dbfs.graph.graph import Graph
+from dbfs.lab import STRATEGIES, parse
+from dbfs.records import BACKENDS
+from dbfs_workers.gpus import own_gpu_name
+
+SLOWEST = 30.0
+"""Seconds that a plan of short times allows one traversal, the compilation before the first one included."""
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """A plan of ``bench_lab``.
+
+    Attributes:
+        graphs: specs of generators, and files.
+        strategies: strategies with their options, as ``Graph.bfs`` takes them.
+        sources: number of random sources of each graph.
+        first_vertex: whether every traversal starts at the graph's first vertex, as Tödling's do, ``sources`` times.
+        seconds: time after which a strategy takes no further source of a graph; it always takes one.
+        predecessors: whether predecessors are recorded.
+        backend: backend of the strategies that run on any: cuda or cpu.
+    """
+
+    graphs: tuple[str, ...]
+    strategies: tuple[str, ...]
+    sources: int
+    predecessors: bool
+    backend: str
+    seconds: int = 600
+    first_vertex: bool = False
+
+    @classmethod
+    def read(cls, path: Path) -> LabPlan:
+        """Read a plan from a YAML file.
+
+        Raises:
+            PlanError: the file is not a plan, or has an unknown strategy; the message names the key and what would be
+                right.
+        """
+        section = Section.read(path)
+        plan = cls(
+            section.graphs("graphs"),
+            section.texts("strategies"),
+            section.count("sources", 10),
+            section.flag("predecessors", False),
+            section.choice("backend", BACKENDS, "cuda"),
+            section.count("seconds", 600),
+            section.flag("first-vertex", False),
+        )
+        section.end()
+        for at, strategy in enumerate(plan.strategies):
+            try:
+                parse(strategy)
+            except InvalidOptionError as error:
+                raise PlanError(f"{path}: strategies[{at}]: {error}") from error
+        return plan
+
+
+def bench_lab(
+    client: distributed.Client, plan: LabPlan, started: Callable[[str], None] | None = None
+) -> Iterator[LabRate]:
+    """Measure each strategy of a plan on each graph.
+
+    Args:
+        client: client of a cluster; with GPUs, if a strategy needs one.
+        plan: the graphs and strategies to measure.
+        started: called with the names of graph and strategy before each measurement.
+
+    Raises:
+        InvalidOptionError: a strategy does not run on the plan's backend.
+    """
+    for spec in plan.graphs:
+        by_backend: dict[str, list[str]] = {}
+        for strategy in plan.strategies:
+            device = STRATEGIES[parse(strategy).strategy].device
+            by_backend.setdefault("cpu" if device == "cpu" else plan.backend, []).append(strategy)
+        for backend, strategies in by_backend.items():
+            # Of a directed graph, matrix-vector and the engine's bottom-up levels read the in-edges.
+            with dbfs.load(spec, client=client, ranks=1, backend=backend, in_edges=True, progress=False) as graph:
+                first = graph.python_ids([0]) * plan.sources
+                sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
+                for strategy in strategies:
+                    if started is not None:
+                        started(f"{spec}, {strategy}")
+                    yield _measure(graph, spec, strategy, sources, plan)
+
+
+def machine(client: distributed.Client, backend: str) -> str:
+    """Return the name of a worker's GPU, or the architecture of its processor with the number of cores."""
+    return str(client.submit(_machine, backend, pure=False).result())
+
+
+def _machine(backend: str) -> str:
+    gpu = own_gpu_name() if backend == "cuda" else None
+    return gpu or f"{platform.machine()}, {dask.system.cpu_count()} cores"
+
+
+def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan) -> LabRate:
+    what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
+    results: list[tuple[float, float, int]] = []
+    edges, looked_at = 0, 0
+    levels: list[int] = []
+    counters: Counter[str] = Counter()
+    deadline = max(SLOWEST, plan.seconds)
+    began = time.perf_counter()
+    try:
+        # The first traversal compiles kernels and takes memory from the device.
+        for source in (sources[0], *sources):
+            if len(results) > 1 and time.perf_counter() - began > plan.seconds:
+                break
+            result = graph.bfs(
+                source, strategy=strategy, predecessors=plan.predecessors, deadline=deadline, progress=False
+            )
+            results.append((result.edges / result.seconds / 1e6, result.seconds, result.depth))
+            if len(results) == 2:
+                levels = [report.frontier for report in result.reports]
+            if len(results) > 1:
+                edges += result.edges
+                looked_at += sum(report.edges for report in result.reports)
+                counters.update(result.counters)
+                if "bytes" in counters:
+                    counters["bytes"] = result.counters["bytes"]
+            else:
+                began = time.perf_counter()
+            result.release()
+    except QueueOverflowError as error:
+        return LabRate(**what, missing="overflow", error=str(error))
+    except DeadlineExceededError as error:
+        return LabRate(**what, missing="slow", error=str(error))
+    step = -(-len(levels) // MOST_LEVELS)
+    rates, seconds, depths = (list(column) for column in zip(*results[1:], strict=True))
+    return LabRate(
+        **what,
+        sources=len(rates),
+        depth=statistics.fmean(depths),
+        mteps=statistics.median(rates),
+        low=min(rates),
+        high=max(rates),
+        milliseconds=statistics.median(seconds) * 1e3,
+        expansion=looked_at / max(1, edges),
+        counters=dict(counters),
+        frontier=tuple(levels[::step]),
+        step=step,
+    )

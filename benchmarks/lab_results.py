@@ -1,0 +1,120 @@
+"""Results of the laboratory's comparison, and their JSON, from which any machine draws the figures again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu import revision
+from dbfs.errors import FormatError, MissingFileError
+
+BENCHMARK = "lab"
+"""The benchmark's name in its JSON."""
+
+MOST_LEVELS = 64
+"""Largest number of levels in ``LabRate.frontier``."""
+
+BASELINE = "sequential"
+"""The strategy whose rate is 1 in speed-ups, as in Merrill 2012, table 2."""
+
+
+@dataclass(frozen=True)
+class LabRate:
+    """Measurements of one strategy on one graph: a traversal from each source that the plan's time allowed.
+
+    Attributes:
+        graph: the generator's spec or the file.
+        n: number of vertices.
+        m: number of directed edges stored.
+        strategy: the strategy with its options.
+        backend: ``cpu`` or ``cuda``.
+        sources: number of sources that were measured.
+        depth: mean depth.
+        mteps: median of the rates: directed edges of the component per second of level time, in millions.
+        low, high: the lowest and the highest of the rates.
+        milliseconds: median level time.
+        expansion: edges looked at, divided by the edges of the components: Merrill's redundant expansion factor. Less
+            than 1 if levels run bottom-up.
+        counters: the strategy's counters (docs/laboratory.md): ``bytes`` of one source, all others summed over them.
+        frontier: vertices whose lists were read, duplicates included, in each ``step``-th level from the first source.
+        step: see ``frontier``: 1 up to ``MOST_LEVELS`` levels.
+        missing: why there are no measurements: ``overflow`` (of a queue) or ``slow``; empty if there are some.
+        error: the message of the error that ``missing`` stands for.
+    """
+
+    graph: str
+    n: int
+    m: int
+    strategy: str
+    backend: str
+    sources: int = 0
+    depth: float = 0.0
+    mteps: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    milliseconds: float = 0.0
+    expansion: float = 0.0
+    counters: dict[str, int] = field(default_factory=dict)
+    frontier: tuple[int, ...] = ()
+    step: int = 1
+    missing: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class LabReport:
+    """Results of ``bench_lab`` with where they come from.
+
+    Attributes:
+        revision: git revision of the code.
+        machine: the processor or the GPU.
+        rates: the measurements, by graph.
+    """
+
+    revision: str
+    machine: str
+    rates: tuple[LabRate, ...]
+
+    @classmethod
+    def of(cls, machine: str, rates: Sequence[LabRate]) -> LabReport:
+        """Return the report of measurements made by the running code."""
+        return cls(revision(), machine, tuple(rates))
+
+    @classmethod
+    def read(cls, path: Path) -> LabReport:
+        """Read the JSON of ``dbfs bench lab --out``.
+
+        Raises:
+            MissingFileError: there is no such file.
+            FormatError: the file is not that JSON.
+        """
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            return cls(saved["revision"], saved["machine"], tuple(_rate(rate) for rate in saved["rates"]))
+        except FileNotFoundError:
+            raise MissingFileError(f"{path}: no such file") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"{path}: not the JSON that dbfs bench lab saves ({type(error).__name__}: {error})"
+            ) from error
+
+    def to_json(self) -> str:
+        """Return the report as JSON, a line for each measurement."""
+        about = {"benchmark": BENCHMARK, "revision": self.revision, "machine": self.machine}
+        rates = ",\n".join(json.dumps(asdict(rate)) for rate in self.rates)
+        return f'{json.dumps(about)[:-1]}, "rates": [\n{rates}\n]}}\n'
+
+
+def _rate(saved: dict[str, Any]) -> LabRate:
+    return LabRate(**{**saved, "frontier": tuple(saved.get("frontier", ()))})
+
+
+def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:
+    """Return a rate divided by that of ``BASELINE`` on the same graph; None if either was not measured."""
+    for one in rates:
+        if (one.graph, one.strategy) == (rate.graph, BASELINE) and one.mteps and rate.mteps:
+            return rate.mteps / one.mteps
+    return None

@@ -1,0 +1,181 @@
+"""The GPU memory that ``dbfs.estimate`` computes, next to measurements.
+
+The measurement is the decrease of the free memory that CUDA reports (``dbfs_workers.cuda.sampler``), so no other
+program may use the GPUs. Each graph is loaded and traversed twice, and only the second time counts. The first time
+creates CUDA's context, and compiles and loads kernels; an estimate includes none of these. A smaller graph can't take
+the place of the first time, because CuPy sorts and sums it with other kernels.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import distributed
+
+import dbfs
+from benchmarks.gpu import ROWS
+from dbfs.cluster.connect import roster
+from dbfs.cluster.deadline import Deadline
+from dbfs.cluster.gang import Gang, run_on
+from dbfs_workers.cuda import sampler
+
+T = TypeVar("T")
+
+# Released labels are dropped after 0.2 s (``dbfs.service``), and Dask frees results a little later.
+_POLL_SECONDS = 0.3
+_SETTLED_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph to measure.
+
+    Attributes:
+        graph: the graph's name in the literature.
+        spec: the generator's spec.
+        order, in_edges: the options of ``dbfs.load``.
+    """
+
+    graph: str
+    spec: str
+    order: str
+    in_edges: bool = False
+
+
+SUBJECTS = (
+    *dict.fromkeys(Subject(row.graph, row.spec, row.order) for row in ROWS),
+    Subject("rmat.2Mv.128Me in-edges", "corpus:rmat.2Mv.128Me", "given", in_edges=True),
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An estimate next to its measurements, in bytes of a rank's GPU.
+
+    Attributes:
+        estimate: the estimate, which is the same for each rank.
+        measured: the measurements, by rank.
+        percent: the estimate in percent of the largest measurement.
+    """
+
+    estimate: int
+    measured: tuple[int, ...]
+    percent: float
+
+    @classmethod
+    def of(cls, estimate: int, used: Sequence[int], before: Sequence[int]) -> "Compared":
+        """Compare an estimate with the increase of the bytes in use from ``before`` to ``used``, both by rank."""
+        measured = tuple(now - base for now, base in zip(used, before, strict=True))
+        return cls(estimate, measured, 100 * estimate / max(1, *measured))
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The GPU memory of a graph in one stage.
+
+    Attributes:
+        graph, order: see ``Subject``.
+        exchange: how the ranks exchanged; the estimate is for ``cuda_ipc``.
+        when: the stage. ``load``: building the graph and forming the gang. ``run``: one traversal without predecessors
+            and one with them. ``at most``: the larger of the two, which ``dbfs.estimate`` calls the peak.
+        peak: the most memory during the stage.
+        resident: the memory after the stage; after ``run`` it includes the labels of the last traversal. None for
+            ``at most``.
+        gap: the longest time between two samples, in milliseconds. A shorter peak may have been missed.
+    """
+
+    graph: str
+    order: str
+    exchange: str
+    when: str
+    peak: Compared
+    resident: Compared | None
+    gap: float
+
+
+def bench_memory(client: distributed.Client, gpus: int, subjects: Sequence[Subject]) -> Iterator[MemoryUse]:
+    """Load and traverse each graph twice; yield the three stages of the second time."""
+    gang = Gang(client, roster(client, gpus))
+    for subject in subjects:
+        _measure(gang, subject)
+        yield from _measure(gang, subject)
+
+
+@contextmanager
+def sampled(gang: Gang) -> Iterator[list[sampler.Peak]]:
+    """Sample the GPUs of all ranks during the block. After the block, the list has the peaks by rank."""
+    peaks: list[sampler.Peak] = []
+    try:
+        _on_ranks(gang, sampler.start)
+        yield peaks
+    except BaseException:
+        # A rank may be lost, so stopping may also fail; a sampler that is not stopped ends at its own deadline.
+        with suppress(Exception):
+            run_on(gang.client, sampler.stop, workers=gang.addresses, on_error="ignore")
+        raise
+    peaks.extend(_on_ranks(gang, sampler.stop))
+
+
+def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
+    layout: dict[str, Any] = {"order": subject.order, "in_edges": subject.in_edges}
+    needed = dbfs.estimate(subject.spec, gang.p, dbfs.BuildOptions(**layout), backend="cuda")
+    built = needed.partition_bytes + sum(needed.build.values())
+    running = needed.partition_bytes + sum(needed.run.values())
+    formed = running - needed.run["labels"]
+
+    before = _settled(gang, sampler.used_after_release)
+    with sampled(gang) as loading:
+        graph = dbfs.load(subject.spec, client=gang.client, ranks=gang.p, backend="cuda", **layout)
+    with graph:
+        loaded = _settled(gang, sampler.used)
+        source = graph.sample_sources(1)[0]
+        # The search for a source takes memory that is not the traversals'.
+        _settled(gang, sampler.used_after_release)
+        with sampled(gang) as traversing:
+            graph.bfs(source).release()
+            result = graph.bfs(source, predecessors=True)
+        traversed = _settled(gang, sampler.used)
+        result.release()
+
+    def use(when: str, estimate: int, peaks: Sequence[sampler.Peak], resident: Compared | None) -> MemoryUse:
+        peak = Compared.of(estimate, [peak.nbytes for peak in peaks], before)
+        gap = 1e3 * max(peak.gap for peak in peaks)
+        return MemoryUse(subject.graph, subject.order, graph.exchange, when, peak, resident, gap)
+
+    either = [max(pair, key=lambda peak: peak.nbytes) for pair in zip(loading, traversing, strict=True)]
+    return [
+        use("load", max(built, formed), loading, Compared.of(formed, loaded, before)),
+        use("run", running, traversing, Compared.of(running, traversed, before)),
+        use("at most", needed.peak_bytes, either, None),
+    ]
+
+
+def _settled(gang: Gang, read: Callable[[], int]) -> list[int]:
+    """Return the bytes in use on each rank's GPU, once two readings in succession are equal.
+
+    Raises:
+        DeadlineExceededError: the readings kept changing; another program may use the GPUs.
+    """
+    deadline = Deadline(_SETTLED_SECONDS)
+    found, now = None, _on_ranks(gang, read)
+    while now != found:
+        deadline.enforce("waiting until the memory in use on these GPUs stays the same; another program may use them")
+        time.sleep(_POLL_SECONDS)
+        found, now = now, _on_ranks(gang, read)
+    return now
+
+
+def _on_ranks(gang: Gang, function: Callable[..., T]) -> list[T]:
+    """Call a function in each rank's process, and return the results by rank.
+
+    Raises:
+        WorkerLostError: a worker of the gang is lost.
+    """
+    try:
+        found = run_on(gang.client, function, workers=gang.addresses)
+    except OSError as error:
+        gang.check("sampling its GPU's memory", error)
+        raise
+    return [found[address] for address in gang.addresses]

@@ -1,0 +1,54 @@
+"""``dbfs bench``: the benchmarks, which lie beside the package in a checkout. A wheel has none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from dbfs.errors import MissingFileError
+
+_CHECKOUT = Path(__file__).parents[2]
+
+
+class Benchmarks(click.Group):
+    """The commands of ``benchmarks/cli``, which are imported when one of them is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the benchmarks; errors as for ``_loaded``."""
+        return _loaded(ctx).list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a benchmark; errors as for ``_loaded``."""
+        return _loaded(ctx).get_command(ctx, cmd_name)
+
+
+@click.group(cls=Benchmarks)
+def bench() -> None:
+    """Measure this machine, from a checkout of dbfs.
+
+    Example: dbfs bench levels
+    """
+
+
+def _loaded(ctx: click.Context) -> click.Group:
+    """Return the group with the benchmarks; a group without any for a shell's completion if they are missing.
+
+    Raises:
+        MissingFileError: dbfs was not imported from a checkout.
+    """
+    # Any project may have left a folder of this name beside an installed dbfs.
+    if not (_CHECKOUT / "pyproject.toml").is_file() or not (_CHECKOUT / "benchmarks").is_dir():
+        if ctx.resilient_parsing:
+            return click.Group()
+        raise MissingFileError(
+            f"dbfs bench: the benchmarks are in no wheel, and dbfs is imported from {_CHECKOUT}; they are the folder "
+            "benchmarks/ of https://github.com/dbfs-project/dbfs: clone it, and run pip install -e . there"
+        )
+    # Ahead of installed packages, which may have modules named benchmarks or tests.
+    if sys.path[0] != str(_CHECKOUT):
+        sys.path.insert(0, str(_CHECKOUT))
+    group: click.Group = importlib.import_module("benchmarks.cli").bench
+    return group
