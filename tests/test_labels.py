@@ -168,7 +168,7 @@ def test_labels_of_a_closed_client(client: distributed.Client) -> None:
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
         kept = dbfs.load(dbfs.from_arrays([0], [1], n=2), client=other, ranks=1).bfs(0, predecessors=True)
     for read in (kept.distances, kept.vertices, lambda: kept.path_to(1)):
-        with pytest.raises(ClientError, match=r"the distributed\.Client of this object is closed; connect and load"):
+        with pytest.raises(ClientError, match=r"the distributed\.Client of this call is closed; connect and load"):
             read()
 
 

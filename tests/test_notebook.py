@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.display import plots
 from dbfs.display.notebook import html, svg
-from dbfs.errors import MissingPackageError
+from dbfs.errors import DbfsError, MissingPackageError
 from dbfs.graph.graph import Graph
 from dbfs.records import GraphStatus, RunProgress, RunStatus
 from dbfs_workers.levels.counts import PHASES
@@ -419,9 +419,22 @@ def test_a_mistake_in_a_cell_shows_the_cells_own_lines(client: distributed.Clien
     with dbfs.load([("alice", "bob"), ("bob", "carol")], client=client) as graph:
         shell.user_ns["graph"] = graph
         with capture_output() as output:
-            shell.run_cell("def find(who):\n    return graph.bfs(who)\n\nfind('alise')")
-    assert output.stdout.splitlines() == [
-        "this cell, line 4: find('alise')",
-        "this cell, line 2: return graph.bfs(who)",
+            shell.run_cell("def find(who):\n    return graph.bfs(who)", store_history=True)
+            shell.run_cell("1\nfind('alise')", store_history=True)
+    assert output.stdout.splitlines()[-3:] == [
+        "Cell In[2], line 2: find('alise')",
+        "Cell In[1], line 2: return graph.bfs(who)",
         "dbfs_workers.errors.InvalidVertexError: source 'alise' is not in pairs; ids near it are 'alice'",
+    ]
+
+
+def test_a_note_and_a_file_beside_the_packages_are_shown() -> None:
+    own = f"{dbfs.__path__[0]}_own/find.py"
+    with pytest.raises(DbfsError) as caught:
+        exec(compile("raise DbfsError('no edges')", own, "exec"))
+    caught.value.add_note("read from edges.txt")
+    assert caught.value._render_traceback_()[-3:] == [
+        f"{own}, line 1: ",
+        "dbfs_workers.errors.DbfsError: no edges",
+        "read from edges.txt",
     ]

@@ -318,14 +318,16 @@ class Builder(ABC):
 
     def _require_reachable(self, delayed: Sequence[Any]) -> None:
         """Raise ``EdgeInputError`` if a collection was persisted on another cluster, whose data Dask would not find."""
-        ours = self.gang.client.scheduler.address
+        ours = self.gang.client
         for future in distributed.futures_of(delayed):
-            scheduler = future.client.scheduler if future.client.status == "running" else None
-            if scheduler is None or scheduler.address != ours:
-                where = "by a client that is closed" if scheduler is None else f"on the cluster of {scheduler.address}"
+            theirs = future.client
+            running = theirs.status == "running"
+            # A scheduler may have several addresses.
+            if not running or theirs._scheduler_identity["id"] != ours._scheduler_identity["id"]:
+                where = f"on the cluster of {theirs.scheduler.address}" if running else "by a client that is closed"
                 raise EdgeInputError(
-                    f"{self.edges.name}: the partitions were persisted {where}, not on that of {ours}; "
-                    "pass the client that persisted them, or edges.compute()"
+                    f"{self.edges.name}: the partitions were persisted {where}, not on that of "
+                    f"{ours.scheduler.address}; pass the client that persisted them, or edges.compute()"
                 )
 
     def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:

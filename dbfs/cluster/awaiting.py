@@ -99,7 +99,10 @@ def require_open(client: distributed.Client) -> None:
     """
     require_own(client)
     if client.status in ("closing", "closed"):
-        raise ClientError(f"the distributed.Client of this object is {client.status}; connect and load again")
+        raise ClientError(
+            f"the distributed.Client of this call is {client.status}; connect and load again. "
+            "A client that can't reach its scheduler closes by itself"
+        )
 
 
 def scheduler_of(client: distributed.Client) -> Any:

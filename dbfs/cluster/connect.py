@@ -18,7 +18,7 @@ from tornado.iostream import StreamClosedError
 from dbfs import config
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
-from dbfs.cluster.gang import scheduler_lost
+from dbfs.cluster.gang import require_connected
 from dbfs.cluster.workers import joined_workers
 from dbfs.errors import (
     ClientError,
@@ -203,11 +203,7 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
     if not isinstance(client, distributed.Client):
         raise ClientError(f"client must be a distributed.Client, not {type(client).__name__}")
     require_other_thread(client)
-    if client.status == "connecting" and client.scheduler is not None:
-        # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
-        raise scheduler_lost(client)
-    if client.status == "closed":
-        raise ClientError("client is closed, by close() or because its scheduler was lost; connect again")
+    require_connected(client)
     if client.status != "running":
         raise ClientError(f"client is {client.status}; dbfs needs a running one")
     return client
@@ -229,12 +225,14 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     if len(workers) < least:
         cluster = client.cluster
         adaptive = getattr(cluster, "_adaptive", None) is not None
+        # An entry of a batch system's cluster is a job, which may start a group of workers.
+        entries = cluster.worker_spec.values() if isinstance(cluster, distributed.SpecCluster) else ()
+        told = sum(len(entry.get("group", ("",))) for entry in entries)
         # Such a cluster has as many workers as it was told, and no more by itself.
-        fixed = isinstance(cluster, distributed.SpecCluster) and not adaptive
-        if fixed and len(cluster.worker_spec) < least:
+        if isinstance(cluster, distributed.SpecCluster) and not adaptive and told < least:
             raise NoWorkersError(
-                f"{least} workers wanted, {len(workers)} found: start the local cluster with n_workers={least}, or "
-                f"call client.cluster.scale({least})"
+                f"{counted(least, 'worker')} wanted, the cluster has {told}: start it with n_workers={least}, or call "
+                f"client.cluster.scale({least})"
             )
         logger.warning("%s wanted, %d found; waiting %g s for more", counted(least, "worker"), len(workers), seconds)
         try:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import distributed
 from dask._task_spec import Task, TaskRef
 
-from dbfs.cluster.awaiting import scheduler_of, sync
+from dbfs.cluster.awaiting import require_open, scheduler_of, sync
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.span import in_span
 from dbfs.errors import (
@@ -108,6 +108,7 @@ class Gang:
 
     def submit(self, graph: TaskGraph, keys: Iterable[Key]) -> dict[Key, distributed.Future]:
         """Submit a graph. Return futures by key; the results of ``keys`` stay on the workers while the futures live."""
+        require_connected(self.client)
         keys = list(keys)
         with in_span():
             futures = self.client.get(graph.pinned(self.addresses), keys, sync=False)
@@ -115,6 +116,7 @@ class Gang:
 
     def compute(self, delayed: Sequence[Any]) -> list[distributed.Future]:
         """Compute ``dask.delayed`` values on workers that Dask chooses; return their futures."""
+        require_connected(self.client)
         with in_span():
             return self.client.compute(delayed)  # type: ignore[no-any-return]
 
@@ -292,6 +294,15 @@ async def run_within(
 def host_of(address: str) -> str:
     """Return a worker's address without its port, which is the same for all workers of one host."""
     return address.rpartition(":")[0]
+
+
+def require_connected(client: distributed.Client) -> None:
+    """Raise ``ClientError`` if a client is closed, ``SchedulerLostError`` if it lost its scheduler."""
+    require_open(client)
+    # An asynchronous client that was not awaited has had no scheduler yet.
+    if client.status == "connecting" and client.scheduler is not None:
+        # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
+        raise scheduler_lost(client)
 
 
 def scheduler_lost(client: distributed.Client, doing: str = "") -> SchedulerLostError:

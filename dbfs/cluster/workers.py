@@ -5,8 +5,8 @@ from typing import Any
 
 import distributed
 
-from dbfs.cluster.awaiting import require_open, scheduler_of, sync
-from dbfs.cluster.gang import scheduler_lost
+from dbfs.cluster.awaiting import scheduler_of, sync
+from dbfs.cluster.gang import require_connected, scheduler_lost
 from dbfs.errors import LateError
 
 
@@ -21,7 +21,7 @@ def joined_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]
         LateError: the scheduler did not answer in time.
         SchedulerLostError: the connection to the scheduler is lost.
     """
-    require_open(client)
+    require_connected(client)
     try:
         identity: Mapping[str, Any] = sync(client, _identity, client)
     except LateError:

@@ -18,7 +18,6 @@ from dbfs.cluster.awaiting import (
     check_cancelled,
     late,
     outcome,
-    require_open,
     scheduler_of,
     sync,
     sync_to_end,
@@ -26,7 +25,7 @@ from dbfs.cluster.awaiting import (
 )
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
-from dbfs.cluster.gang import scheduler_lost
+from dbfs.cluster.gang import require_connected, scheduler_lost
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
@@ -129,10 +128,7 @@ class ServiceClient:
         client = self._client()
         if client is None:
             raise ClientError("the distributed.Client of this object was deleted; keep a reference to the client")
-        require_open(client)
-        if client.status == "connecting":
-            # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
-            raise scheduler_lost(client)
+        require_connected(client)
         return client
 
     def call(self, message: SchedulerMessage[A]) -> A:

@@ -136,6 +136,16 @@ def test_bad_collections(frame, name):
     assert words in str(caught.value)
 
 
+def test_a_frame_that_a_client_persisted_by_another_address_of_the_scheduler(client: distributed.Client) -> None:
+    """A host has several names."""
+    address = client.scheduler.address.replace("127.0.0.1", "localhost")
+    assert address != client.scheduler.address
+    with distributed.Client(address, set_as_default=False) as other:
+        persisted = other.persist(dd.from_pandas(pd.DataFrame({"s": [1, 2], "t": [2, 3]}), npartitions=2))
+        with dbfs.load(persisted, client=client) as graph:
+            assert graph.n == 3
+
+
 def test_a_frame_of_another_cluster_is_refused(client: distributed.Client) -> None:
     """Dask says only that futures were cancelled."""
     frame = dd.from_pandas(pd.DataFrame({"s": [1, 2], "t": [2, 3]}), npartitions=2)

@@ -4,11 +4,12 @@ The errors live on the workers' side because workers raise them too; ``dbfs.erro
 takes its message and nothing else, so that it survives pickling on its way from a worker to a client.
 """
 
+import builtins
 import errno
+import os
 import sys
 import sysconfig
 import traceback
-from pathlib import Path
 from typing import Any
 
 from dbfs_workers.text import printable
@@ -32,7 +33,7 @@ class DbfsError(Exception):
         """
         frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_inner(frame.filename)]
         lines = [f"{_place(frame.filename)}, line {frame.lineno}: {frame.line}" for frame in frames[-_SHOWN:]]
-        return [*lines, *traceback.format_exception_only(self)[-1].splitlines()]
+        return [*lines, *"".join(traceback.format_exception_only(self)).splitlines()]
 
     # Python's own default, repeated here because Dask pickles the errors of tasks by tblib. Where a class does not
     # define ``__reduce__``, tblib takes a way of its own, which no subclass of ``MemoryError`` survives.
@@ -258,11 +259,13 @@ def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
 
 def _is_inner(filename: str) -> bool:
     """Return whether a file is of Python's library, or of a package whose frames a notebook does not show."""
-    folders = tuple(folder for name in _INNER for folder in getattr(sys.modules.get(name), "__path__", ()))
+    folders = tuple(folder + os.sep for name in _INNER for folder in getattr(sys.modules.get(name), "__path__", ()))
     in_library = filename.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in filename
     return filename.startswith(folders) or in_library
 
 
 def _place(filename: str) -> str:
-    """Name a file to a reader; IPython keeps the text of a cell under a made-up name."""
-    return filename if Path(filename).is_file() else "this cell"
+    """Name a file to a reader; IPython keeps the text of a cell under a made-up name, and has a name for readers."""
+    shell = getattr(builtins, "get_ipython", lambda: None)()
+    cell = shell and shell.compile.format_code_name(filename)
+    return " ".join(cell) if cell else filename
